@@ -67,13 +67,19 @@ watch_memory() {
 daemon_log=/run/daemon.log
 
 # rampack_on ARGUMENTS: starts `rampack swap on` and waits until the kernel swaps to it. The daemon's
-# PID is in `daemon` then.
+# PID is in `daemon` then. With `kept_daemon` set it runs under `rampack keep`, whose PID is in `keeper`.
 rampack_on() {
   local before tries=0
   before=$(swaps)
+  if [ -n "$kept_daemon" ]; then
+    # While no daemon serves, the keeper must not wait for a page of its log.
+    mkdir -p /mnt/log
+    mount -t tmpfs -o noswap,size=8m tmpfs /mnt/log || return 1
+    daemon_log=/mnt/log/daemon.log
+  fi
   (
     leave_memory
-    exec rampack swap on "$@"
+    exec rampack ${kept_daemon:+keep} swap on "$@"
   ) > "$daemon_log" 2>&1 &
   daemon=$!
   while [ "$(swaps)" -le "$before" ] && kill -0 "$daemon" 2> /dev/null && [ $tries -lt 600 ]; do
@@ -86,8 +92,19 @@ rampack_on() {
     say "rampack swap on made no swap space"
     return 1
   fi
+  if [ -n "$kept_daemon" ]; then
+    keeper=$daemon
+    daemon=$(daemon_of_keeper)
+  fi
   echo "daemon $daemon: oom_score_adj $(cat "/proc/$daemon/oom_score_adj")," \
     "$(ls "/proc/$daemon/task" | wc -l) threads, $(daemon_memory)"
+}
+
+# The daemon that the keeper runs now.
+daemon_of_keeper() {
+  local children=
+  read -r children < "/proc/$keeper/task/$keeper/children" 2> /dev/null
+  echo "${children%% *}"
 }
 
 # What memory the daemon has.
@@ -128,7 +145,7 @@ rampack_off() {
     say "the daemon is still there"
     return 1
   fi
-  wait "$daemon" || {
+  wait "${keeper:-$daemon}" || {
     say "the daemon ended with status $?"
     status=1
   }

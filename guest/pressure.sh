@@ -14,6 +14,8 @@
 #   --mglru on|off   the kernel's multi-generational LRU
 #   --swappiness N   the kernel's vm.swappiness
 #   --stop           stops the daemon of rampack (SIGSTOP) first: this must hang
+#   --kills N        the daemon of rampack runs under `rampack keep`, and is killed N times (SIGKILL)
+#                    under pressure, at random times, also amid its recovery: all must go on
 #   --meddle         under pressure, stops the daemon of rampack for three seconds, asks it to swap
 #                    off, and asks it to end (SIGTERM): all must go on
 #
@@ -28,12 +30,19 @@ files=
 stop=
 stress=
 meddle=
+kills=0
+kept_daemon=
 while [ $# -gt 0 ]; do
   case $1 in
     --forks) forks=yes ;;
     --files) files=yes ;;
     --stop) stop=yes ;;
     --meddle) meddle=yes ;;
+    --kills)
+      kills=$2
+      kept_daemon=yes
+      shift
+      ;;
     --stress)
       stress=$2
       shift
@@ -209,6 +218,37 @@ sum() {
     sed "s/.* $1=\([0-9]*\).*/\1/" | awk '{ sum += $1 } END { print sum + 0 }'
 }
 
+# Kills the daemon of the keeper so often. A locked program has taken its memory before, and tells
+# how long it waited for a page (`mon`). It calls nothing that could need memory for long.
+kill_beside() {
+  local count pause now before=
+  until grep -q filled /run/hog.1 2> /dev/null; do
+    [ ! -e /run/stop ] || return
+    sleep 0.5
+  done
+  for ((count = 1; count <= kills; count++)); do
+    # Some are killed while they recover, others have served for a while.
+    case $((RANDOM % 4)) in
+      0) pause=0.$((RANDOM % 10)) ;;
+      *) pause=$((2 + RANDOM % 4)).$((RANDOM % 10)) ;;
+    esac
+    sleep $pause
+    for ((tries = 0; tries < 3000; tries++)); do
+      now=$(daemon_of_keeper)
+      [ -z "$now" ] || [ "$now" = "$before" ] || break
+      sleep 0.02
+    done
+    if [ -z "$now" ] || [ "$now" = "$before" ]; then
+      say "FAILED: no daemon is started again after $((count - 1)) kills"
+      return 1
+    fi
+    kill -9 "$now"
+    before=$now
+  done
+  say "$kills daemons were killed"
+  echo "$kills" > /run/killed
+}
+
 say "$kind ${swap[*]}; MGLRU $(cat /sys/kernel/mm/lru_gen/enabled 2> /dev/null)," \
   "swappiness $(cat /proc/sys/vm/swappiness)"
 rc=0
@@ -220,7 +260,7 @@ swap_on || {
 }
 out=$(vmstat pswpout) in=$(vmstat pswpin)
 read_before=$(pages_read) cpu_before=$(cpu_seconds)
-watch_memory $daemon
+watch_memory ${keeper:-$daemon}
 beside=()
 if [ -n "$forks" ]; then
   fork_beside & beside+=($!)
@@ -250,6 +290,9 @@ for hog in $(seq "$hogs"); do
   ) &
   started+=($!)
 done
+if [ "$kills" -gt 0 ]; then
+  kill_beside & beside+=($!)
+fi
 if [ -n "$meddle" ]; then
   meddle & beside+=($!)
 fi
@@ -276,6 +319,13 @@ touch /run/stop
 for other in "${beside[@]}"; do
   wait "$other"
 done
+if [ "$kills" -gt 0 ]; then
+  daemon=$(daemon_of_keeper)
+  tail -n 4 "$daemon_log"
+  lost=$(timeout 60 rampack get kernel/debug/zswap lost_pages)
+  say "$(cat /run/killed 2> /dev/null || echo fewer) of $kills kills; $lost pages are lost"
+  if [ $rc -eq 0 ] && { [ ! -e /run/killed ] || [ "$lost" != 0 ]; }; then rc=5; fi
+fi
 swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
 if [ $rc -eq 0 ] && [ "$swapped_in" -eq 0 ]; then
   say "nothing was swapped: this run shows nothing"

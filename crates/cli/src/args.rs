@@ -134,12 +134,13 @@ The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then
 directory only if --root or RAMPACK_ROOT names one.";
 
 const KEEP_NOTES: &str = "\
-What `serve` stores outlives a daemon that is killed, crashes or panics. Its devices come back \
-with every page, and whoever uses them sees a pause and no error: programs and file systems on \
-block devices, swap space on them, and NBD clients that connect again. A block device needs root \
-and Linux 6.9; before, its users get errors, and what is stored is there all the same. Pages that \
-were written back encrypted come back where the kernel has secret memory (Linux 5.14). What `up` \
-and `swap on` have is lost, and they are started anew.
+What `serve` and `swap on` store outlives a daemon that is killed, crashes or panics. Its devices \
+come back with every page, and whoever uses them sees a pause and no error: programs and file \
+systems on block devices, swap space on them, swap devices, and NBD clients that connect again. A \
+block device needs root and Linux 6.9 (a swap device by ublk Linux 6.4); before, its users get \
+errors, and what is stored is there all the same. Pages that were written back encrypted come back \
+where the kernel has secret memory (Linux 5.14). What `up` \
+has is lost, and it is started anew.
 
 The memory of the devices, the mount of their files and the sockets stay with this process, which \
 does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
@@ -231,6 +232,24 @@ pub struct DeviceOptions {
     /// A second algorithm, with which `set NAME recompress=…` compresses pages again.
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,
+
+    /// Let pages that are not used move to a stronger codec by themselves: zstd, or that of
+    /// --recompress-with.
+    #[arg(long)]
+    pub auto: bool,
+
+    /// The memory that --auto aims at. Without it all pages move that are old enough.
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "auto")]
+    pub target: Option<Size>,
+
+    /// The CPU time that --auto may take, in percent of one CPU [default: 5]
+    #[arg(long, value_name = "PERCENT", requires = "auto")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub auto_cpu: Option<u32>,
+
+    /// Let --auto move no page where one read in a hundred takes longer, in microseconds.
+    #[arg(long, value_name = "US", requires = "auto")]
+    pub slowest_read: Option<u32>,
 
     /// Set an attribute before the device gets its size. May be repeated.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment)]

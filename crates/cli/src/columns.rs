@@ -171,7 +171,7 @@ impl Cell {
 }
 
 /// Replaces control characters: they could disturb a terminal.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 

@@ -1,7 +1,7 @@
 //! A daemon: devices, frontends and the control socket in one root directory.
 
 use std::fs::{self, Permissions};
-use std::mem;
+use std::mem::{self, ManuallyDrop};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
@@ -30,6 +30,7 @@ use crate::root::{Root, RootLock};
 use crate::server::{ControlServer, Handler};
 use crate::state::{Connection, Named, State};
 use crate::successor::successor;
+use crate::swap::recovery::{self, Taken};
 use crate::swap::{self, Swaps};
 use crate::sys::{self, Unmount};
 use crate::takeover;
@@ -42,7 +43,7 @@ mod hand_over;
 mod listen;
 mod remains;
 use listen::listen;
-use remains::clear_leftovers;
+use remains::{Kept, clear_leftovers};
 
 /// How long a stop waits for NBD clients that are leaving, before it is refused because of them.
 const LEAVING: Duration = Duration::from_millis(500);
@@ -134,6 +135,20 @@ impl Daemon {
         sys::private_files();
         let is_inherited = state.as_ref().is_some_and(|state| state.is_inherited());
         let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
+        // Whatever is read or said before they are served may wait for them.
+        let swap = state.as_deref().map(State::take_swap).transpose();
+        let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
+        let (mut early, mut taken) = (None, None);
+        let mut told = Vec::new();
+        if let (Some(state), Some(swap)) = (&state, swap) {
+            recovery::be_ready();
+            let (machine, disks) = machine::lasting(state, false)?;
+            // A drop would take the devices away from their users.
+            let machine = ManuallyDrop::new(machine);
+            let (served, said) = recovery::take_over((&machine, &root, state), swap)?;
+            told.extend(said.into_iter().chain(disks));
+            (early, taken) = (Some(machine), Some(served));
+        }
         let claim = root.claim_with(&held)?;
         let left = match &state {
             Some(state) if [Transport::Auto, Transport::Fuse].contains(&transport) => {
@@ -142,12 +157,18 @@ impl Daemon {
             _ => None,
         };
         let keeps_ublk = state.as_deref().filter(|_| transport == Transport::Ublk);
-        let is_kept = |number| keeps_ublk.is_some_and(|state| state.has_ublk(number));
-        let mut notes = clear_leftovers(&claim, &held, left.is_some(), &is_kept);
-        let machine = match &state {
-            None => machine::new()?,
-            Some(state) => {
-                let recovered = machine::lasting(state);
+        let mut ublks = keeps_ublk.map(State::ublks).unwrap_or_default();
+        let (swap_files, swap_ublks) = taken.as_ref().map(|it| it.devices()).unwrap_or_default();
+        ublks.extend(swap_ublks);
+        let kept =
+            Kept { sockets: &held, files: left.is_some(), swaps: &swap_files, ublks: &ublks };
+        let mut notes = clear_leftovers(&claim, kept);
+        notes.extend(told);
+        let machine = match (&state, early) {
+            (None, _) => machine::new()?,
+            (_, Some(machine)) => ManuallyDrop::into_inner(machine),
+            (Some(state), None) => {
+                let recovered = machine::lasting(state, true);
                 let (machine, told) = match recovered {
                     Err(error) if is_inherited => {
                         mem::forget(claim);
@@ -156,6 +177,7 @@ impl Daemon {
                     recovered => recovered?,
                 };
                 notes.extend(told);
+                machine.forget_swap(state.memory());
                 machine
             }
         };
@@ -175,7 +197,7 @@ impl Daemon {
             notes,
             claim,
         };
-        match daemon.open(left, transport, events) {
+        match daemon.open((left, kept), taken, transport, events) {
             Err(error) if is_inherited => {
                 mem::forget(daemon);
                 Err(error)
@@ -187,7 +209,8 @@ impl Daemon {
     /// Opens the frontends.
     fn open(
         &mut self,
-        left: Option<takeover::Left>,
+        left: (Option<takeover::Left>, Kept<'_>),
+        swap: Option<ManuallyDrop<Taken>>,
         transport: Transport,
         events: Sender<Event>,
     ) -> Result<(), ControlError> {
@@ -196,17 +219,33 @@ impl Daemon {
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
         made.directory(&root.devices())?;
         let (machine, notes) = (&self.machine, &mut self.notes);
+        let mut loops = None;
         if let Some(files) = files::open(&self.claim, machine, left, transport, kept, notes)? {
+            loops = files.loops.clone();
             self.devices.serve_files(files);
+        }
+        if let (Some(state), true) = (kept, loops.as_ref().is_none_or(|loops| loops.are_here())) {
+            let (helpers, note) = takeover::loops(state)?;
+            loops = Some(Arc::new(helpers));
+            notes.extend(note);
+        }
+        if let Some(loops) = loops {
+            self.swaps.change_by(loops);
         }
         if transport == Transport::Ublk {
             swap::served::is_there().map_err(|error| ublk_error(&error))?;
             self.devices.serve_by_ublk(made.clone());
         }
+        if let Some(swap) = swap {
+            self.swaps.adopt(ManuallyDrop::into_inner(swap))?;
+        }
         if kept.is_some() {
             self.devices.attach_recovered()?;
+            let disks = self.machine.disks();
+            let links = disks.iter().map(|disk| root.device(&disk.name()));
+            let swaps = self.swaps.devices();
             let links: Vec<PathBuf> =
-                self.machine.disks().iter().map(|disk| root.device(&disk.name())).collect();
+                links.chain(swaps.iter().map(|(name, _)| root.device(name))).collect();
             made.keep_links(&root.devices(), &links);
         }
         self.open_nbd()?;
@@ -485,8 +524,9 @@ impl Handler for Commands {
                 None => self.swaps.off_all()?,
             }),
             Request::Upgrade(it) => {
-                let state = self.state.as_deref();
-                let program = successor(it.program.as_deref(), state)?;
+                let layouts =
+                    self.state.as_deref().map(|state| state.layouts(self.devices.machine()));
+                let program = successor(it.program.as_deref(), layouts)?;
                 let (reply, answer) = channel();
                 let asked = Event::Upgrade { program, reply };
                 self.events.send(asked).map_err(|_| gone())?;

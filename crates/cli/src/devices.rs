@@ -127,18 +127,6 @@ impl Devices {
         new.iter().try_for_each(|disk| self.attach(&lifecycle, disk))
     }
 
-    /// As [`Devices::save`], after a device is gone whose making failed: that error is told.
-    fn save_removal(&self) {
-        if let Err(error) = self.save() {
-            tracing::warn!("{}", error.message);
-        }
-    }
-
-    /// Lets the devices as they are now outlive the daemon.
-    fn save(&self) -> Result<(), ControlError> {
-        self.state.as_ref().map_or(Ok(()), |state| state.save(&self.machine))
-    }
-
     /// Do devices get block devices? A device that is just being added or removed may have none.
     #[must_use]
     pub fn makes_block_devices(&self) -> bool {
@@ -304,6 +292,9 @@ impl Devices {
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
             rows.store(attribute, value)?;
+            if self.state.is_none() {
+                return Ok(());
+            }
             // The regions of the devices that are saved stay meanwhile.
             let _lifecycle = self.lifecycle.lock();
             return self.save();

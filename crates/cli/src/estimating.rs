@@ -2,17 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::io::IsTerminal;
 
-use comfy_table::presets::NOTHING;
-use comfy_table::{CellAlignment, Table};
 use estimate::{ByCodec, Error, Image, Options, Process, Report, Source};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rampack::control::{ControlError, Errno};
 use rampack::units::human;
 
 use crate::args;
+use crate::columns::printable;
 use crate::failure::{failed, say};
+use crate::table;
+use crate::terminal::print;
 
 /// `rampack estimate`.
 ///
@@ -25,11 +26,16 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
     let seed = wanted.seed.unwrap_or_else(|| fastrand::u64(..));
     let options = Options { codecs: wanted.algorithm.clone(), sample: wanted.sample.bytes, seed };
     let bar = bar();
+    // Of processes that were found, not named, some may end or may not be read.
+    let sought = wanted.all || !wanted.cgroup.is_empty();
     let mut refused = None;
     let report = estimate::estimate(
         &sources,
         &options,
-        &mut |error| left_out.add(error, wanted.all, &mut refused),
+        &mut |error| match sought {
+            true => left_out.add(error, &mut refused),
+            false => _ = refused.get_or_insert_with(|| told(&error)),
+        },
         &mut |done, all| {
             bar.set_length(all);
             bar.set_position(done);
@@ -53,9 +59,10 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
     }
     let text = match wanted.json {
         true => format!("{}\n", serde_json::to_string(&report).unwrap_or_default()),
-        false => table(&report),
+        false => tables(&report),
     };
-    print(&text)
+    print(&text);
+    Ok(())
 }
 
 /// Processes of `--all` and of control groups that were left out.
@@ -66,11 +73,11 @@ struct LeftOut {
 }
 
 impl LeftOut {
-    /// A process that ended meanwhile is not missed. One that was named is.
-    fn add(&mut self, error: Error, is_all: bool, refused: &mut Option<ControlError>) {
-        if is_all && error.is_refused() {
+    /// A process that ended meanwhile is not missed.
+    fn add(&mut self, error: Error, refused: &mut Option<ControlError>) {
+        if error.is_refused() {
             self.refused += 1;
-        } else if !(is_all && error.is_gone()) {
+        } else if !error.is_gone() {
             refused.get_or_insert_with(|| told(&error));
         }
     }
@@ -106,7 +113,11 @@ fn sources(wanted: &args::Estimate, left_out: &mut LeftOut) -> Result<Vec<Source
         if pids.insert(pid) {
             match Process::open(pid) {
                 Ok(process) => sources.push(Source::Process(process)),
-                Err(error) => left_out.add(error, true, &mut None),
+                Err(error) => {
+                    let mut refused = None;
+                    left_out.add(error, &mut refused);
+                    refused.map_or(Ok(()), Err)?;
+                }
             }
         }
     }
@@ -137,25 +148,16 @@ fn bar() -> ProgressBar {
     bar
 }
 
-fn print(text: &str) -> Result<(), ControlError> {
-    let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|error| failed("cannot print", &error)),
-    }
-}
-
 /// A table of sources, the most memory first, and a table of codecs.
-fn table(report: &Report) -> String {
+fn tables(report: &Report) -> String {
     let codecs = &report.sum.codecs;
-    let mut table = begin();
     let mut head: Vec<String> =
         ["PID", "NAME", "RESIDENT", "SAMPLED", "SAME", "DUPL"].map(String::from).to_vec();
     for codec in codecs {
         let name = codec.codec.to_uppercase();
         head.extend([name.clone(), format!("{name} FREES")]);
     }
-    table.set_header(head);
+    let mut all = table::table(head, 2);
     let mut sources: Vec<_> = report.sources.iter().collect();
     sources.sort_by_key(|it| std::cmp::Reverse(it.resident_bytes));
     for it in sources {
@@ -163,17 +165,16 @@ fn table(report: &Report) -> String {
         let mut row = vec![pid, printable(&it.name)];
         let parts = [it.same_filled, it.duplicates];
         row.extend(cells(it.resident_bytes, it.sampled_bytes, parts, &it.codecs));
-        table.add_row(row);
+        all.add_row(row);
     }
     let sum = &report.sum;
     let mut row = vec!["ALL".into(), String::new()];
     let parts = [sum.same_filled, sum.duplicates];
     row.extend(cells(sum.resident_bytes, sum.sampled_bytes, parts, codecs));
-    table.add_row(row);
-    right(&mut table, 2);
+    all.add_row(row);
 
-    let mut costs = begin();
-    costs.set_header(["ALGORITHM", "RATIO", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"]);
+    let head = ["ALGORITHM", "RATIO", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"];
+    let mut costs = table::table(head.map(String::from).to_vec(), 1);
     for codec in codecs {
         costs.add_row([
             codec.codec.clone(),
@@ -183,24 +184,7 @@ fn table(report: &Report) -> String {
             format!("{:.1} s", codec.cpu_seconds),
         ]);
     }
-    right(&mut costs, 1);
-    format!("{}\n\n{}\n", table.trim_fmt(), costs.trim_fmt())
-}
-
-fn begin() -> Table {
-    let mut table = Table::new();
-    table.load_style(NOTHING);
-    table
-}
-
-/// Aligns columns of numbers, from `first` on.
-fn right(table: &mut Table, first: usize) {
-    for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding(if number == 0 { (0, 0) } else { (2, 0) });
-        if number >= first {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    format!("{}\n{}", table::text(&all), table::text(&costs))
 }
 
 fn cells(resident: u64, sampled: u64, parts: [f64; 2], codecs: &[ByCodec]) -> Vec<String> {
@@ -215,9 +199,4 @@ fn cells(resident: u64, sampled: u64, parts: [f64; 2], codecs: &[ByCodec]) -> Ve
         });
     }
     cells
-}
-
-/// Replaces control characters: a program chooses its name.
-fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -14,16 +14,20 @@ use std::sync::Arc;
 use kept::{Contents, Table, TableError};
 use rampack::control::{ControlError, Errno};
 use rampack::host::{KeptRegion, page_bytes};
-use rampack::units::human;
+use rampack::units::{PAGE_SIZE, human};
 use rampack::zram::Recovered;
-use rampack::{Inspected, SavedDisk, inspect, is_key};
+use rampack::zswap::{RecoveredArea, SwapType};
+use rampack::{Inspected, SavedDisk, SwapSeen, inspect, is_key};
 use serde_json::{Value, json};
 
 use self::process::{Held, held, serving};
 use crate::args::Fsck;
 use crate::failure::{failed, say, sentence};
 use crate::root::Root;
-use crate::state::saved;
+use crate::state::disks;
+use crate::state::swaps::{self, LeftSwap};
+use crate::swap;
+use crate::table;
 use crate::terminal::print;
 
 /// Exit codes of fsck(8): errors were left, and the check could not be made.
@@ -89,11 +93,11 @@ fn check(process: u32, contents: bool) -> Result<Report, ControlError> {
         }
     };
     report.layout = Some(table.layout());
-    let Some((regions, disks)) = report.parts(&files, saved_contents).map_err(what)? else {
+    let Some((regions, disks, swap)) = report.parts(&files, saved_contents).map_err(what)? else {
         return Ok(report);
     };
     refuse_if_served(&files, &regions)?;
-    match inspect(&regions, &disks, contents, &|_| ()) {
+    match inspect(&regions, &disks, swap.as_ref(), contents, &|_| ()) {
         Ok(found) => report.found = found,
         // Nothing can be recovered of such a state.
         Err(error) if [Errno::EINVAL, Errno::ENOTSUP].contains(&error.errno) => {
@@ -139,6 +143,18 @@ fn refuse_if_served(files: &[Held], regions: &[KeptRegion]) -> Result<(), Contro
     Err(ControlError::new(Errno::EBUSY, message))
 }
 
+/// The regions of a table, its disks, and the cache of swap devices.
+type Parts = (Vec<KeptRegion>, Vec<SavedDisk>, Option<SwapSeen>);
+
+/// The cache of swap devices, if there is one.
+fn seen(left: LeftSwap) -> Result<Option<SwapSeen>, ControlError> {
+    let LeftSwap { areas, cache: saved, .. } = left;
+    let below = areas.into_iter().filter_map(|area| Some((area.number, area.backing?)));
+    let below = below.map(|(number, it)| Ok((SwapType::new(number)?, it.path, it.is_sealed)));
+    let below = below.collect::<Result<_, ControlError>>()?;
+    Ok((!saved.areas.is_empty()).then_some(SwapSeen { saved, below }))
+}
+
 impl Report {
     fn add(&mut self, text: String) {
         self.found.others.push(text);
@@ -146,11 +162,7 @@ impl Report {
     }
 
     /// The regions and devices of a table; `None` if not all is there, which is a finding.
-    fn parts(
-        &mut self,
-        files: &[Held],
-        contents: Contents,
-    ) -> io::Result<Option<(Vec<KeptRegion>, Vec<SavedDisk>)>> {
+    fn parts(&mut self, files: &[Held], contents: Contents) -> io::Result<Option<Parts>> {
         let mut regions = Vec::new();
         for region in contents.regions.into_iter().filter(|region| !is_key(&region.name)) {
             let mut found = files.iter().filter(|file| file.is_of(&region.name));
@@ -165,9 +177,11 @@ impl Report {
                 }
             }
         }
-        let disks: Result<Vec<_>, _> = contents.devices.into_iter().map(saved).collect();
-        let disks = disks.map_err(|error| self.add(format!("{} (K2)", error.message)));
-        Ok(disks.ok().filter(|_| self.found.is_clean()).map(|disks| (regions, disks)))
+        let swap = swaps::left(&contents.devices);
+        let parts = swap.and_then(|swap| Ok((disks(contents.devices)?, seen(swap)?)));
+        let parts = parts.map_err(|error| self.add(format!("{} (K2)", error.message)));
+        let parts = parts.ok().filter(|_| self.found.is_clean());
+        Ok(parts.map(|(disks, swap)| (regions, disks, swap)))
     }
 
     fn json(&self) -> String {
@@ -183,7 +197,25 @@ impl Report {
             })
         };
         let disks: Vec<Value> = self.found.disks.iter().map(disk).collect();
+        let area = |area: &RecoveredArea| {
+            json!({
+                "name": swap::name(area.swap.number()),
+                "size": area.pages * PAGE_SIZE as u64,
+                "pages": area.cached,
+                "disk_pages": area.on_device,
+                "lost_pages": area.lost,
+            })
+        };
+        let swap = self.found.swap.as_ref().map(|swap| {
+            json!({
+                "areas": swap.areas.iter().map(area).collect::<Vec<_>>(),
+                "compressed_bytes": swap.compressed_bytes,
+                "findings": swap.findings,
+                "all_findings": swap.all_findings,
+            })
+        });
         let object = json!({
+            "swap": swap,
             "process": self.process,
             "layout": self.layout,
             "clean": self.found.is_clean(),
@@ -195,10 +227,10 @@ impl Report {
     }
 
     fn text(&self) -> String {
-        let mut rows =
-            vec![["NAME", "DISKSIZE", "PAGES", "COMPR", "LOST", "FINDINGS"].map(String::from)];
+        let names = ["NAME", "DISKSIZE", "PAGES", "COMPR", "LOST", "FINDINGS"];
+        let mut rows = table::table(names.map(String::from).to_vec(), 1);
         for disk in &self.found.disks {
-            rows.push([
+            rows.add_row([
                 format!("zram{}", disk.id),
                 human(disk.bytes).to_string(),
                 disk.pages.to_string(),
@@ -207,19 +239,21 @@ impl Report {
                 disk.all_findings.to_string(),
             ]);
         }
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: [usize; 6] = std::array::from_fn(width);
-        let line = |row: &[String; 6]| {
-            let cells = row.iter().zip(widths).enumerate();
-            let cell = |(n, (text, width)): (usize, (&String, usize))| match n {
-                0 => format!("{text:<width$}"),
-                _ => format!(" {text:>width$}"),
-            };
-            cells.map(cell).collect::<String>() + "\n"
-        };
-        let mut text: String = rows.iter().map(line).collect();
+        let swap = self.found.swap.iter();
+        for area in swap.clone().flat_map(|swap| &swap.areas) {
+            rows.add_row([
+                swap::name(area.swap.number()),
+                human(area.pages * PAGE_SIZE as u64).to_string(),
+                (area.cached + area.on_device).to_string(),
+                String::from("-"),
+                area.lost.to_string(),
+                String::from("-"),
+            ]);
+        }
+        let mut text = table::text(&rows);
         let disks = self.found.disks.iter();
         let told = disks.map(|disk| (&disk.findings, disk.all_findings));
+        let told = told.chain(swap.map(|swap| (&swap.findings, swap.all_findings)));
         for (findings, all) in told.chain([(&self.found.others, self.found.all_others)]) {
             findings.iter().for_each(|finding| text += &format!("{finding}\n"));
             let more = all - findings.len() as u64;

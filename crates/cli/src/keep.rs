@@ -12,6 +12,7 @@ use rampack::host;
 
 use crate::args::{Cli, Command, Keep, Swap, SwapAction};
 use crate::failure::failed;
+use crate::swap::protections;
 use crate::sys;
 
 /// `rampack keep`. Ends the process with the exit code of the daemon; for a daemon that a signal
@@ -20,6 +21,9 @@ use crate::sys;
 /// # Errors
 /// `EINVAL` for a command that is no daemon; the error of the system if there can be no keeper.
 pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlError> {
+    if is_of_swap(&keep.command) {
+        sys::mark_as_storage_daemon();
+    }
     let handed_over = kept::handed_over()
         .map_err(|error| failed("cannot take over the descriptors of LISTEN_FDS", &error))?;
     if env::var_os("WATCHDOG_USEC").is_some() {
@@ -44,13 +48,20 @@ pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlE
     }
 }
 
+/// Is this the command of a daemon of swap devices?
+fn is_of_swap(command: &[OsString]) -> bool {
+    command.first().is_some_and(|word| word == "swap")
+}
+
 /// The words of the daemon's command line.
 fn daemon(
     root: Option<&Path>,
     verbose: u8,
     command: &[OsString],
 ) -> Result<Vec<OsString>, ControlError> {
-    let mut words = vec![OsString::from("rampack")];
+    // As `sys::mark_as_storage_daemon` does it.
+    let name = if is_of_swap(command) { "@rampack" } else { "rampack" };
+    let mut words = vec![OsString::from(name)];
     if let Some(root) = root {
         words.extend(["--root".into(), root.into()]);
     }
@@ -67,8 +78,14 @@ fn daemon(
     }
 }
 
-/// Keeps this process in memory, and others out of what it keeps.
+/// Keeps this process in memory, and others out of what it keeps. While the daemon of a swap device
+/// is dead, nothing is read back from that device: this process and the next daemon, which inherits
+/// it, must not wait for I/O to get memory, and must not be ended because memory is out.
 fn be_safe() {
+    protections::begin();
+    if let Err(error) = host::set_oom_score(protections::NEVER) {
+        tracing::debug!("the keeper may be ended when memory is out: {error}");
+    }
     if let Err(error) = sys::no_core_dumps() {
         tracing::warn!("others may look into what is kept: {error}");
     }

@@ -6,24 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::env;
-use std::io::{self, Read};
 use std::path::Path;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use rampack::control::ControlError;
 use serde::{Deserialize, Serialize};
 
+use crate::child;
 use crate::failure::failed;
 
-/// How long a program may take to tell its layouts.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// The time between two looks whether it has.
-const PAUSE: Duration = Duration::from_millis(2);
-/// The most bytes that it may say.
-const MOST: u64 = 64 << 10;
 /// Names, for the program that follows in a process, the process: a child does not take it for
 /// itself.
 pub const UPGRADED: &str = "RAMPACK_UPGRADED";
@@ -32,6 +23,9 @@ pub const UPGRADED: &str = "RAMPACK_UPGRADED";
 pub const TABLE: &str = "table";
 /// The part of a state: the record and the tables of a device.
 pub const DISK: &str = "disk";
+
+/// The part of a state: the cache of swap devices.
+pub const SWAP: &str = "swap";
 
 /// The layouts of one part of a state that a program reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -59,8 +53,10 @@ impl Layouts {
     #[must_use]
     pub fn own() -> Layouts {
         let table = Reads { oldest: kept::OLDEST_LAYOUT, newest: kept::LAYOUT };
-        let disk = Reads { oldest: rampack::zram::LAYOUT, newest: rampack::zram::LAYOUT };
-        let reads = [(TABLE, table), (DISK, disk)];
+        let disk = Reads { oldest: rampack::zram::OLDEST_LAYOUT, newest: rampack::zram::LAYOUT };
+        let swap = rampack::zswap::LAYOUT as u32;
+        let swap = Reads { oldest: swap, newest: swap };
+        let reads = [(TABLE, table), (DISK, disk), (SWAP, swap)];
         let reads = reads.into_iter().map(|(part, reads)| (part.to_owned(), reads)).collect();
         Layouts { rampack: env!("CARGO_PKG_VERSION").to_owned(), reads }
     }
@@ -72,18 +68,13 @@ impl Layouts {
     /// cannot be run.
     pub fn of(path: &Path) -> Result<Layouts, ControlError> {
         let name = path.display();
-        let what = || format!("cannot run {name}");
         let mut command = Command::new(path);
         // It is no service, and its devices are not these.
         for variable in ["NOTIFY_SOCKET", "FDSTORE", "LISTEN_PID", "WATCHDOG_USEC", UPGRADED] {
             command.env_remove(variable);
         }
-        command.arg("layouts").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| failed(what(), &error))?;
-        let said = reader(&mut child).map_err(|error| failed(what(), &error))?;
-        let status = wait(&mut child).map_err(|error| failed(what(), &error))?;
-        // A program that it started may have the pipe still.
-        let text = said.recv_timeout(PATIENCE).unwrap_or_default();
+        let asked = child::ask(command.arg("layouts"));
+        let (status, text) = asked.map_err(|error| failed(format!("cannot run {name}"), &error))?;
         serde_json::from_slice(&text).ok().filter(|_| status.success()).ok_or_else(|| {
             ControlError::invalid(format!(
                 "{name} is no rampack that takes over kept devices: `{name} layouts` told no \
@@ -116,42 +107,6 @@ impl Layouts {
         }
         Ok(())
     }
-}
-
-/// Reads what a child says, on a thread.
-fn reader(child: &mut Child) -> io::Result<Receiver<Vec<u8>>> {
-    let (sender, receiver) = channel();
-    if let Some(stdout) = child.stdout.take() {
-        let read = move || {
-            let mut text = Vec::new();
-            let _ = stdout.take(MOST).read_to_end(&mut text);
-            let _ = sender.send(text);
-        };
-        let started = thread::Builder::new().name("layouts".into()).spawn(read);
-        started.map(drop).inspect_err(|_| end(child))?;
-    }
-    Ok(receiver)
-}
-
-/// Waits for the end of a child; kills it after [`PATIENCE`].
-fn wait(child: &mut Child) -> io::Result<ExitStatus> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match child.try_wait() {
-            Ok(Some(status)) => return Ok(status),
-            Ok(None) if Instant::now() < until => thread::sleep(PAUSE),
-            Ok(None) => {
-                end(child);
-                return Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
-            }
-            Err(error) => return Err(error),
-        }
-    }
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 /// Did another program serve in this process before, and hand its devices over?
@@ -194,7 +149,8 @@ mod tests {
     #[test]
     fn this_program_reads_what_it_writes() {
         let own = Layouts::own();
-        let parts = [(TABLE, kept::LAYOUT), (DISK, rampack::zram::LAYOUT)];
+        let swap = rampack::zswap::LAYOUT as u32;
+        let parts = [(TABLE, kept::LAYOUT), (DISK, rampack::zram::LAYOUT), (SWAP, swap)];
         own.check(Path::new("own"), &parts).unwrap();
         let text = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<Layouts>(&text).unwrap(), own);

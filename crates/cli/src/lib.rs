@@ -14,13 +14,13 @@
 //! A file imports only files of its own layer and of lower layers. No two files import each other,
 //! directly or through others (`cargo xtask rules` checks it). From the bottom up:
 //!
-//! 1. [`sys`], [`outlet`], [`failure`], [`transport`]: system calls, the streams of the program,
-//!    error messages, kinds of frontends.
+//! 1. [`sys`], [`outlet`], [`failure`], [`transport`], `child`, `table`: system calls, the streams
+//!    of the program, error messages, kinds of frontends, other programs that are asked, tables.
 //! 2. [`mounts`], [`filesystem`], [`root`]: mounts of the system, and the state directory of a
 //!    daemon.
 //! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
-//!    [`loops`]: block devices on its files;
-//!    [`machine`]: the engine; [`exports`], [`live`], [`zone`]: views of it.
+//!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`live`],
+//!    [`zone`]: views of it.
 //! 4. [`swap::active`], [`swap::signals`], [`events`]: swap space of the kernel, and signals;
 //!    [`swap::report`], [`swap::progress`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
@@ -36,6 +36,7 @@
 //!     [`swap::selftest`], [`commands`]: the other commands.
 
 pub mod args;
+mod child;
 pub mod client;
 pub mod columns;
 pub mod commands;
@@ -65,6 +66,7 @@ pub mod state;
 pub mod successor;
 pub mod swap;
 pub mod sys;
+mod table;
 mod takeover;
 pub mod terminal;
 pub mod transport;

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
 use rampack::fuse::{KnownLoop, LoopDevice, LoopOptions};
+use rampack::host;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{failed, frontend_error};
@@ -49,12 +50,13 @@ pub struct BlockFile {
 /// What is done with loop devices.
 #[derive(Serialize, Deserialize, Debug)]
 enum Action {
-    Attach { file: PathBuf, flush: bool },
+    Attach { file: PathBuf, flush: bool, largest_kib: Option<u32> },
     Adopt { files: Vec<PathBuf> },
     Users { of: BlockFile },
     Resize { device: BlockFile },
     Detach { device: BlockFile, force: bool },
     Claim { device: BlockFile },
+    SwapOn { path: PathBuf, priority: Option<u16> },
 }
 
 /// What an action results in.
@@ -118,6 +120,12 @@ impl Loops {
         Loops { alive: None }
     }
 
+    /// Does this process wait itself?
+    #[must_use]
+    pub fn are_here(&self) -> bool {
+        self.alive.is_none()
+    }
+
     /// Helpers wait. Whoever keeps the second value learns of their end.
     ///
     /// # Errors
@@ -127,12 +135,18 @@ impl Loops {
         Ok((Loops { alive: Some(alive) }, HelpersEnd(end)))
     }
 
-    /// Attaches a loop device to `file`. It passes flushes on to the file if `flush` is true.
+    /// Attaches a loop device to `file`. It passes flushes on to the file if `flush` is true, and
+    /// its requests have at most `largest_kib` KiB, if that is given.
     ///
     /// # Errors
     /// Those of [`LoopDevice::attach`].
-    pub fn attach(&self, file: &Path, flush: bool) -> Result<BlockFile, ControlError> {
-        match self.perform(&Action::Attach { file: file.into(), flush })? {
+    pub fn attach(
+        &self,
+        file: &Path,
+        flush: bool,
+        largest_kib: Option<u32>,
+    ) -> Result<BlockFile, ControlError> {
+        match self.perform(&Action::Attach { file: file.into(), flush, largest_kib })? {
             Answer::Device(device) => Ok(device),
             _ => Err(other_question()),
         }
@@ -150,6 +164,14 @@ impl Loops {
             Answer::Devices(devices) if devices.len() == count => Ok(devices),
             _ => Err(other_question()),
         }
+    }
+
+    /// Has the kernel swap to the block device `path`, which this process may serve.
+    ///
+    /// # Errors
+    /// The error of swapon(2).
+    pub fn swap_on(&self, path: &Path, priority: Option<u16>) -> Result<(), ControlError> {
+        self.perform(&Action::SwapOn { path: path.into(), priority }).map(drop)
     }
 
     /// The users of a device.
@@ -297,8 +319,9 @@ pub fn help(action: &str) -> Result<(), ControlError> {
 fn perform(action: &Action) -> Result<Answer, ControlError> {
     let error = |error| frontend_error(&error);
     Ok(match action {
-        Action::Attach { file, flush } => {
-            let options = LoopOptions { flush: *flush, ..LoopOptions::default() };
+        Action::Attach { file, flush, largest_kib } => {
+            let (flush, largest_kib) = (*flush, *largest_kib);
+            let options = LoopOptions { flush, largest_kib, ..LoopOptions::default() };
             let device = LoopDevice::attach(file, options).map_err(error)?;
             Answer::Device(BlockFile::of(device))
         }
@@ -336,6 +359,11 @@ fn perform(action: &Action) -> Result<Answer, ControlError> {
         }
         Action::Claim { device } => {
             claim(device)?;
+            Answer::Done
+        }
+        Action::SwapOn { path, priority } => {
+            let what = || format!("cannot swap on {}", path.display());
+            host::swap_on(path, *priority).map_err(|error| failed(what(), &error))?;
             Answer::Done
         }
     })

@@ -24,22 +24,24 @@ pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
 pub fn new() -> Result<Arc<Machine>, ControlError> {
     let machine = Arc::new(Machine::new(Arc::new(rampack::host::Mmap), options())?);
     keep_time(&machine);
+    keep_tiers(&machine);
     Ok(machine)
 }
 
 /// Makes a machine whose devices outlive the process: with those that the daemon before left. Says
-/// what was recovered of each.
+/// what was recovered of each, and with `tells` how far it is.
 ///
 /// # Errors
 /// Those of [`Machine::kept`] and [`Machine::recover`].
-pub fn lasting(state: &State) -> Result<(Arc<Machine>, Vec<String>), ControlError> {
+pub fn lasting(state: &State, tells: bool) -> Result<(Arc<Machine>, Vec<String>), ControlError> {
     let (provider, memory) = (Arc::new(rampack::host::Mmap), state.memory());
     let (machine, recovered) = match memory.regions().is_empty() {
         true => (Machine::kept(memory, provider, options())?, Vec::new()),
-        false => Machine::recover(memory, provider, options(), state.left(), &progress())?,
+        false => Machine::recover(memory, provider, options(), state.left(), &progress(tells))?,
     };
     let machine = Arc::new(machine);
     keep_time(&machine);
+    keep_tiers(&machine);
     let mut told = Vec::new();
     for Recovered { id, pages, lost, findings, all_findings, .. } in recovered {
         told.push(format!("zram{id}: {pages} pages were recovered, {lost} are lost"));
@@ -53,11 +55,11 @@ pub fn lasting(state: &State) -> Result<(Arc<Machine>, Vec<String>), ControlErro
 }
 
 /// Tells how far a long recovery is, each second.
-fn progress() -> impl Fn(Progress) + Sync {
+fn progress(tells: bool) -> impl Fn(Progress) + Sync {
     let last = Mutex::new(Instant::now());
     move |Progress { id, done, all }| {
         let mut last = last.lock();
-        if last.elapsed() >= TICK {
+        if tells && last.elapsed() >= TICK {
             *last = Instant::now();
             tracing::warn!("recovering zram{id}: {}%", done * 100 / all.max(1));
         }
@@ -103,6 +105,36 @@ fn keep_time(machine: &Arc<Machine>) {
     // Without this thread pages do not age and memory is in small pages. All else works.
     if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
         tracing::warn!("pages will not age: no thread can be started: {error}");
+    }
+}
+
+/// Lets pages move by themselves at each tick, where that is on, as long as the machine exists. The
+/// thread has the priority of any other: it holds locks of pages for moments.
+fn keep_tiers(machine: &Arc<Machine>) {
+    let machine = Arc::downgrade(machine);
+    let keep = move || {
+        if let Err(error) = rampack::host::enter(Role::Clock) {
+            tracing::warn!("pages will not move by themselves: {error}");
+            return;
+        }
+        let (mut last, mut is_told) = (Instant::now(), false);
+        while let Some(machine) = machine.upgrade() {
+            let elapsed = last.elapsed();
+            last += elapsed;
+            match machine.move_pages(elapsed) {
+                Ok(_) => is_told = false,
+                Err(error) if !is_told => {
+                    tracing::warn!("pages do not move by themselves: {}", error.message);
+                    is_told = true;
+                }
+                Err(_) => {}
+            }
+            drop(machine);
+            thread::sleep(TICK);
+        }
+    };
+    if let Err(error) = thread::Builder::new().name("tiers".into()).spawn(keep) {
+        tracing::warn!("pages will not move by themselves: no thread can be started: {error}");
     }
 }
 

@@ -8,13 +8,12 @@
 use std::env;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{self, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{self, Command};
 
-/// How long systemd may take to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(5);
+use crate::child;
+
+/// How often systemd is asked, if what asks is ended by a signal.
+const TRIES: u32 = 5;
 
 /// Does systemd restart the service of this process? False if it does not answer, or if there is no
 /// systemd.
@@ -59,28 +58,13 @@ fn has_restart(jobs: &str, unit: &str) -> bool {
 /// What a command prints; None if it fails or takes too long. systemd sends its signal to every
 /// process of the service, also to one that was just started: then it is started again.
 fn answer(command: &mut Command) -> Option<String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    let start = Instant::now();
-    loop {
-        let mut child = command.spawn().ok()?;
-        let status = loop {
-            if let Some(status) = child.try_wait().ok()? {
-                break status;
-            }
-            if start.elapsed() > PATIENCE {
-                let _ = child.kill();
-                let _ = child.wait();
-                return None;
-            }
-            thread::sleep(PAUSE);
-        };
-        if status.signal() == Some(libc::SIGTERM) && start.elapsed() < PATIENCE {
-            continue;
+    for _ in 0..TRIES {
+        let (status, said) = child::ask(command).ok()?;
+        if status.signal() != Some(libc::SIGTERM) {
+            return status.success().then(|| String::from_utf8_lossy(&said).into_owned());
         }
-        // The list of one unit fits into the pipe, so the command did not wait for a reader.
-        let output = child.wait_with_output().ok()?;
-        return status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned());
     }
+    None
 }
 
 #[cfg(test)]

@@ -28,7 +28,10 @@ use rampack::zram::Disk;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
-use crate::layouts::{DISK, Part, TABLE as TABLE_PART};
+use crate::layouts::{DISK, Part, SWAP, TABLE as TABLE_PART};
+
+pub mod swaps;
+use swaps::{LeftSwap, SavedArea, SharedSwap};
 
 /// Begins the names of the descriptors of the state.
 const PREFIX: &str = "rampack.";
@@ -57,6 +60,7 @@ pub struct State {
     handed_over: Mutex<HandedOver>,
     /// The block devices that the driver ublk keeps, by the numbers of their disks.
     ublks: Mutex<BTreeMap<u32, Id>>,
+    swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
     written: Mutex<Written>,
 }
 
@@ -89,6 +93,7 @@ impl Connection {
 #[derive(Default)]
 struct HandedOver {
     mount: Option<(OwnedFd, Vec<(String, u64)>)>,
+    swap: Option<LeftSwap>,
     connections: BTreeMap<Connection, OwnedFd>,
 }
 
@@ -100,7 +105,7 @@ struct Written {
     regions: BTreeSet<String>,
     /// Copies of the other descriptors that outlive the daemon, by their names, and whether the
     /// service manager has them.
-    others: BTreeMap<&'static str, (OwnedFd, bool)>,
+    others: BTreeMap<String, (Vec<OwnedFd>, bool)>,
     /// The files of the mount, if it outlives the daemon.
     files: BTreeMap<String, u64>,
     /// The names and generations of the devices in the table.
@@ -157,14 +162,18 @@ impl State {
         let (regions, files) = (BTreeSet::new(), BTreeMap::new());
         let mut written =
             Written { table, is_kept, regions, others: BTreeMap::new(), files, devices };
+        let mut swap = swaps::left(&contents.devices)?;
+        swap.take_channels(&mut others);
+        let swaps = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
+        let swaps = Mutex::new((swaps, swap.shared));
         let handed_over = match is_kept {
-            true => HandedOver::take(&mut others, &contents.mounts),
+            true => HandedOver::take(&mut others, &contents.mounts, swap),
             // A daemon died before there was a table: nobody depends on what it left.
             false => HandedOver::default(),
         };
         adopt(&memory, others, &contents.regions, &store)?;
         written.regions.extend(contents.regions.into_iter().map(|region| region.name));
-        let mut left = contents.devices.into_iter().map(saved).collect::<Result<Vec<_>, _>>()?;
+        let mut left = disks(contents.devices)?;
         let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
         let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
         Ok(Some(State {
@@ -175,6 +184,7 @@ impl State {
             is_inherited: is_kept,
             handed_over,
             ublks,
+            swaps,
             written,
         }))
     }
@@ -191,7 +201,7 @@ impl State {
     pub fn take_mount(&self) -> Option<(OwnedFd, Vec<(String, u64)>)> {
         let (fd, files) = self.handed_over.lock().mount.take()?;
         let mut written = self.written.lock();
-        written.others.insert(FILES.0, (fd.try_clone().ok()?, true));
+        written.others.insert(FILES.0.into(), (vec![fd.try_clone().ok()?], true));
         written.files = files.iter().cloned().collect();
         Some((fd, files))
     }
@@ -203,10 +213,69 @@ impl State {
         let handed_over = self.handed_over.lock().connections.remove(&connection);
         let mut written = self.written.lock();
         let Some(fd) = handed_over else {
-            return written.others.get(connection.name())?.0.try_clone().ok();
+            return written.others.get(connection.name())?.0.first()?.try_clone().ok();
         };
-        written.others.insert(connection.name(), (fd.try_clone().ok()?, true));
+        written.others.insert(connection.name().into(), (vec![fd.try_clone().ok()?], true));
         Some(fd)
+    }
+
+    /// The swap devices that the daemon before served, if there are any; None the second time. The
+    /// service manager keeps their descriptors on.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn take_swap(&self) -> io::Result<Option<LeftSwap>> {
+        let Some(left) = self.handed_over.lock().swap.take() else { return Ok(None) };
+        let mut written = self.written.lock();
+        for (number, channels) in &left.channels {
+            let copies = channels.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+            written.others.insert(swaps::descriptor(*number), (copies, true));
+        }
+        Ok((!left.areas.is_empty()).then_some(left))
+    }
+
+    /// Lets a swap device outlive the daemon, from the next [`State::save`] on. `channels` are the
+    /// descriptors of its file, if it has one.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub fn keep_swap(
+        &self,
+        area: SavedArea,
+        shared: SharedSwap,
+        channels: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        if !channels.is_empty() {
+            self.keep_named(&swaps::descriptor(area.number), channels)?;
+        }
+        let mut swaps = self.swaps.lock();
+        swaps.1 = shared;
+        swaps.0.insert(area.number, area);
+        Ok(())
+    }
+
+    /// Gives up a swap device, from the next [`State::save`] on.
+    pub fn give_up_swap(&self, number: usize) {
+        self.swaps.lock().0.remove(&number);
+        let name = swaps::descriptor(number);
+        if self.written.lock().others.remove(&name).is_some()
+            && let Err(error) = self.store.forget(&name)
+        {
+            tracing::warn!("the service manager keeps {name} in vain: {error}");
+        }
+    }
+
+    /// What the swap devices share.
+    #[must_use]
+    pub fn shared_swap(&self) -> SharedSwap {
+        self.swaps.lock().1
+    }
+
+    /// Can swap devices outlive the daemon? Memory that could be swapped out between two daemons
+    /// could not be read back.
+    #[must_use]
+    pub fn keeps_swap(&self) -> bool {
+        self.memory.stay_in_memory()
     }
 
     /// The paths of the Unix sockets that the daemon before listened at, and that are not taken
@@ -222,7 +291,7 @@ impl State {
     /// # Errors
     /// As [`State::keep`].
     pub fn keep_mount(&self, channel: BorrowedFd<'_>) -> Result<(), ControlError> {
-        self.keep_named(FILES.0, channel)
+        self.keep_named(FILES.0, &[channel])
     }
 
     /// Gives up the mount of the daemon before, which could not be taken over.
@@ -240,23 +309,24 @@ impl State {
     /// # Errors
     /// `EIO` if the service manager does not keep it.
     pub fn keep(&self, connection: Connection, fd: BorrowedFd<'_>) -> Result<(), ControlError> {
-        self.keep_named(connection.name(), fd)
+        self.keep_named(connection.name(), &[fd])
     }
 
-    fn keep_named(&self, name: &'static str, fd: BorrowedFd<'_>) -> Result<(), ControlError> {
+    fn keep_named(&self, name: &str, fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
         let keep = || -> io::Result<()> {
             let mut written = self.written.lock();
-            let copy = fd.try_clone_to_owned()?;
+            let copies: Vec<OwnedFd> =
+                fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?;
             if written.is_kept {
                 // What the daemon before had under this name.
                 self.store.forget(name)?;
             }
             let is_kept = written.is_kept;
             if is_kept {
-                self.store.keep(name, copy.as_fd())?;
+                copies.iter().try_for_each(|copy| self.store.keep(name, copy.as_fd()))?;
                 self.store.settle(PATIENCE)?;
             }
-            written.others.insert(name, (copy, is_kept));
+            written.others.insert(name.to_owned(), (copies, is_kept));
             Ok(())
         };
         keep().map_err(|error| {
@@ -289,10 +359,10 @@ impl State {
         self.ublks.lock().get(&id).copied()
     }
 
-    /// Is `/dev/ublkbN` the block device of a disk?
+    /// The N of each `/dev/ublkbN` that is the block device of a disk.
     #[must_use]
-    pub fn has_ublk(&self, number: u32) -> bool {
-        self.ublks.lock().values().any(|id| id.number == number)
+    pub fn ublks(&self) -> Vec<u32> {
+        self.ublks.lock().values().map(|id| id.number).collect()
     }
 
     /// Sets the block device of disk `id`, from the next [`State::save`] on.
@@ -314,7 +384,9 @@ impl State {
             for disk in &mut saved {
                 disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
             }
-            saved.into_iter().map(device).collect()
+            let (areas, shared) = &*self.swaps.lock();
+            let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());
+            saved.into_iter().map(device).chain(swaps).collect()
         };
         self.write(devices).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");
@@ -324,9 +396,15 @@ impl State {
 
     /// The parts of the state, and the layout of each.
     #[must_use]
-    pub fn layouts(&self) -> [Part; 2] {
+    pub fn layouts(&self, machine: &Machine) -> Vec<Part> {
         let table = self.written.lock().table.layout();
-        [(TABLE_PART, table), (DISK, rampack::zram::LAYOUT)]
+        let disks = machine.disks().iter().map(|disk| disk.layout()).max();
+        let disk = disks.unwrap_or(rampack::zram::OLDEST_LAYOUT);
+        let mut parts = vec![(TABLE_PART, table), (DISK, disk)];
+        if !self.swaps.lock().0.is_empty() {
+            parts.push((SWAP, rampack::zswap::LAYOUT as u32));
+        }
+        parts
     }
 
     /// Copies of all descriptors of the state, with their names: for the next program.
@@ -373,7 +451,8 @@ impl State {
         let devices = devices();
         let now = self.memory.regions();
         // The service manager does not say that it has no room.
-        let (count, most) = (now.len() + written.others.len() + 1, self.most);
+        let others: usize = written.others.values().map(|(fds, _)| fds.len()).sum();
+        let (count, most) = (now.len() + others + 1, self.most);
         if !devices.is_empty() && count > most {
             let text = format!(
                 "{count} descriptors have to be kept, and the service manager keeps {most} \
@@ -395,8 +474,8 @@ impl State {
         let was_kept = written.is_kept;
         let Written { table, others, files, regions: before, .. } = &mut *written;
         if !was_kept {
-            for (name, (fd, is_kept)) in others.iter_mut().filter(|(_, (_, is_kept))| !is_kept) {
-                self.store.keep(name, fd.as_fd())?;
+            for (name, (fds, is_kept)) in others.iter_mut().filter(|(_, (_, is_kept))| !is_kept) {
+                fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
                 *is_kept = true;
             }
             self.store.keep(TABLE, table.as_fd())?;
@@ -407,7 +486,12 @@ impl State {
         let (descriptor, name) = FILES;
         let mount =
             || Mount { name: name.into(), descriptor: descriptor.into(), files: files.clone() };
-        let mounts = others.contains_key(descriptor).then(mount).into_iter().collect();
+        let mut mounts: Vec<Mount> =
+            others.contains_key(descriptor).then(mount).into_iter().collect();
+        let numbers = self.swaps.lock().0.keys().copied().collect::<Vec<_>>();
+        let numbers =
+            numbers.into_iter().filter(|number| others.contains_key(&swaps::descriptor(*number)));
+        mounts.extend(numbers.map(swaps::mount));
         let generations = generations(&devices);
         table.write(&Contents { regions, devices, mounts })?;
         (written.is_kept, written.devices) = (true, generations);
@@ -423,7 +507,7 @@ impl State {
 impl HandedOver {
     /// Takes what is no region out of `others`. A descriptor that was handed over twice is of a
     /// change that was under way: then both are the same.
-    fn take(others: &mut Named, mounts: &[Mount]) -> HandedOver {
+    fn take(others: &mut Named, mounts: &[Mount], swap: LeftSwap) -> HandedOver {
         let mut take = |name: &str| {
             let at = others.iter().position(|other| other.0 == name)?;
             Some(others.swap_remove(at).1)
@@ -432,7 +516,7 @@ impl HandedOver {
         let mount = mounts.iter().find(|mount| mount.name == FILES.1);
         let mount = mount.and_then(|mount| Some((take(&mount.descriptor)?, numbers(mount))));
         let connections = CONNECTIONS.iter().filter_map(|it| Some((*it, take(it.name())?)));
-        HandedOver { mount, connections: connections.collect() }
+        HandedOver { mount, swap: Some(swap), connections: connections.collect() }
     }
 }
 
@@ -495,11 +579,16 @@ fn device(disk: SavedDisk) -> Device {
     }
 }
 
-/// The device of a table.
+/// The disks of a table.
 ///
 /// # Errors
 /// `EINVAL` for a name that is none.
-pub fn saved(device: Device) -> Result<SavedDisk, ControlError> {
+pub fn disks(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError> {
+    let disks = devices.into_iter().filter(|device| !swaps::is_of_swap(device));
+    disks.map(saved).collect()
+}
+
+fn saved(device: Device) -> Result<SavedDisk, ControlError> {
     let Device { name, bytes, generation, settings } = device;
     let id = name.strip_prefix("zram").and_then(|id| id.parse().ok()).ok_or_else(|| {
         ControlError::invalid(format!("{name:?} in the state of the devices is none"))

@@ -7,19 +7,18 @@ use std::path::PathBuf;
 use rampack::control::{ControlError, Errno};
 
 use crate::failure::failed;
-use crate::layouts::Layouts;
-use crate::state::State;
+use crate::layouts::{Layouts, Part};
 
 /// What the kernel appends to the path of a program whose file was removed.
 const DELETED: &str = " (deleted)";
 
 /// The program that is to take the place of this one: `asked`, or what is now at the path of this
-/// one. It is checked that it reads the state of the devices.
+/// one. It is checked that it reads the layouts of the devices' state, if they have one.
 ///
 /// # Errors
 /// `ENOTSUP` without a state that outlives this program, `EINVAL` for a program that does not read
 /// it, the error of the system.
-pub fn successor(asked: Option<&str>, state: Option<&State>) -> Result<PathBuf, ControlError> {
+pub fn successor(asked: Option<&str>, state: Option<Vec<Part>>) -> Result<PathBuf, ControlError> {
     let Some(state) = state else {
         let message = "the devices of this daemon are in memory that ends with its program; only \
                        the devices of a daemon under `rampack keep`, or of a service with \
@@ -30,7 +29,7 @@ pub fn successor(asked: Option<&str>, state: Option<&State>) -> Result<PathBuf, 
         Some(path) => PathBuf::from(path),
         None => at_own_path()?,
     };
-    Layouts::of(&path)?.check(&path, &state.layouts())?;
+    Layouts::of(&path)?.check(&path, &state)?;
     Ok(path)
 }
 

@@ -24,6 +24,7 @@ pub mod off;
 pub mod parts;
 pub mod progress;
 pub mod protections;
+pub mod recovery;
 pub mod report;
 pub mod selftest;
 pub mod served;

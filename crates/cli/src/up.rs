@@ -54,6 +54,18 @@ impl DeviceOptions {
         if let Some(name) = &self.recompress_with {
             attributes.push(attribute("recomp_algorithm", format!("algo={name} priority=1")));
         }
+        if let Some(target) = &self.target {
+            attributes.push(attribute("auto_target", target.text.clone()));
+        }
+        if let Some(percent) = self.auto_cpu {
+            attributes.push(attribute("auto_cpu_percent", percent.to_string()));
+        }
+        if let Some(microseconds) = self.slowest_read {
+            attributes.push(attribute("auto_slowest_read", microseconds.to_string()));
+        }
+        if self.auto {
+            attributes.push(attribute("auto", "1".to_string()));
+        }
         attributes.extend(self.set.iter().cloned());
         Add {
             attributes,
@@ -174,17 +186,35 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
         return sockets_only(serve, activated);
     }
     let root = Root::choose(root.as_deref())?;
-    let state = State::begin(left)?.map(Arc::new);
-    if state.is_some() && !serve.frontends.lock_memory {
-        lock_for_users(serve.frontends.transport);
-    }
-    if state.is_some() {
-        die_of_panics();
-    }
+    let state = begin_state(left, &serve.frontends)?;
     let events = listen()?;
     let lasting = (state.clone(), sockets);
     let daemon = start_with(root, &serve.frontends, events.sender(), lasting)?;
     let result = serve_in(&daemon, serve, activated, &events);
+    end_daemon(daemon, state, result)
+}
+
+/// The state of a daemon that a service manager keeps, with what the daemon before `left`.
+fn begin_state(
+    left: Named,
+    frontends: &FrontendOptions,
+) -> Result<Option<Arc<State>>, ControlError> {
+    let state = State::begin(left)?.map(Arc::new);
+    if state.is_some() && !frontends.lock_memory {
+        lock_for_users(frontends.transport);
+    }
+    if state.is_some() {
+        die_of_panics();
+    }
+    Ok(state)
+}
+
+/// Ends a daemon, after `result`.
+fn end_daemon(
+    daemon: Daemon,
+    state: Option<Arc<State>>,
+    result: Result<(), ControlError>,
+) -> Result<(), ControlError> {
     match (&result, state) {
         // The next process tries again, with all that this one would remove.
         (Err(_), Some(state)) if state.is_inherited() => mem::forget(daemon),
@@ -249,27 +279,31 @@ fn serve_in(
     watch(daemon, events, serve.frontends.force, |_| false)
 }
 
-/// Runs a daemon until it is told to end, or until it has no device and no swap device left. `make`
-/// makes its devices and returns the text to print.
+/// Runs a daemon until it is told to end, or until it has no device and no swap device left. It
+/// takes over what a daemon before `left`. `make` makes its devices if there are none, and returns
+/// the text to print.
 ///
 /// # Errors
 /// The error of the step that failed. Everything made before it is removed again.
 pub(crate) fn run_daemon(
     root: Root,
     frontends: &FrontendOptions,
+    left: Named,
     make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
 ) -> Result<(), ControlError> {
     keep_memory_private(frontends.lock_memory)?;
     sandbox::choose(frontends.sandbox)?;
+    let state = begin_state(left, frontends)?;
     let events = listen()?;
-    let daemon = start(root, frontends, events.sender())?;
+    let lasting = (state.clone(), Vec::new());
+    let daemon = start_with(root, frontends, events.sender(), lasting)?;
     say_notes(&daemon);
-    let text = make(&daemon)?;
-    print(&text);
     // The daemon was started for a swap device, and ends with it.
     let is_done =
         |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
-    watch(&daemon, &events, frontends.force, is_done)
+    let made = if is_done(&daemon) { make(&daemon).map(|text| print(&text)) } else { Ok(()) };
+    let result = made.and_then(|()| watch(&daemon, &events, frontends.force, is_done));
+    end_daemon(daemon, state, result)
 }
 
 fn served(daemon: &Daemon) -> String {

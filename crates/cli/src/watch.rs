@@ -134,10 +134,15 @@ impl Refused {
         let still = if self.times > 1 { "still " } else { "" };
         let mut text = format!("rampack: {still}not stopped: {}\n", sentence(error));
         if !daemon.swaps().is_empty() {
+            let killing = match daemon.swaps().check_handed_over() {
+                Ok(()) => "After a kill the\n  next daemon serves it on.",
+                Err(_) => {
+                    "Killing the daemon would end\n  the programs whose pages are there (SIGBUS)."
+                }
+            };
             let _ = writeln!(
                 text,
-                "  What is swapped out is never given up, not with --force either. Killing the \
-                 daemon would end\n  the programs whose pages are there (SIGBUS)."
+                "  What is swapped out is never given up, not with --force either. {killing}"
             );
             if self.again.is_some() {
                 let seconds = AGAIN.as_secs();

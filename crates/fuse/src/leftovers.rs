@@ -57,17 +57,14 @@ pub fn refusal(number: u32, file: &Path) -> Option<String> {
 /// swapped off here.
 #[must_use]
 pub fn clear(root: &Path) -> Report {
-    clear_some(root, true)
+    clear_but(root, false, &[])
 }
 
-/// As [`clear`], but it leaves the mount of the files and the loop devices on them alone: they are
-/// taken over.
+/// As [`clear`], but what is taken over stays, with its loop devices: the mount of the files if
+/// `files` is true, and the swap files of these names.
 #[must_use]
-pub fn clear_but_files(root: &Path) -> Report {
-    clear_some(root, false)
-}
-
-fn clear_some(root: &Path, with_files: bool) -> Report {
+pub fn clear_but(root: &Path, files: bool, swap_files: &[String]) -> Report {
+    let with_files = !files;
     let mut report = Report::default();
     // If the root does not exist, nothing is below it.
     let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
@@ -77,7 +74,8 @@ fn clear_some(root: &Path, with_files: bool) -> Report {
         clear_mount(&tree, &mut report);
     }
     let files_mounts = if with_files { ours(&files) } else { Vec::new() };
-    let swap_mounts = ours_in(&swap);
+    let mut swap_mounts = ours_in(&swap);
+    swap_mounts.retain(|mounted| !swap_files.iter().any(|name| mounted.at == swap.join(name)));
     for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
     }

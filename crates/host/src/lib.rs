@@ -37,7 +37,7 @@ pub use swap::{
     HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
     set_real_time, swap_off, swap_on, unlock_memory,
 };
-pub use time::seconds_since_start;
+pub use time::{seconds_since_start, thread_cpu_time};
 pub use waiters::{Task, Waiters};
 pub use watermarks::{Above, Watermark, Watermarks};
 

@@ -175,6 +175,13 @@ impl Memfds {
         self.set.regions().iter().map(|entry| entry.region.clone()).collect()
     }
 
+    /// Whether new regions stay in memory while no process has them mapped
+    /// ([`Memfds::unswappable`]).
+    #[must_use]
+    pub fn stay_in_memory(&self) -> bool {
+        self.set.tmpfs.is_some()
+    }
+
     /// Whether the regions are copies.
     #[must_use]
     pub fn are_copies(&self) -> bool {

@@ -47,7 +47,7 @@ const PASSED_ON: [i32; 5] =
 pub struct Backoff {
     /// The pause after the first death of a daemon that was ready, or of the first one.
     pub first: Duration,
-    /// The longest pause.
+    /// The longest pause. Users wait meanwhile.
     pub longest: Duration,
     /// So many deaths without a `READY=1` between them are the end, if nothing is kept.
     pub tries: u32,
@@ -55,7 +55,7 @@ pub struct Backoff {
 
 impl Default for Backoff {
     fn default() -> Backoff {
-        let (first, longest) = (Duration::from_millis(20), Duration::from_secs(10));
+        let (first, longest) = (Duration::from_millis(20), Duration::from_secs(1));
         Backoff { first, longest, tries: 5 }
     }
 }

@@ -149,6 +149,48 @@ impl<S: Streams> Objects<S> {
         }
     }
 
+    /// Fills `page` with page number `part` of an extent of `pages` pages.
+    ///
+    /// # Errors
+    /// [`Corrupt`]; the contents of `page` are undefined then.
+    ///
+    /// # Safety
+    /// As for [`Objects::expand`].
+    pub unsafe fn expand_part(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        object: Object,
+        part: (usize, usize),
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let Object::Compressed { handle, length, codec } = object else { return Err(Corrupt) };
+        // SAFETY: as the caller promises; the object has the length that its name gives.
+        unsafe {
+            self.pool.read(handle, length, |bytes| {
+                bytes.joined(|bytes| {
+                    self.codecs.decompress_part(reader, cpu, codec, bytes, part, page)
+                })
+            })
+        }
+    }
+
+    /// Stores compressed bytes, fewer than a page, as an object of codec `codec`. For `replacing`
+    /// see [`Pool::store`].
+    ///
+    /// # Errors
+    /// [`StoreError`]; the pool is unchanged.
+    pub fn store_packed(
+        &self,
+        cpu: Cpu,
+        bytes: &[u8],
+        codec: u8,
+        replacing: Option<Object>,
+    ) -> Result<Object, StoreError> {
+        let handle = self.pool.store(cpu, bytes, replacing.map(Object::handle))?;
+        Ok(Object::Compressed { handle, length: bytes.len(), codec })
+    }
+
     /// Copies an object to the beginning of `into` without decompressing it.
     ///
     /// # Panics

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 use control::ControlError;
 use units::{Cpu, Page};
-use zram::Stats;
+use zram::{Budgets, Stats};
 
 use crate::Machine;
 
@@ -20,12 +20,16 @@ pub struct DiskOptions {
     pub level: Option<i32>,
     /// The memory limit for stored pages, in bytes; 0 for no limit.
     pub mem_limit: u64,
+    /// Pages that are not used move to smaller forms within these budgets, whenever the program
+    /// calls [`Rampack::move_pages`](crate::Rampack::move_pages); `None` if no page moves by
+    /// itself. It takes eight bytes a page.
+    pub auto: Option<Budgets>,
 }
 
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
         let algorithm = crate::DEFAULT_ALGORITHM.into();
-        DiskOptions { size: 0, algorithm, level: None, mem_limit: 0 }
+        DiskOptions { size: 0, algorithm, level: None, mem_limit: 0, auto: None }
     }
 }
 
@@ -58,6 +62,11 @@ impl Disk {
         disk.disk.set_algorithm(&options.algorithm)?;
         disk.disk.set_params(zcomp::Params::at_level(options.level))?;
         disk.disk.set_mem_limit(options.mem_limit);
+        if let Some(budgets) = options.auto {
+            disk.disk.set_track_access(true)?;
+            disk.disk.set_budgets(budgets)?;
+            disk.disk.set_auto(true)?;
+        }
         disk.disk.set_disksize(options.size)?;
         Ok(Disk { disk: Arc::new(disk) })
     }

@@ -68,6 +68,39 @@ pub fn sealed(
     }
 }
 
+/// As [`sealed`], with a key and seals that outlive the process in `memory`: the regions
+/// `NAME.key.N` and `NAME.seals.N`. It finds those that another process left under `name`. Memory
+/// for the seals of `bytes` comes now. `None` if this kernel has no secret memory
+/// (memfd_secret(2)): the key would end with the process.
+///
+/// # Errors
+/// As for [`sealed`].
+pub fn sealed_kept(
+    device: Arc<dyn BlockDevice>,
+    memory: &Memfds,
+    name: &str,
+    bytes: u64,
+    path: &str,
+) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
+    let beginning = key_of(name);
+    let number = |region: &str| region.strip_prefix(&beginning)?.parse::<u64>().ok();
+    let left = memory.unused().iter().find_map(|region| number(region));
+    let number = left.unwrap_or_else(|| {
+        let regions = memory.regions();
+        regions.iter().filter_map(|region| number(&region.name)).max().map_or(1, |last| last + 1)
+    });
+    let key = match memory.secret(&format!("{beginning}{number}"), seal::draw) {
+        Ok(key) => key,
+        Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => return Ok(None),
+        Err(error) => return Err(unsealed(path, &error)),
+    };
+    let seals = memory.provider(&format!("{}{number}", seals_of(name))).ahead();
+    match Sealed::kept(device, &seals, bytes, WRITES, key) {
+        Ok(device) => Ok(Some(Arc::new(device))),
+        Err(error) => Err(unsealed(path, &error)),
+    }
+}
+
 fn unsealed(path: &str, error: &io::Error) -> ControlError {
     let message = format!("what is written to {path} cannot be encrypted: {error}");
     ControlError::new(Errno::ENOMEM, message)

@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use block::{
@@ -16,9 +16,11 @@ use control::{ControlError, Errno};
 use host::{KeptRegion, Memfds};
 use units::{Cpu, PAGE_SIZE};
 use zram::{HostFiles, Recovered};
+use zswap::{RecoveredArea, SwapDevice, SwapType, Zswap};
 
 use crate::host_files::seals_of;
 use crate::kept::{Progress, SavedDisk};
+use crate::kept_swap::SavedSwap;
 use crate::machine::{Machine, MachineOptions};
 
 /// Slots in 4096 bytes of their table, for which there is a bit in the table of marks.
@@ -35,6 +37,8 @@ const TOLD: usize = 100;
 pub struct Inspected {
     /// What recovery makes of each disk that has a size.
     pub disks: Vec<Recovered>,
+    /// What recovery makes of the cache in front of swap areas, if there is one.
+    pub swap: Option<zswap::Recovered>,
     /// What else cannot be right.
     pub others: Vec<String>,
     /// How many other findings there were.
@@ -45,7 +49,8 @@ impl Inspected {
     /// Whether nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.all_others == 0 && self.disks.iter().all(|disk| disk.all_findings == 0)
+        let swap = self.swap.as_ref().map_or(0, |swap| swap.all_findings);
+        self.all_others == 0 && swap == 0 && self.disks.iter().all(|disk| disk.all_findings == 0)
     }
 
     fn add(&mut self, text: String) {
@@ -56,7 +61,17 @@ impl Inspected {
     }
 }
 
-/// Looks at the disks whose memory is in `regions`, by the code of recovery. Nobody may write to
+/// The cache in front of swap areas as another process left it.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct SwapSeen {
+    /// The areas that are on, and the settings.
+    pub saved: SavedSwap,
+    /// The paths of the devices below areas, and whether what is there is sealed.
+    pub below: Vec<(SwapType, PathBuf, bool)>,
+}
+
+/// Looks at the disks whose memory is in `regions`, and at the cache in front of swap areas if
+/// there is one, by the code of recovery. Nobody may write to
 /// them meanwhile. With `contents` each page is read as well, those on backing devices included if
 /// they are not sealed: the key is not there. It takes memory for what recovery changes, which is a
 /// part of the tables, and for each object.
@@ -66,6 +81,7 @@ impl Inspected {
 pub fn inspect(
     regions: &[KeptRegion],
     disks: &[SavedDisk],
+    swap: Option<&SwapSeen>,
     contents: bool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Inspected, ControlError> {
@@ -87,10 +103,11 @@ pub fn inspect(
     }
     let seals = regions.iter().filter(|region| region.name.contains(SEALS));
     let seals = seals.map(|region| (region.name.clone(), region.file.clone())).collect();
+    let files = Arc::new(Looking(seals));
     let options = MachineOptions {
         cpus: host::cpus(),
         memory: 0,
-        files: Arc::new(Looking(seals)),
+        files: files.clone(),
         swap_scenario: Arc::new(host::Mmap),
         track_access: true,
     };
@@ -111,7 +128,37 @@ pub fn inspect(
             });
         }
     }
+    let Some(SwapSeen { saved, below }) = swap else { return Ok(found) };
+    let open = |area: SwapType| {
+        let Some((_, path, is_sealed)) = below.iter().find(|it| it.0 == area) else {
+            return Ok(None);
+        };
+        let name = format!("swap{}", area.number());
+        files.open_backing(&path.display().to_string(), is_sealed.then_some(&*name)).map(Some)
+    };
+    let (zswap, recovered) = machine.recover_swap(&memory, saved, &open, progress)?;
+    if contents {
+        for area in &recovered.areas {
+            read_area(&zswap, area, &mut found);
+        }
+    }
+    found.swap = Some(recovered);
     Ok(found)
+}
+
+/// Reads each page of an area. What is sealed on a device cannot be read: the key is not there.
+fn read_area(zswap: &Arc<Zswap>, area: &RecoveredArea, found: &mut Inspected) {
+    let (device, mut page) = (SwapDevice::new(zswap.clone(), area.swap), [0; PAGE_SIZE]);
+    for index in 0..area.pages {
+        let read = Operation::Read { offset: index * PAGE_SIZE as u64, into: &mut page };
+        match device.submit(Cpu(0), read) {
+            Ok(()) | Err(IoError::Unsupported) => {}
+            Err(error) => {
+                let name = format!("swap{}", area.swap.number());
+                found.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
+            }
+        }
+    }
 }
 
 /// Looks for words in parts of a table of slots that are not marked as written: K13. A bit of

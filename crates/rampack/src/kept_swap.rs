@@ -51,9 +51,33 @@ impl Machine {
     /// there are no addresses left.
     pub fn kept_swap(&self, memory: &Memfds) -> Result<Arc<Zswap>, ControlError> {
         let mut swap = self.swap.lock();
-        if let Some(zswap) = &*swap {
+        match &*swap {
+            Some(zswap) => Ok(zswap.clone()),
+            None => self.make_kept_swap(&mut swap, memory),
+        }
+    }
+
+    /// As [`Machine::kept_swap`], but makes the cache anew, with the default settings, unless an
+    /// area is on: all its memory is a new mapping in `memory` then. It waits a moment for threads
+    /// that still use the cache of before.
+    ///
+    /// # Errors
+    /// As there; a cache of default settings in memory that ends with the process is there then.
+    pub fn kept_swap_anew(&self, memory: &Memfds) -> Result<Arc<Zswap>, ControlError> {
+        let mut swap = self.swap.lock();
+        if let Some(zswap) = swap.as_ref().filter(|zswap| !zswap.areas().is_empty()) {
             return Ok(zswap.clone());
         }
+        *swap = None;
+        let made = patiently(|| self.make_kept_swap(&mut swap, memory));
+        made.or_else(|error| self.make_swap(&mut swap).and(Err(error)))
+    }
+
+    fn make_kept_swap(
+        &self,
+        swap: &mut Option<Arc<Zswap>>,
+        memory: &Memfds,
+    ) -> Result<Arc<Zswap>, ControlError> {
         if memory.regions().iter().any(|region| is_of_swap(&region.name)) {
             let message = "the memory has the swap cache of another process";
             return Err(ControlError::new(Errno::EBUSY, message));

@@ -27,6 +27,7 @@ mod kept_swap;
 mod machine;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The crates below, for programs that need more than this crate's own interface.
 pub use {backing, block, control, host, pagealloc, sync, units, zcomp, zram, zswap};
@@ -38,14 +39,14 @@ pub use block::{BlockDevice, IoError};
 pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-pub use host_files::{HostSystem, is_key, key_of, sealed};
-pub use inspect::{Inspected, inspect};
+pub use host_files::{HostSystem, is_key, key_of, sealed, sealed_kept};
+pub use inspect::{Inspected, SwapSeen, inspect};
 pub use kept::{Progress, SavedDisk};
 pub use kept_swap::SavedSwap;
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};
-pub use zram::{HostFiles, NoHostFiles, Stats};
+pub use zram::{Budgets, HostFiles, NoHostFiles, Stats};
 pub use zswap::{
     AreaOptions, AreaStats, Key, LoadError, Memcg, Reject, SwapDevice, SwapType, Work, Zswap,
 };
@@ -121,6 +122,18 @@ impl Rampack {
     /// milliseconds. Without these calls everything works, a few percent slower.
     pub fn maintain(&self, most: u32) -> u32 {
         self.machine.frames().maintain(most)
+    }
+
+    /// Moves pages of the devices with [`DiskOptions::auto`] to smaller forms, and those that are
+    /// used again up. `elapsed` is the time since the call before. It takes no more CPU time of the
+    /// calling thread than the budgets allow. A thread with time should call it each second. One
+    /// call at a time does work; any thread may call it. Returns whether pages wait for CPU time.
+    ///
+    /// # Errors
+    /// `ENOMEM`; pages stay where they are.
+    pub fn move_pages(&self, elapsed: Duration) -> Result<bool, ControlError> {
+        self.machine.set_clock(host::seconds_since_start());
+        self.machine.move_pages(elapsed)
     }
 
     /// Its machine, for callers that need the attributes of its devices.

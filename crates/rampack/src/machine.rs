@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use control::{ControlError, Errno};
 use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory, Zone, ZoneOptions};
@@ -139,6 +140,22 @@ impl Machine {
         self.resources.clock.set(seconds);
     }
 
+    /// Lets pages of all devices move by themselves, where that is on: see [`Disk::move_pages`].
+    ///
+    /// # Errors
+    /// The first error of a device. The others have had their turn.
+    pub fn move_pages(&self, elapsed: Duration) -> Result<bool, ControlError> {
+        let elapsed = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
+        let (mut waits, mut outcome) = (false, Ok(()));
+        for disk in self.disks() {
+            match disk.move_pages(elapsed, &host::thread_cpu_time) {
+                Ok(more) => waits |= more,
+                Err(error) => outcome = outcome.and(Err(error)),
+            }
+        }
+        outcome.map(|()| waits)
+    }
+
     /// Resets a device and removes it.
     ///
     /// # Errors
@@ -196,7 +213,10 @@ impl Machine {
         }
     }
 
-    fn make_swap(&self, swap: &mut Option<Arc<Zswap>>) -> Result<Arc<Zswap>, ControlError> {
+    pub(crate) fn make_swap(
+        &self,
+        swap: &mut Option<Arc<Zswap>>,
+    ) -> Result<Arc<Zswap>, ControlError> {
         let frames = zone(&*self.swap_scenario, self.resources.cpus, self.swap_bytes())?;
         let parts = self.parts_of_swap(frames, None)?;
         let zswap = Arc::new(Zswap::new(self.swap_scenario.clone(), parts)?);

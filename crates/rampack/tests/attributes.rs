@@ -54,13 +54,14 @@ fn the_attributes_are_these() {
     assert_eq!(
         names.join(" "),
         "disksize initstate reset resize comp_algorithm recomp_algorithm algorithm_params \
-         switch_algorithm recompress max_comp_streams mem_limit mem_used_max compact track_access \
-         idle backing_dev writeback writeback_limit writeback_limit_enable writeback_batch_size \
-         compressed_writeback sealed_backing scrub num_reads num_writes failed_reads \
+         switch_algorithm recompress pack share max_comp_streams mem_limit mem_used_max compact \
+         track_access idle backing_dev writeback writeback_limit writeback_limit_enable \
+         writeback_batch_size compressed_writeback sealed_backing scrub auto auto_target \
+         auto_cpu_percent auto_slowest_read auto_stat num_reads num_writes failed_reads \
          failed_writes invalid_io \
          notify_free zero_pages orig_data_size compr_data_size mem_used_total lost_pages mm_stat \
          io_stat \
-         bd_stat debug_stat stat block_state"
+         bd_stat debug_stat stat block_state pack_stat share_stat"
     );
     for row in rows {
         assert!(!row.help.is_empty() && !row.unit.is_empty());

@@ -15,7 +15,7 @@ use host::{KeptRegion, Memfds};
 use rampack::{Inspected, Machine, SavedDisk, inspect};
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::{Disk, Writeback, attributes};
+use zram::{Disk, Share, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 const PAGES: u64 = 600;
@@ -23,6 +23,7 @@ const SLOTS: &str = "zram0.1.slots";
 const MARKS: &str = "zram0.1.slots.1";
 const RECORD: &str = "zram0.1.record";
 const ZSPAGES: &str = "zram0.1.zspages";
+const SHARED: &str = "zram0.1.shared";
 const FRAMES: &str = "zram.frames";
 /// Bytes of the descriptor of a zspage, and where its class is in it.
 const DESCRIPTOR: u64 = 64;
@@ -33,6 +34,8 @@ const MARK_AT: u64 = 52;
 
 /// A third of text, a third of noise, and patterns.
 fn contents(page: u64) -> Page {
+    // These two are equal, and share an object.
+    let page = if page == 48 { 45 } else { page };
     let mut bytes = [0; PAGE_SIZE];
     match page % 3 {
         0 => Rng::new(page).fill(&mut bytes[..1500]),
@@ -68,6 +71,7 @@ impl State {
         for page in 0..PAGES {
             disk.store_page(CPU, page, &contents(page)).unwrap();
         }
+        assert_eq!(disk.share(&Share::default()).unwrap(), 1);
         disk.writeback(&Writeback { select: None, pages: vec![(30, 39)] }).unwrap();
         let (regions, disks) = (memory.regions(), machine.saved());
         // It dies: nothing of it is given up.
@@ -133,7 +137,7 @@ impl State {
     /// What is found, as one text; the error if nothing can be recovered.
     fn look(&self) -> (bool, String) {
         let before = self.sum();
-        let found = inspect(&self.regions, &self.disks, true, &|_| ());
+        let found = inspect(&self.regions, &self.disks, None, true, &|_| ());
         assert!(before == self.sum(), "a look changes nothing");
         match found {
             Err(error) => (false, error.message),
@@ -156,7 +160,7 @@ fn a_right_state_is_clean_and_can_be_recovered_after_the_look() {
         state.change(page, |word| word | bits);
     }
     assert_eq!(state.look(), (true, String::new()));
-    let found = inspect(&state.regions, &state.disks, false, &|_| ()).unwrap();
+    let found = inspect(&state.regions, &state.disks, None, false, &|_| ()).unwrap();
     assert_eq!((found.disks[0].pages, found.disks[0].lost), (PAGES, 0));
     // This process has the backing file locked.
     let (_, path) =
@@ -221,6 +225,22 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
         ("K19", "page 31 of zram0: another page has the same block", |it| {
             it.set_word(SLOTS, 33, it.word(SLOTS, 31));
         }),
+        ("K15", "page 45 of zram0: nothing was kept of its codec 9", |it| {
+            it.set_word(SHARED, 2, it.word(SHARED, 2) | 9 << 45);
+        }),
+        ("K16", "page 48 of zram0: there is no zspage 0", |it| {
+            it.set_word(SHARED, 2, it.word(SHARED, 2) & !0xffff_ffff | 5);
+        }),
+        ("K17", "page 48 of zram0: another page has the same object", |it| {
+            let object = it.word(SHARED, 2) & ((1 << 50) - 1);
+            it.set_word(SLOTS, 90, object | 2 << 50);
+        }),
+        ("K22", "there is no shared object 77", |it| {
+            it.change(48, |word| word & !0xffff_ffff | 77);
+        }),
+        ("K22", "there is no shared object 1", |it| it.set_word(SHARED, 2, 0)),
+        ("K22", "shared object 1 has no such part", |it| it.change(45, |word| word | 1 << 34)),
+        ("K23", "there is room for", |it| it.set_word(SHARED, 0, 1 << 40)),
         ("K20", "contents beyond the end", |it| it.set_word(RECORD, 2, 500 * PAGE_SIZE as u64)),
         ("K21", "cannot be read", |it| {
             let frame: [u8; 4] = it.read(ZSPAGES, it.descriptor(3) * DESCRIPTOR);
@@ -242,9 +262,9 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
 fn what_is_given_up_or_not_there_is_told() {
     let mut state = State::new();
     state.regions.retain(|region| region.name != FRAMES);
-    let error = inspect(&state.regions, &state.disks, false, &|_| ()).unwrap_err();
+    let error = inspect(&state.regions, &state.disks, None, false, &|_| ()).unwrap_err();
     assert_eq!(error.message, "there is no region \"zram.frames\"");
     let state = State::new();
-    let found = inspect(&state.regions, &[], false, &|_| ()).unwrap();
+    let found = inspect(&state.regions, &[], None, false, &|_| ()).unwrap();
     assert!(found.is_clean() && found.disks.is_empty());
 }

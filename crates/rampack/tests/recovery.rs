@@ -425,11 +425,11 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     let error = Machine::kept(&memory, Arc::new(host::Mmap), kept::options()).err().unwrap();
     assert_eq!(error.errno, Errno::EBUSY);
     let layout = read_word(&memory, RECORD, 1);
-    write_word(&memory, RECORD, 1, 2);
+    write_word(&memory, RECORD, 1, 3);
     let (errno, text) = refusal(&memory, &disks);
     assert_eq!(errno, Errno::EINVAL);
-    let said =
-        "zram0 cannot be recovered: its record has layout 2; this program reads layout 1 (K5)";
+    let said = "zram0 cannot be recovered: its record has layout 3; this program reads layouts 1 \
+                to 2 (K5)";
     assert_eq!(text, said);
     let memory = kept::adopted(&regions);
     write_word(&memory, RECORD, 1, layout);

@@ -10,10 +10,10 @@ use std::mem::forget;
 use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
+use block::{BlockDevice, IoError, Operation, Plain};
 use control::{ControlError, Errno};
 use host::Memfds;
-use rampack::{Machine, SavedSwap};
+use rampack::{Machine, SavedSwap, SwapSeen};
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, Recovered, SwapDevice, SwapType, Zswap};
 
@@ -566,49 +566,60 @@ fn a_cache_with_memory_ahead_comes_back() {
     check(&zswap, &told, &[]);
 }
 
-/// While it writes a page, it discards that page.
-#[derive(Default)]
-struct Discards {
-    above: Mutex<Option<SwapDevice>>,
-    answers: Mutex<Vec<Result<(), IoError>>>,
-}
-
-impl BlockDevice for Discards {
-    fn geometry(&self) -> Geometry {
-        plain(PAGES).geometry()
-    }
-    fn abilities(&self) -> Abilities {
-        plain(PAGES).abilities()
-    }
-    fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        if let Operation::Write { offset, from } = operation
-            && let Some(above) = &*self.above.lock().unwrap()
-        {
-            let context = Context { wait: Wait::No, ..Context::waiting(CPU) };
-            let length = from.len() as u64;
-            let answer = above.perform(context, Operation::Discard { offset, length });
-            self.answers.lock().unwrap().push(answer);
-        }
-        Ok(())
-    }
-    fn extents(&self, _: Cpu, _: u64, _: u64, _: Visit<'_>) -> Result<(), IoError> {
-        Ok(())
-    }
-}
-
-/// A page that is being written back would be marked as on the device after it was discarded, for a
-/// moment: a process that died then would leave the page. So a discard waits for the write.
 #[test]
-fn a_discard_waits_for_a_page_that_is_being_written() {
-    let below = Arc::new(Discards::default());
-    let (_memory, _machine, zswap) = cache(Some(below.clone()));
-    let device = device(&zswap, 0);
-    fill(&device, 0..1);
-    *below.above.lock().unwrap() = Some(SwapDevice::new(zswap.clone(), swap(0)));
-    zswap.reclaim(CPU, 1);
-    *below.above.lock().unwrap() = None;
-    assert_eq!(*below.answers.lock().unwrap(), [Err(IoError::WouldBlock)]);
-    assert_eq!(zswap.stats().on_device, 1);
-    discard(&device, 0);
-    assert_eq!((read(&device, 0), zswap.stats().on_device), (Ok([0; PAGE_SIZE]), 0));
+fn a_look_finds_what_recovery_finds_and_changes_nothing() {
+    let (memory, machine, zswap) = cache(None);
+    fill(&device(&zswap, 0), 0..PAGES);
+    forget(zswap);
+    let (memory, saved) = dies(&memory, machine);
+    let seen = SwapSeen { saved: saved.clone(), below: Vec::new() };
+    let look = |memory: &Memfds| {
+        rampack::inspect(&memory.regions(), &[], Some(&seen), true, &|_| ()).unwrap()
+    };
+    let found = look(&memory);
+    assert!(found.is_clean(), "{found:?}");
+    assert_eq!(found.swap.unwrap().areas[0].cached, PAGES);
+    // An entry that cannot be, and one whose object is another page's.
+    let right = read_word(&memory, index_of(7));
+    write_word(&memory, index_of(7), u64::MAX - 1);
+    for _ in 0..2 {
+        let found = look(&memory);
+        assert!(!found.is_clean());
+        let swap = found.swap.unwrap();
+        assert_eq!((swap.all_findings, swap.areas[0].lost), (1, 1), "{:?}", swap.findings);
+        assert!(swap.findings[0].starts_with("page 7 of swap area 0: "), "{:?}", swap.findings);
+        // It cannot be read either.
+        assert!(
+            found.others[0].starts_with("page 7 of swap0 cannot be read"),
+            "{:?}",
+            found.others
+        );
+    }
+    write_word(&memory, index_of(7), right);
+    let (_machine, zswap, told) = recover(&memory, &saved, None);
+    check(&zswap, &told, &[]);
+}
+
+#[test]
+fn a_cache_is_made_anew_in_kept_memory_once_no_area_is_on() {
+    let memory = Memfds::new();
+    let machine = machine(&memory);
+    // One that ends with the process.
+    machine.swap().unwrap();
+    let first = machine.kept_swap_anew(&memory).unwrap();
+    let regions = || memory.regions().into_iter().filter(|it| it.name.starts_with("swap")).count();
+    let empty = regions();
+    assert!(empty > 0);
+    let swap_device = on(&first, 0, "default", None);
+    write(&swap_device, 3, &contents(3));
+    assert!(Arc::ptr_eq(&first, &machine.kept_swap_anew(&memory).unwrap()));
+    drop(swap_device);
+    first.invalidate_area(CPU, swap(0));
+    first.swapoff(swap(0)).unwrap();
+    drop(first);
+    let second = machine.kept_swap_anew(&memory).unwrap();
+    assert_eq!((second.areas().len(), regions()), (0, empty));
+    drop(second);
+    machine.swap_anew().unwrap();
+    assert_eq!(regions(), 0, "nothing of it is kept");
 }

@@ -1,8 +1,8 @@
 //! The cache in front of swap areas, as a machine makes it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use block::{BlockDevice, Operation, Plain};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
 use control::{Bound, Errno, Object};
 use rampack::{Machine, MachineOptions, NoHostFiles};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -216,4 +216,50 @@ fn parameters_are_the_kernels() {
     rows.store("enabled", "0").unwrap();
     assert!(zswap.store(CPU, key(3), &memcg, &page(3)).is_err());
     zswap.validate();
+}
+
+/// While it writes a page, it discards that page.
+#[derive(Default)]
+struct Discards {
+    above: Mutex<Option<SwapDevice>>,
+    answers: Mutex<Vec<Result<(), IoError>>>,
+}
+
+impl BlockDevice for Discards {
+    fn geometry(&self) -> Geometry {
+        Plain::new(64 * PAGE_SIZE).geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        Plain::new(PAGE_SIZE).abilities()
+    }
+    fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        if let Operation::Write { offset, from } = operation
+            && let Some(above) = &*self.above.lock().unwrap()
+        {
+            let context = Context { wait: Wait::No, ..Context::waiting(CPU) };
+            let length = from.len() as u64;
+            let answer = above.perform(context, Operation::Discard { offset, length });
+            self.answers.lock().unwrap().push(answer);
+        }
+        Ok(())
+    }
+    fn extents(&self, _: Cpu, _: u64, _: u64, _: Visit<'_>) -> Result<(), IoError> {
+        Ok(())
+    }
+}
+
+/// A page that is being written back would be marked as on the device after it was discarded, for a
+/// moment: a process that died then would leave the page. So a discard waits for the write.
+#[test]
+fn a_discard_waits_for_a_page_that_is_being_written() {
+    let (below, zswap) = (Arc::new(Discards::default()), cache(2));
+    let device = on(&zswap, 64, Some(below.clone()));
+    write(&device, 0, &page(1));
+    *below.above.lock().unwrap() = Some(SwapDevice::new(zswap.clone(), area()));
+    zswap.reclaim(CPU, 1);
+    *below.above.lock().unwrap() = None;
+    assert_eq!(*below.answers.lock().unwrap(), [Err(IoError::WouldBlock)]);
+    assert_eq!(zswap.stats().on_device, 1);
+    device.submit(CPU, Operation::Discard { offset: 0, length: P }).unwrap();
+    assert_eq!((read(&device, 0), zswap.stats().on_device), ([0; PAGE_SIZE], 0));
 }

@@ -248,6 +248,24 @@ impl<S: Streams> Bank<S> {
         }
     }
 
+    /// Decompresses page number `part` of an extent of `pages` pages, of codec `number`.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the bytes do not give that page, or the codec does not exist. The contents
+    /// of `page` are undefined then.
+    pub fn decompress_part(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        number: u8,
+        bytes: &[u8],
+        part: (usize, usize),
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let codec = self.get(reader, number).ok_or(Corrupt)?;
+        codec.streams.get(cpu).context.decompress_part(bytes, part, page)
+    }
+
     /// Lets at most `count` streams of each codec be used at once. The caller repeats the call for
     /// a codec that is being installed meanwhile.
     ///

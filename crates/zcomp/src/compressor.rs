@@ -43,6 +43,9 @@ impl core::error::Error for CodecError {}
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Corrupt;
 
+/// The most pages of an extent.
+pub const EXTENT_PAGES: usize = 4;
+
 /// A codec with its parameters. Shared by all threads.
 pub trait Compressor: Send + Sync {
     /// The kernel's name for it: `lzo-rle`, `lz4`, `zstd` and so on.
@@ -54,6 +57,15 @@ pub trait Compressor: Send + Sync {
     /// # Errors
     /// [`CodecError`] when memory is out.
     fn context(&self) -> Result<Box<dyn Context>, CodecError>;
+
+    /// Makes a new private state that compresses extents; `None` for a codec that has no use for
+    /// larger units (all but zstd). It is made for a run of compressions, not for each CPU.
+    ///
+    /// # Errors
+    /// [`CodecError`] when memory is out.
+    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
+        Ok(None)
+    }
 
     /// Decompresses without private state, for codecs that need none (all but zstd and deflate);
     /// `None` for the others.
@@ -76,4 +88,26 @@ pub trait Context: Send {
     /// [`Corrupt`] when the bytes do not give a whole page; the contents of `page` are undefined
     /// then.
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt>;
+
+    /// Decompresses page number `part` of an extent of `pages` pages that a [`Packer`] of the same
+    /// codec made. No input makes it read or write out of bounds. Never allocates.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the bytes do not give that page; the contents of `page` are undefined then.
+    fn decompress_part(
+        &mut self,
+        bytes: &[u8],
+        (part, pages): (usize, usize),
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        let _ = (bytes, part, pages, page);
+        Err(Corrupt)
+    }
+}
+
+/// The private state of a thread that compresses extents: a few pages as one unit.
+pub trait Packer: Send {
+    /// Compresses `pages`, up to [`EXTENT_PAGES`] pages one behind the other, into the beginning of
+    /// `into`, and returns the number of bytes; `None` when they do not fit.
+    fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize>;
 }

@@ -29,7 +29,7 @@ pub use codec::lz4hc::{Lz4hc, NAME as LZ4HC};
 pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 pub use codec::zstd::{NAME as ZSTD, Zstd};
 pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, open};
-pub use compressor::{CodecError, Compressor, Context, Corrupt, Params};
+pub use compressor::{CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
 pub use filled::{fill, same_filled};
 pub use prefetch::{prefetch_beginning, prefetch_sequel};
 pub use register::Register;

@@ -9,6 +9,7 @@ mod keys;
 mod saved;
 mod settings;
 mod statistics;
+mod tiers;
 mod writeback;
 
 use alloc::sync::Arc;
@@ -36,6 +37,8 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     algorithms::ALGORITHM_PARAMS,
     algorithms::SWITCH_ALGORITHM,
     algorithms::RECOMPRESS,
+    algorithms::PACK,
+    algorithms::SHARE,
     settings::MAX_COMP_STREAMS,
     settings::MEM_LIMIT,
     settings::MEM_USED_MAX,
@@ -50,6 +53,11 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     writeback::COMPRESSED_WRITEBACK,
     writeback::SEALED_BACKING,
     writeback::SCRUB,
+    tiers::AUTO,
+    tiers::AUTO_TARGET,
+    tiers::AUTO_CPU_PERCENT,
+    tiers::AUTO_SLOWEST_READ,
+    tiers::AUTO_STAT,
     statistics::NUM_READS,
     statistics::NUM_WRITES,
     statistics::FAILED_READS,
@@ -67,4 +75,6 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     statistics::DEBUG_STAT,
     statistics::STAT,
     statistics::BLOCK_STATE,
+    statistics::PACK_STAT,
+    statistics::SHARE_STAT,
 ];

@@ -1,7 +1,7 @@
 //! The check of a device at rest: what its slots, its pool, its counters and its record say must
 //! agree, and each page can be read. The invariants stand in `recovery`.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{format, string::String, vec::Vec};
 
 use block::IoError;
@@ -25,6 +25,8 @@ struct Sums {
     huge: u64,
     backed: u64,
     lost: u64,
+    packed: u64,
+    shared: u64,
 }
 
 impl<D: Design> Disk<D> {
@@ -36,6 +38,7 @@ impl<D: Design> Disk<D> {
         let mut found = Vec::new();
         let mut sums = Sums::default();
         let (mut handles, mut blocks) = (BTreeSet::new(), BTreeSet::new());
+        let mut references = BTreeMap::new();
         let codecs = engine.codecs_there(&self.readers.enter(Cpu(0)));
         // Beyond the end as well, as far as a look costs little.
         engine.each(0..self.pages().saturating_mul(2), |index, slot| {
@@ -65,7 +68,30 @@ impl<D: Design> Disk<D> {
                 Kind::WrittenBack(place) if !blocks.insert(place.block) => {
                     say("another page names its block".into());
                 }
+                Kind::Shared(part) => {
+                    *references.entry(part.entry).or_insert(0) += 1;
+                    let pages = engine.shared().peek(part.entry).map_or(0, |shared| shared.pages);
+                    if usize::from(part.part) >= pages {
+                        say(format!("shared object {} has no such part", part.entry));
+                    }
+                }
                 _ => {}
+            }
+        });
+        engine.shared().each(|entry, shared, counted| {
+            let mut say = |what: String| found.push(format!("shared object {entry}: {what}"));
+            sums.objects += 1;
+            sums.bytes += shared.object.bytes() as u64;
+            let named = references.remove(&entry).unwrap_or(0);
+            if named != counted {
+                say(format!("{counted} references counted, {named} found"));
+            }
+            let object = shared.object;
+            if let Err(error) = engine.pool().look_for(object.handle(), object.bytes()) {
+                say(format!("{error}"));
+            }
+            if !handles.insert(object.handle().get()) {
+                say("another object has its place".into());
             }
         });
         self.compare(&engine, &sums, &mut found);
@@ -97,6 +123,8 @@ impl<D: Design> Disk<D> {
             ("huge pages", counted(Count::HugePages), sums.huge),
             ("written-back pages", counted(Count::WrittenBackPages), sums.backed),
             ("lost pages", counted(Count::LostPages), sums.lost),
+            ("pages in extents", counted(Count::PackedPages), sums.packed),
+            ("pages that share", counted(Count::SharedPages), sums.shared),
         ];
         for (what, counted, added) in pairs {
             if counted != added {
@@ -130,6 +158,12 @@ impl Sums {
             }
             Kind::WrittenBack(_) => self.backed += 1,
             Kind::Lost => self.lost += 1,
+            // The object counts with its entry.
+            Kind::Shared(part) => {
+                self.huge += u64::from(part.huge);
+                self.packed += u64::from(part.packed);
+                self.shared += u64::from(!part.packed);
+            }
         }
     }
 }

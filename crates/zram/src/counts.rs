@@ -39,9 +39,13 @@ pub(crate) enum Count {
     WritebackWrites,
     /// Gauge: pages whose contents could not be recovered.
     LostPages,
+    /// Gauge: pages in extents.
+    PackedPages,
+    /// Gauge: pages that name an object which others may name, too; not those in extents.
+    SharedPages,
 }
 
-const COUNTS: usize = Count::LostPages as usize + 1;
+const COUNTS: usize = Count::SharedPages as usize + 1;
 
 /// The counters of a device.
 pub(crate) struct Counts(PerCpuCounters<COUNTS>);

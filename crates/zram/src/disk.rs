@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::resources::{Design, Product, Resources};
 use crate::settings::Settings;
 use crate::stats::Stats;
+use crate::tier_walk::TierWalk;
 
 /// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
 /// `reset`. Any number of threads may call all methods at once.
@@ -31,6 +32,8 @@ pub struct Disk<D: Design = Product> {
     /// Held by a thread that goes through all pages, or that changes their codecs or the size.
     /// Taken before `settings`.
     pub(crate) post: Mutex<()>,
+    /// What moves pages between tiers by itself. Taken after `post`.
+    pub(crate) tier_walk: Mutex<Option<TierWalk>>,
 }
 
 impl<D: Design> Disk<D> {
@@ -47,6 +50,7 @@ impl<D: Design> Disk<D> {
             settings: Mutex::new(Settings::new(&resources)),
             counts: Arc::new(Counts::new(resources.counting_cpus)),
             post: Mutex::new(()),
+            tier_walk: Mutex::new(None),
             resources,
         })
     }

@@ -6,15 +6,20 @@
 mod compaction;
 mod contents;
 mod gauges;
+mod packing;
 mod post_processing;
 mod recovery;
+mod sharing;
+
+pub(crate) use self::packing::Packing;
+pub(crate) use self::sharing::Alike;
 
 use alloc::{boxed::Box, format, sync::Arc};
 use core::ops::ControlFlow;
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
-use objects::Objects;
+use objects::{Object, Objects};
 use pagealloc::NoMemory;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -27,6 +32,7 @@ use crate::counts::Counts;
 use crate::page_ops::Loaded;
 use crate::record::Record;
 use crate::resources::{Design, Resources};
+use crate::shared::{ENTRY_BYTES, SharedObjects};
 use crate::slot::{Backed, Kind, Slot};
 use crate::slots::SlotTable;
 use crate::tables::Table;
@@ -61,7 +67,11 @@ pub(crate) struct EngineOptions<'a> {
 /// method at once. A reader passed in must belong to the `readers` of its options.
 pub(crate) struct Engine<D: Design> {
     slots: D::Slots,
+    shared: SharedObjects,
+    /// Held by a thread that moves shared objects, or makes an object a shared one.
+    moving: Mutex<()>,
     objects: Objects<D::Streams>,
+    readers: Arc<ReaderEpochs>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
     backing: Option<Arc<BackingBlocks>>,
@@ -94,7 +104,8 @@ impl<D: Design> Engine<D> {
         let EngineOptions { readers, clock, counts, backing, name, record, .. } = options;
         let memory = |table| resources.memory_of(name, table);
         let pool = PoolOptions { frames: resources.frames.clone(), limit_frames };
-        let objects = Objects::new(&*memory(Table::Zspages), pool, readers, cpus, streams as usize);
+        let objects =
+            Objects::new(&*memory(Table::Zspages), pool, readers.clone(), cpus, streams as usize);
         let register = record.clone().map(|record| record as Arc<dyn Register>);
         let objects = objects.map_err(no_memory)?.registered(register);
         // If addresses are short, the device has no room to grow.
@@ -105,6 +116,9 @@ impl<D: Design> Engine<D> {
                 format!("there are no addresses for the slots of a disk of {bytes} bytes");
             ControlError::new(Errno::ENOMEM, message)
         })?;
+        // Each object has two pages at least, but for moments.
+        let shared = |count: usize| SharedObjects::new(&*memory(Table::Shared), count);
+        let shared = shared(slots.count() / 2 + 2).map_err(no_memory)?;
         let accesses = match clock {
             Some(clock) => {
                 let times = Accesses::new(&*memory(Table::Times), clock, slots.count());
@@ -115,7 +129,10 @@ impl<D: Design> Engine<D> {
         let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let engine = Engine {
             slots,
+            shared,
+            moving: Mutex::new(()),
             objects,
+            readers,
             counts,
             accesses,
             backing,
@@ -413,6 +430,14 @@ impl<D: Design> Engine<D> {
         self.objects.codecs().get(reader, codec).map_or(0, |codec| codec.priority)
     }
 
+    /// Whether a shared object was compressed again; a guess if no slot names it any more.
+    pub(crate) fn is_again(&self, reader: &Reader<'_>, entry: u32) -> bool {
+        match self.shared.peek(entry).map(|shared| shared.object) {
+            Some(Object::Compressed { codec, .. }) => self.priority_of(reader, codec) > 0,
+            _ => false,
+        }
+    }
+
     /// Lets at most `count` streams of each codec be used at once.
     ///
     /// # Errors
@@ -447,6 +472,11 @@ impl<D: Design> Engine<D> {
         self.quiesce(cpu);
     }
 
+    /// The table of shared objects.
+    pub(crate) fn shared(&self) -> &SharedObjects {
+        &self.shared
+    }
+
     /// The number of pages it has room for.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.count()
@@ -455,7 +485,8 @@ impl<D: Design> Engine<D> {
     /// Bytes of memory that the tables of the first `pages` pages take now.
     pub(crate) fn table_bytes(&self, pages: usize) -> u64 {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
-        self.slots.touched(pages) * (D::Slots::BYTES as u64 + times)
+        let shared = u64::from(self.shared.ever_used()) * ENTRY_BYTES;
+        self.slots.touched(pages) * (D::Slots::BYTES as u64 + times) + shared
     }
 
     /// The name of the slot scheme.

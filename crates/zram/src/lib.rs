@@ -5,10 +5,10 @@
 //! byte ranges that need not be whole pages, and post-processing. Its attributes are
 //! [`attributes`].
 //!
-//! The files stand in layers, and each uses those before it: `slot`, [`slots`], `access`, `counts`,
-//! `blocks`, `page_ops`, `record`, `resources`, `tables`; `engine`; `request`, `ranges`,
-//! `read_backing`; `settings`, `stats`, `disk`; `data_path`, `lifecycle`, `recovery`, `configure`,
-//! `post_processing`, `check`; `attributes`.
+//! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
+//! `counts`, `blocks`, `page_ops`, `record`, `resources`, `tables`; `engine`; `request`, `ranges`,
+//! `read_backing`; `settings`, `stats`, `tier_walk`, `disk`; `data_path`, `lifecycle`, `recovery`,
+//! `configure`, `post_processing`, `density`, `tiering`, `check`; `attributes`.
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!
@@ -25,6 +25,7 @@ mod check;
 mod configure;
 mod counts;
 mod data_path;
+mod density;
 mod disk;
 mod engine;
 mod lifecycle;
@@ -37,26 +38,32 @@ mod recovery;
 mod request;
 mod resources;
 mod settings;
+mod shared;
 mod slot;
 pub mod slots;
 mod stats;
 mod tables;
+mod tier_walk;
+mod tiering;
 
 pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
+pub use density::{Pack, Share, fingerprint};
 pub use disk::{Disk, Opener};
 pub use objects::Object;
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
-pub use record::LAYOUT;
+pub use record::{LAYOUT, OLDEST_LAYOUT};
 pub use recovery::{Recovered, Recovery};
 #[cfg(any(shuttle, asan))]
 pub use resources::Without;
 pub use resources::{Design, HostFiles, NoHostFiles, OpenCodec, Product, Resources};
 pub use settings::Which;
-pub use slot::{Backed, Kind, Slot};
-pub use stats::Stats;
+pub use slot::{Backed, Kind, Part, Slot};
+pub use stats::{Density, Stats};
+pub use tier_walk::{TierCounts, TierStats};
+pub use tiers::Budgets;
 pub use zsmalloc::Census;
 
 #[cfg(test)]

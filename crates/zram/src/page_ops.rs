@@ -38,6 +38,7 @@ impl Select {
         let huge = match slot.kind() {
             Kind::Stored(Object::Huge(_)) => true,
             Kind::Stored(Object::Compressed { .. }) => false,
+            Kind::Shared(part) => part.huge,
             _ => return false,
         };
         match self {

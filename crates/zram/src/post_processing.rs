@@ -229,6 +229,8 @@ impl<D: Design> Disk<D> {
                 }
                 let length = match slot.kind() {
                     Kind::Stored(Object::Compressed { length, .. }) => length,
+                    // Its object stays while other pages name it.
+                    Kind::Shared(_) => 0,
                     _ => PAGE_SIZE,
                 };
                 full = found.try_reserve(1);

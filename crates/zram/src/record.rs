@@ -25,9 +25,11 @@ use zcomp::{Chosen, CodecError, PRIORITIES, Register};
 
 use self::codecs::KeptCodec;
 
-/// The layout of a device in memory that outlives the process: the one that this program writes,
-/// and the only one that it reads.
-pub const LAYOUT: u32 = 1;
+/// The newest layout of a device in memory that outlives the process: its slots may name shared
+/// objects. A device has it from its first shared object on, and [`OLDEST_LAYOUT`] before.
+pub const LAYOUT: u32 = 2;
+/// The oldest layout that this program reads.
+pub const OLDEST_LAYOUT: u32 = 1;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampdisk");
 
 const MAGIC_AT: usize = 0;
@@ -53,7 +55,7 @@ impl Record {
         if record.words.get(MAGIC_AT) != 0 {
             return Err("the memory for its record has contents".into());
         }
-        record.words.set(LAYOUT_AT, LAYOUT.into());
+        record.words.set(LAYOUT_AT, OLDEST_LAYOUT.into());
         record.words.set(TIMES_AT, u64::from(times));
         record.words.set(MAGIC_AT, MAGIC);
         Ok(record)
@@ -69,11 +71,24 @@ impl Record {
             return Err("its record is none (K5)".into());
         }
         match record.words.get(LAYOUT_AT) {
-            layout if layout == u64::from(LAYOUT) => Ok(record),
+            layout if (OLDEST_LAYOUT.into()..=LAYOUT.into()).contains(&layout) => Ok(record),
             other => Err(format!(
-                "its record has layout {other}; this program reads layout {LAYOUT} (K5)"
+                "its record has layout {other}; this program reads layouts {OLDEST_LAYOUT} to \
+                 {LAYOUT} (K5)"
             )),
         }
+    }
+
+    /// Notes that slots may name shared objects from now on: an older program must not read them.
+    pub(crate) fn has_shared_objects(&self) {
+        if self.words.get(LAYOUT_AT) != u64::from(LAYOUT) {
+            self.words.set(LAYOUT_AT, LAYOUT.into());
+        }
+    }
+
+    /// The layout that it has now.
+    pub(crate) fn layout(&self) -> u32 {
+        self.words.get(LAYOUT_AT) as u32
     }
 
     fn map(provider: &dyn MemoryProvider) -> Result<Record, String> {

@@ -3,9 +3,10 @@
 //! # Invariants
 //! At each instant of a process whose devices outlive it:
 //! * A word with contents lies in a part of the table that is marked as written.
-//! * A word names an object of the pool as [`zsmalloc::Recovery`] expects it, a fill pattern, or a
-//!   block of the backing device with the whole page in it. It became the word of its page after
-//!   the object or block was written, and before what was there was given up.
+//! * A word names an object of the pool as [`zsmalloc::Recovery`] expects it, a part of a shared
+//!   object as the table in `shared` has it, a fill pattern, or a block of the backing device with
+//!   the whole page in it. It became the word of its page after the object or block was written,
+//!   and before what was there was given up.
 //! * The number of the codec in a word is in the record, with the codec, before an object is made.
 //! * The size in the record is that of the device, or the next one of a resize under way. Pages
 //!   beyond it are empty.
@@ -20,12 +21,13 @@
 //! threads, [`Recovery::settle`] for each, then the zone adopts the frames, then
 //! [`Recovery::finish`]. A process that dies meanwhile leaves a state to recover from as well.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::ops::{ControlFlow, Range};
 
 use block::{BlockDevice, ExtentKind};
 use control::{ControlError, Errno};
+use objects::Object;
 use pagealloc::FrameSet;
 use sync::Mutex;
 use sync::atomic::Ordering;
@@ -38,7 +40,8 @@ use crate::disk::Disk;
 use crate::engine::{Engine, EngineOptions};
 use crate::record::Record;
 use crate::resources::{Design, Product, Resources};
-use crate::slot::{Backed, Kind, Slot};
+use crate::shared::Shared;
+use crate::slot::{Backed, Kind, Part, Slot};
 use crate::tables::Table;
 
 /// Findings that are told; more are counted.
@@ -152,6 +155,12 @@ impl<D: Design> Disk<D> {
             record: Some(record.clone()),
         };
         let engine = Engine::new(resources, options)?;
+        engine.shared().forget_references().map_err(|used| {
+            let room = engine.shared().room();
+            ControlError::invalid(format!(
+                "{used} entries of shared objects were used, and there is room for {room} (K23)"
+            ))
+        })?;
         let mut findings = Findings::default();
         let codecs = engine.restore_codecs(resources, &record, |text| findings.add(text))?;
         for (place, chosen) in codecs.current.into_iter().enumerate() {
@@ -217,7 +226,7 @@ impl<D: Design> Recovery<D> {
         match slot.kind() {
             Kind::Empty | Kind::SameFilled(_) | Kind::Lost => Ok(()),
             Kind::Stored(object) => {
-                if let objects::Object::Compressed { codec, .. } = object {
+                if let Object::Compressed { codec, .. } = object {
                     self.judge_codec(codec)?;
                 }
                 let marked = self.pool.mark(self.engine.pool(), object.handle(), object.bytes());
@@ -227,7 +236,25 @@ impl<D: Design> Recovery<D> {
                 marked.map_err(|error| format!("{error}"))
             }
             Kind::WrittenBack(place) => self.judge_block(place),
+            Kind::Shared(part) => self.judge_part(part),
         }
+    }
+
+    /// Counts the reference to a shared object. The object itself is looked for when all are
+    /// counted.
+    fn judge_part(&self, part: Part) -> Result<(), String> {
+        let (table, entry) = (self.engine.shared(), part.entry);
+        let Some(shared) = table.left_in(entry) else {
+            return Err(format!("there is no shared object {entry} (K22)"));
+        };
+        let fits = usize::from(part.part) < shared.pages
+            && part.packed == (shared.pages > 1)
+            && part.huge == matches!(shared.object, Object::Huge(_));
+        if !fits {
+            return Err(format!("shared object {entry} has no such part (K22)"));
+        }
+        table.hold(entry);
+        Ok(())
     }
 
     fn judge_codec(&self, codec: u8) -> Result<(), String> {
@@ -264,12 +291,75 @@ impl<D: Design> Recovery<D> {
 
     /// Decides what lives, after all pages were walked through, and adds its frames to `live`.
     pub fn settle(&self, live: &FrameSet) {
+        self.judge_shared();
         self.lose_what_two_pages_name();
+        self.count_shared();
         self.pool.settle(self.engine.pool(), live);
+    }
+
+    /// Looks for the shared objects that slots name. The pages of those that cannot be are lost.
+    fn judge_shared(&self) {
+        let mut bad = BTreeMap::new();
+        self.engine.shared().each(|entry, shared, _| {
+            let (object, pool) = (shared.object, self.engine.pool());
+            let codec = match object {
+                Object::Compressed { codec, .. } => self.judge_codec(codec),
+                _ => Ok(()),
+            };
+            let judged = codec.and_then(|()| {
+                let marked = self.pool.mark(pool, object.handle(), object.bytes());
+                if let Err(BadObject::Taken(_)) = marked {
+                    self.findings.lock().objects.insert(object.handle().get());
+                }
+                marked.map_err(|error| format!("{error}"))
+            });
+            if let Err(why) = judged {
+                bad.insert(entry, why);
+            }
+        });
+        self.lose_parts(|part, _| bad.get(&part.entry).cloned());
+    }
+
+    /// Loses the pages whose shared object cannot be, as `why` tells.
+    fn lose_parts(&self, why: impl Fn(Part, Shared) -> Option<String>) {
+        let table = self.engine.shared();
+        let mut all = Vec::new();
+        self.engine.each(0..self.pages(), |index, slot| {
+            if let Kind::Shared(part) = slot.kind()
+                && let Some(shared) = table.left_in(part.entry)
+                && let Some(why) = why(part, shared)
+            {
+                all.push((index, part.entry, why));
+            }
+        });
+        for (index, entry, why) in all {
+            let name = self.disk.name();
+            self.findings.lock().add(format!("page {index} of {name}: {why}"));
+            self.engine.lose_page(Cpu(0), index);
+            table.forget(entry);
+        }
+    }
+
+    /// Counts the bytes of the shared objects that live.
+    fn count_shared(&self) {
+        self.engine.shared().each(|_, shared, _| {
+            let bytes = shared.object.bytes() as i64;
+            self.disk.counts.add(Cpu(0), Count::ComprBytes, bytes);
+        });
     }
 
     /// Of two pages with one object or block, nobody can say whose it is.
     fn lose_what_two_pages_name(&self) {
+        let twice = self.findings.lock().objects.clone();
+        if !twice.is_empty() {
+            self.lose_parts(|_, shared| {
+                let handle = shared.object.handle();
+                twice.contains(&handle.get()).then(|| {
+                    self.pool.unmark(self.engine.pool(), handle);
+                    "another page has the same object (K17)".into()
+                })
+            });
+        }
         let mut findings = self.findings.lock();
         if findings.objects.is_empty() && findings.blocks.is_empty() {
             return;
@@ -299,6 +389,7 @@ impl<D: Design> Recovery<D> {
     pub fn finish(self) -> Result<Recovered, ControlError> {
         let Recovery { disk, engine, pool, bytes, generation, findings, .. } = self;
         pool.finish(engine.pool());
+        engine.shared().link_unused();
         if disk.engine.publish(Box::new(Arc::new(engine))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", disk.name())));
         }

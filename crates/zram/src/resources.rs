@@ -74,6 +74,14 @@ pub struct Without {
     pub readers_of_blocks: bool,
     /// A thread that changes a part of a page does not wait for other such threads.
     pub turns: bool,
+    /// Pages of one fingerprint share an object without a comparison.
+    pub comparisons: bool,
+    /// A shared object is freed when the first page gives it up.
+    pub references: bool,
+    /// Compaction gives back the old place of a shared object at once.
+    pub readers_of_shared: bool,
+    /// Compaction moves a shared object, and its entry names the old place.
+    pub entries: bool,
 }
 
 impl Resources {

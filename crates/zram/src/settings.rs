@@ -3,6 +3,7 @@
 use alloc::{format, string::String, sync::Arc};
 
 use control::ControlError;
+use tiers::Budgets;
 use zcomp::{Chosen, PRIORITIES, Params};
 
 use crate::blocks::BackingBlocks;
@@ -25,6 +26,9 @@ pub(crate) struct Settings {
     pub(crate) writeback_limited: bool,
     pub(crate) writeback_batch: u32,
     pub(crate) openers: u32,
+    /// Whether pages move between tiers by themselves.
+    pub(crate) auto: bool,
+    pub(crate) budgets: Budgets,
 }
 
 impl Settings {
@@ -44,6 +48,8 @@ impl Settings {
             writeback_limited: false,
             writeback_batch: BATCH,
             openers: 0,
+            auto: false,
+            budgets: Budgets::default(),
         }
     }
 

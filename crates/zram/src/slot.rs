@@ -2,7 +2,7 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 0–31 | the object's handle, the fill pattern, or the block of the backing device |
+//! | 0–31 | the object's handle, the fill pattern, the block of the backing device, or an entry |
 //! | 32–44 | the object's length in bytes, 1 to 4096; 4096 is an uncompressed page |
 //! | 45–49 | the codec: 0–30 by number, or 31 for an object that is an 8-byte fill pattern |
 //! | 50–51 | kind: 0 empty, 1 same-filled, 2 stored, 3 written back |
@@ -12,8 +12,12 @@
 //! | 55 | incompressible: no codec of the device makes it smaller |
 //! | 56 | huge: a written-back page that did not shrink |
 //! | 57 | lost: with kind 3, the contents could not be recovered; bits 0 to 49 mean nothing |
-//! | 58–61 | free |
+//! | 58 | shared: with kind 3, a part of a shared object, which has an entry in their table |
+//! | 59–61 | free |
 //! | 62–63 | reserved for the slot table: the lock and its waiters |
+//!
+//! Of a shared object, bits 32 and 33 are the number of the page in the extent, bit 34 says that it
+//! is one, and bit 56 that the page did not shrink.
 //!
 //! Bits 0 to 49 of a stored page are [`Object::word`]. A store clears 52 to 55. Transitions are
 //! functions on the word; the table only swaps words.
@@ -33,7 +37,10 @@ const IDLE: u64 = 1 << 54;
 const INCOMPRESSIBLE: u64 = 1 << 55;
 const HUGE: u64 = 1 << 56;
 const LOST: u64 = 1 << 57;
-const FREE_BITS: u64 = 0xf << 58;
+const SHARED: u64 = 1 << 58;
+const FREE_BITS: u64 = 7 << 59;
+const PART_MASK: u64 = 3;
+const PACKED: u64 = 1 << 34;
 const FILLED: u64 = 1;
 const STORED: u64 = 2;
 const BACKED: u64 = 3;
@@ -55,6 +62,8 @@ pub enum Kind {
     Stored(Object),
     /// Written back, not in memory.
     WrittenBack(Backed),
+    /// A part of an object that other slots may name, too.
+    Shared(Part),
     /// What another process left here could not be right: reads fail until the page is replaced.
     Lost,
 }
@@ -69,6 +78,19 @@ pub struct Backed {
     /// The codec of a compressed page, by number.
     pub codec: u8,
     /// The page did not shrink when it was stored.
+    pub huge: bool,
+}
+
+/// The part of a shared object that a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Part {
+    /// The entry in the table of shared objects; never 0.
+    pub entry: u32,
+    /// The number of the page in an extent; 0 otherwise.
+    pub part: u8,
+    /// The object is an extent: neighbouring pages compressed as one.
+    pub packed: bool,
+    /// The page did not shrink, and is stored uncompressed.
     pub huge: bool,
 }
 
@@ -109,6 +131,18 @@ impl Slot {
         Slot(if place.huge { word | HUGE } else { word })
     }
 
+    /// A slot for a page that is a part of a shared object.
+    #[must_use]
+    pub const fn shared(part: Part) -> Slot {
+        debug_assert!(part.entry != 0 && part.part as u64 <= PART_MASK);
+        let word = part.entry as u64
+            | (part.part as u64) << LENGTH_SHIFT
+            | BACKED << KIND_SHIFT
+            | SHARED
+            | if part.packed { PACKED } else { 0 };
+        Slot(if part.huge { word | HUGE } else { word })
+    }
+
     /// The contents of the slot.
     #[inline]
     #[must_use]
@@ -120,6 +154,12 @@ impl Slot {
                 Kind::SameFilled(half << 32 | half)
             }
             BACKED if self.0 & LOST != 0 => Kind::Lost,
+            BACKED if self.0 & SHARED != 0 => Kind::Shared(Part {
+                entry: self.0 as u32,
+                part: (self.0 >> LENGTH_SHIFT & PART_MASK) as u8,
+                packed: self.0 & PACKED != 0,
+                huge: self.0 & HUGE != 0,
+            }),
             BACKED => Kind::WrittenBack(Backed {
                 block: self.0 as u32,
                 length: (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as u16,
@@ -180,7 +220,7 @@ impl Slot {
     /// Whether the page is on the backing device.
     #[must_use]
     pub const fn is_backed(self) -> bool {
-        self.0 & (KIND_MASK << KIND_SHIFT | LOST) == BACKED << KIND_SHIFT
+        self.0 & (KIND_MASK << KIND_SHIFT | LOST | SHARED) == BACKED << KIND_SHIFT
     }
 
     /// Whether the contents of the page could not be recovered.
@@ -208,6 +248,10 @@ impl Slot {
             FILLED => u32::MAX as u64 | KIND_MASK << KIND_SHIFT,
             STORED => CONTENTS | KIND_MASK << KIND_SHIFT | FLAGS,
             BACKED if self.0 & LOST != 0 => return self.0 == Slot::LOST.0,
+            BACKED if self.0 & SHARED != 0 => {
+                const PARTS: u64 = PART_MASK << LENGTH_SHIFT | PACKED;
+                u32::MAX as u64 | PARTS | KIND_MASK << KIND_SHIFT | SHARED | HUGE | FLAGS
+            }
             BACKED => CONTENTS | KIND_MASK << KIND_SHIFT | HUGE,
             _ => 0,
         };
@@ -217,6 +261,10 @@ impl Slot {
         match self.kind() {
             Kind::Stored(_) => Object::checked_from_word(self.0).is_some(),
             Kind::WrittenBack(place) => place.length > 0 && place.length as usize <= PAGE_SIZE,
+            Kind::Shared(part) => match part.packed {
+                true => part.entry != 0 && !part.huge,
+                false => part.entry != 0 && part.part == 0,
+            },
             _ => true,
         }
     }
@@ -274,6 +322,12 @@ impl Slot {
     #[must_use]
     pub const fn touched(self) -> Slot {
         Slot(self.0 & !(IDLE | MARKED))
+    }
+
+    /// The same contents with the flags of `old` that tell of the page: idle and incompressible.
+    #[must_use]
+    pub(crate) const fn with_flags_of(self, old: Slot) -> Slot {
+        Slot(self.0 | old.0 & (IDLE | INCOMPRESSIBLE))
     }
 
     /// Whether both slots name the same contents; flags may differ.

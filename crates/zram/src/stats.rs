@@ -1,5 +1,24 @@
 //! The statistics of a device.
 
+/// What packing and sharing did, as far as it lasts.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Density {
+    /// Pages in extents.
+    pub packed_pages: u64,
+    /// Extents.
+    pub extents: u64,
+    /// Bytes of all extents.
+    pub extent_bytes: u64,
+    /// Bytes of extents for pages that have left them.
+    pub wasted_bytes: u64,
+    /// Pages that name an object which others may name, too; not those in extents.
+    pub shared_pages: u64,
+    /// The objects that they name.
+    pub shared_objects: u64,
+    /// The bytes of the pool that they would take more, had each an object of its own.
+    pub saved_bytes: u64,
+}
+
 /// A snapshot of the statistics of a device. While it is not initialised, all are zero except
 /// settings.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

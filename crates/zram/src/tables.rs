@@ -18,6 +18,8 @@ pub(crate) enum Table {
     Zspages,
     /// The times of last use.
     Times,
+    /// The entries of shared objects.
+    Shared,
 }
 
 impl Resources {
@@ -33,6 +35,7 @@ impl Resources {
             Table::Slots => "slots",
             Table::Zspages => "zspages",
             Table::Times => "times",
+            Table::Shared => "shared",
         };
         match &self.kept {
             Some(kept) => kept.provider(&format!("{name}.{table}")),

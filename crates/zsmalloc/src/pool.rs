@@ -271,6 +271,12 @@ impl Pool {
         self.sizes.index_of(length)
     }
 
+    /// The bytes of a pool that an object of `length` bytes takes, at most a page: its slot.
+    #[must_use]
+    pub fn slot_bytes(&self, length: usize) -> usize {
+        self.sizes.get(self.sizes.index_of(length)).slot
+    }
+
     /// Limits the pool to `frames` frames from now on; 0 lifts the limit. Stored objects stay, even
     /// above a new limit.
     pub fn set_limit(&self, frames: u64) {

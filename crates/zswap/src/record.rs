@@ -33,7 +33,7 @@ use crate::{MAX_TYPES, SwapType};
 pub const MAX_MEMCGS: usize = 64;
 
 /// The layout that this program writes, and the only one that it reads.
-const LAYOUT: u64 = 1;
+pub const LAYOUT: u64 = 1;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampswap");
 
 const MAGIC_AT: usize = 0;

@@ -6,7 +6,7 @@ use block::{BlockDevice, IoError};
 use control::ControlError;
 use units::{Cpu, Page};
 use zcomp::Params;
-use zram::{Design, Disk, Recompress, Stats, Writeback};
+use zram::{Density, Design, Disk, Pack, Recompress, Share, Stats, Writeback};
 
 /// The methods of a [`zram::Disk`] of any design. [`zram::Disk`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zram::Disk with that name")]
@@ -42,6 +42,14 @@ pub trait AnyDisk: BlockDevice {
     fn mark_idle(&self, seconds: Option<u32>) -> Result<(), ControlError>;
     fn writeback(&self, what: &Writeback) -> Result<(), ControlError>;
     fn recompress(&self, what: &Recompress) -> Result<(), ControlError>;
+    fn pack(&self, what: &Pack) -> Result<u64, ControlError>;
+    fn share(&self, what: &Share) -> Result<u64, ControlError>;
+    fn share_by(
+        &self,
+        what: &Share,
+        fingerprint: &dyn Fn(&Page) -> u64,
+    ) -> Result<u64, ControlError>;
+    fn density(&self) -> Density;
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice>;
 }
 
@@ -83,6 +91,10 @@ impl<D: Design> AnyDisk for Disk<D> {
         mark_idle(seconds: Option<u32>) -> Result<(), ControlError>;
         writeback(what: &Writeback) -> Result<(), ControlError>;
         recompress(what: &Recompress) -> Result<(), ControlError>;
+        pack(what: &Pack) -> Result<u64, ControlError>;
+        share(what: &Share) -> Result<u64, ControlError>;
+        share_by(what: &Share, fingerprint: &dyn Fn(&Page) -> u64) -> Result<u64, ControlError>;
+        density() -> Density;
     }
 
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice> {

@@ -8,10 +8,10 @@ use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use zcomp::{PerCpuStreams, Streams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{Design, Disk, Product, Resources};
-use zswap::index::{Flat, XArraySplit};
+use zswap::index::Flat;
 use zswap::{Index, Parts, Zswap};
 
-use crate::indexes::{RbTree, RbTreeSplit, XArray};
+use crate::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use crate::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use crate::streams::{MultiStreams, MutexStream, SingleStreams};
 use crate::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};

@@ -9,6 +9,7 @@ use crate::drive::subject::Through;
 use crate::drive::workers::Clock;
 
 mod backing;
+mod density;
 mod figures;
 mod serve;
 mod sizes;
@@ -17,6 +18,7 @@ mod upgrade;
 mod zones;
 
 pub use backing::BackingArgs;
+pub use density::DensityArgs;
 pub use figures::FiguresArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
@@ -58,6 +60,8 @@ pub enum Command {
     ZoneSim(ZoneSimArgs),
     /// Fill a pool, free at random, refill with pages of other sizes, and see what is left over
     Churn(ChurnArgs),
+    /// Store dumps, let pages age, and see how much data a byte of memory holds
+    Density(DensityArgs),
     /// Serve a device of any designs to real programs
     Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's

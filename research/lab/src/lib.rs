@@ -12,6 +12,7 @@
 //! * `index` compares the indexes of zswap.
 //! * `zone` compares the designs of page allocators; `zone-sim` simulates their threads.
 //! * `churn` measures how much memory a pool keeps that was filled and freed many times.
+//! * `density` measures how much data a byte of memory holds when pages move by themselves.
 //! * `serve` serves a device of any designs to real programs.
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
@@ -29,6 +30,7 @@ mod cgroup;
 mod churn;
 mod codecs;
 mod corpus;
+mod density;
 mod drive;
 mod figures;
 mod hungry;
@@ -79,6 +81,7 @@ pub fn main() -> ExitCode {
             args::Command::Zone(args) => zone::run(args),
             args::Command::ZoneSim(args) => zone_sim::run(args),
             args::Command::Churn(args) => churn::run(args),
+            args::Command::Density(args) => density::run(args),
             args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::Backing(args) => backing_file::run(args),

@@ -13,6 +13,7 @@
 //! * [`controls`]: devices that are broken on purpose. The tests of this crate show that the suite
 //!   rejects each of them and accepts [`block::Plain`].
 //! * [`swap`]: events, model and suite for compressed caches in front of swap devices.
+//! * [`tiers`]: traces, peers and a suite for the policy that moves pages between tiers.
 #![forbid(unsafe_code)]
 
 pub mod content;
@@ -24,3 +25,4 @@ pub mod part;
 pub mod shrink;
 pub mod suite;
 pub mod swap;
+pub mod tiers;

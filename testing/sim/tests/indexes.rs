@@ -2,19 +2,19 @@
 
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
-#[path = "../../../crates/zswap/tests/common/copy.rs"]
+#[path = "../../../research/designs/tests/common/radix_copy.rs"]
 mod copy;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use broken_indexes::{Copied, Over, Wrong};
 use copy::Flaw;
+use designs::indexes::XArraySplit;
 use designs::{INDEXES, make_index};
 use pagealloc::{MemoryProvider, NoMemory};
 use sim::indexes;
 use testkit::seed;
 use zswap::Index;
-use zswap::index::XArraySplit;
 
 const CPUS: usize = 3;
 

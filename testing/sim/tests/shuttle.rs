@@ -20,7 +20,7 @@ mod broken;
 mod broken_epochs;
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
-#[path = "../../../crates/zswap/tests/common/copy.rs"]
+#[path = "../../../research/designs/tests/common/radix_copy.rs"]
 mod copy;
 #[path = "shuttle/explore.rs"]
 mod explore;
@@ -42,7 +42,7 @@ use broken::{FreesAtOnce, HoldsNothing, LosesUpdates};
 use broken_epochs::{EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort};
 use broken_indexes::{Copied, Over, Wrong};
 use copy::Flaw as TreeFlaw;
-use designs::indexes::RedBlackTrees;
+use designs::indexes::{RadixTrees, RedBlackTrees};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use explore::{Play, holds, rejected};
 use scenario::Scenario;
@@ -50,7 +50,7 @@ use subjects::{IgnoresClaims, LooksOnce, Subject, flawed, policy, scheme, table}
 use zram::Without;
 use zram::slots::{BitLock, SlotTable};
 use zswap::MAX_OFFSETS;
-use zswap::index::{Flat, RadixTrees};
+use zswap::index::Flat;
 
 /// A disk of this kind in a scenario.
 fn on(scenario: Scenario, subject: Subject) -> Play {
@@ -86,6 +86,9 @@ scenarios! {
     compressed_writeback_to_one_block: Scenario::ONE_BLOCK;
     writeback_to_one_block: Scenario::ONE_PLAIN_BLOCK;
     compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
+    packing_and_sharing: Scenario::DENSE;
+    sharing: Scenario::SHARED;
+    compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
     limits: Scenario::LIMITED;
     sizes_and_resets: Scenario::RESET;
     everything: Scenario::EVERYTHING;
@@ -175,7 +178,19 @@ const NOTHING: Without = Without {
     newer_stores: false,
     flags: false,
     turns: false,
+    comparisons: false,
+    references: false,
+    readers_of_shared: false,
+    entries: false,
 };
+/// Pages share an object without a comparison.
+const NO_COMPARISONS: Without = Without { comparisons: true, ..NOTHING };
+/// A shared object is freed with the first page that gives it up.
+const NO_REFERENCES: Without = Without { references: true, ..NOTHING };
+/// Compaction gives back the old place of a shared object before its readers have left.
+const SHARED_AT_ONCE: Without = Without { readers_of_shared: true, ..NOTHING };
+/// Compaction moves a shared object without its entry.
+const NO_ENTRIES: Without = Without { entries: true, ..NOTHING };
 
 controls! {
     publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
@@ -193,6 +208,12 @@ controls! {
     objects_that_are_moved_under_epochs_are_found: on(Scenario::COMPACTED, flawed::<Epoch>(MOVES_AT_ONCE));
     objects_that_are_moved_over_newer_ones_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_OVER));
     flags_that_are_lost_when_objects_are_moved_are_found: on(Scenario::IDLE, flawed::<BitLock>(MOVES_WITHOUT_FLAGS));
+    sharing_without_a_comparison_is_found: on(Scenario::SHARED, flawed::<BitLock>(NO_COMPARISONS));
+    shared_objects_that_are_freed_early_are_found: on(Scenario::SHARED, flawed::<BitLock>(NO_REFERENCES));
+    shared_objects_that_are_moved_under_readers_are_found:
+        on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(SHARED_AT_ONCE));
+    shared_objects_that_are_moved_without_their_entry_are_found:
+        on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(NO_ENTRIES));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);

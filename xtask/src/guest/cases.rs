@@ -100,6 +100,24 @@ const CASES: &[Case] = &[
     },
     short("servers_of_ublk_are_killed", "--time 300 -- ublk-kills 10"),
     long("servers_of_ublk_are_killed_often", "--time 900 -- ublk-kills 100"),
+    Case {
+        name: Cow::Borrowed("a_kept_daemon_is_killed_under_pressure"),
+        long: false,
+        words: Cow::Borrowed(
+            "--time 600 -- pressure --kills 4 rampack --size 1G -- 700 1 100 60 --random",
+        ),
+        status: 0,
+        says: &["4 daemons were killed", "0 pages are lost", " rc=0"],
+    },
+    long(
+        "a_kept_daemon_is_killed_often_under_pressure",
+        "--time 1800 -- pressure --kills 100 rampack --size 1G -- 700 2 1000 600 --random",
+    ),
+    long(
+        "a_kept_daemon_with_an_encrypted_device_is_killed_under_pressure",
+        "--time 900 -- pressure --kills 8 \
+         rampack --backing /dev/vdd --size 1G --max-pool 60M -- 700 1 100 45 --random",
+    ),
     short("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
     short("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
     short("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),

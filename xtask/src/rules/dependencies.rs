@@ -17,7 +17,21 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("zsmalloc", &["units", "sync", "pagealloc"]),
     ("zcomp", &["units", "sync"]),
     ("objects", &["units", "sync", "control", "pagealloc", "zsmalloc", "zcomp"]),
-    ("zram", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects"]),
+    ("tiers", &[]),
+    (
+        "zram",
+        &[
+            "units",
+            "sync",
+            "control",
+            "block",
+            "pagealloc",
+            "zsmalloc",
+            "zcomp",
+            "objects",
+            "tiers",
+        ],
+    ),
     ("zswap", &["units", "sync", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects"]),
     ("host", &["units", "sync", "pagealloc"]),
     ("backing", &["units", "sync", "control", "block"]),
@@ -94,6 +108,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pagealloc",
             "zsmalloc",
             "zcomp",
+            "tiers",
             "zram",
             "zswap",
             "designs",
@@ -171,6 +186,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("toml", &["cli", "xtask"], &[]),
     ("tracing", &["host", "backing", "nbd", "fuse", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
+    ("twox-hash", &["zram"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
 ];
 

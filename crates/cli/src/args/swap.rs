@@ -17,8 +17,9 @@ there at once. `rampack selftest swap` tests it on this machine.";
 const SWAP_ON_NOTES: &str = "\
 A running daemon gets the swap device. Without one, this command becomes the daemon. It ends with \
 Ctrl-C, SIGTERM, `rampack stop` or `rampack swap off`, and reads everything back first. If the \
-daemon is killed (SIGKILL), the swapped pages are lost: a program that needs one gets SIGBUS. So \
-the daemon asks for the following. This command and `rampack status` name what it did not get:
+daemon is killed (SIGKILL), the swapped pages are lost: a program that needs one gets SIGBUS. \
+Under `rampack keep` or systemd the next daemon serves them, and the program waits. The daemon \
+asks for the following. This command and `rampack status` name what it did not get:
   the kernel's driver ublk               modprobe ublk_drv (Linux 6.4)
   its memory locked and not moved        CAP_IPC_LOCK, vm.compact_unevictable_allowed
   real-time threads                      CAP_SYS_NICE (SCHED_RR)

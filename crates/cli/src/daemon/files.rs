@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rampack::control::ControlError;
 use rampack::fuse::Mount;
 
-use super::remains::clear_leftovers;
+use super::remains::{Kept, clear_leftovers};
 use crate::devices::Files;
 use crate::failure::frontend_error;
 use crate::loops::Loops;
@@ -22,7 +22,7 @@ use crate::transport::Transport;
 pub(super) fn open(
     claim: &RootLock,
     machine: &Machine,
-    left: Option<Left>,
+    (left, kept): (Option<Left>, Kept<'_>),
     transport: Transport,
     state: Option<&State>,
     notes: &mut Vec<String>,
@@ -44,7 +44,8 @@ pub(super) fn open(
                 state.give_up_mount();
             }
             let held = state.map(State::sockets).unwrap_or_default();
-            notes.extend(clear_leftovers(claim, &held, false, &|_| false));
+            let kept = Kept { sockets: &held, files: false, ..kept };
+            notes.extend(clear_leftovers(claim, kept));
             open_files(&root, &made, transport, state.is_some(), notes)?
         }
         None => open_files(&root, &made, transport, state.is_some(), notes)?,

@@ -76,11 +76,7 @@ impl Daemon {
 
     /// Checks that nothing is in use that would end with this program.
     fn check_handed_over(&self) -> Result<(), ControlError> {
-        if !self.swaps.is_empty() {
-            let message = "swap devices end with the program that serves them, and what is \
-                           swapped out would be lost; `rampack swap off` first";
-            return Err(ControlError::new(Errno::EBUSY, message));
-        }
+        self.swaps.check_handed_over()?;
         let Some(state) = &self.handing.state else { return Ok(()) };
         let regions = state.memory().regions();
         let outlives = |name: &str| regions.iter().any(|region| region.name.starts_with(name));

@@ -8,29 +8,38 @@ use crate::layouts;
 use crate::root::RootLock;
 use crate::swap;
 
-/// Clears what a killed daemon left in a root that this process has claimed, except the sockets
-/// `held`. With `taken` the mount of the files is taken over, and all that leads there stays.
-/// ublk devices whose numbers `is_kept` names stay, too. Returns messages for the user.
-pub(super) fn clear_leftovers(
-    claim: &RootLock,
-    held: &[PathBuf],
-    taken: bool,
-    is_kept: &dyn Fn(u32) -> bool,
-) -> Vec<String> {
+/// What is taken over of a daemon before.
+#[derive(Clone, Copy)]
+pub(super) struct Kept<'a> {
+    /// The sockets.
+    pub sockets: &'a [PathBuf],
+    /// The mount of the files, and all that leads there.
+    pub files: bool,
+    /// The numbers of the swap devices that have files.
+    pub swaps: &'a [usize],
+    /// The N of each `/dev/ublkbN`.
+    pub ublks: &'a [u32],
+}
+
+/// Clears what a killed daemon left in a root that this process has claimed, except what is `kept`.
+/// Returns messages for the user.
+pub(super) fn clear_leftovers(claim: &RootLock, kept: Kept<'_>) -> Vec<String> {
+    let Kept { sockets: held, files, swaps, ublks } = kept;
+    let taken = files || !swaps.is_empty();
     let mut notes = Vec::new();
     if !claim.has_leftovers() {
         return notes;
     }
     let root = claim.root();
     let mut cleared = Vec::new();
-    let (off, remaining) = swap::leftovers::swap_off(root, claim.killed_before_us(), is_kept);
+    let dead = claim.killed_before_us();
+    let (off, remaining) =
+        swap::leftovers::swap_off(root, dead, swaps, |number| ublks.contains(&number));
     cleared.extend(off);
     notes.extend(remaining);
     if leftovers::exist(root.path()) {
-        let report = match taken {
-            true => leftovers::clear_but_files(root.path()),
-            false => leftovers::clear(root.path()),
-        };
+        let names: Vec<String> = swaps.iter().map(|number| swap::name(*number)).collect();
+        let report = leftovers::clear_but(root.path(), files, &names);
         cleared.extend(report.cleared);
         notes.extend(report.remaining.iter().map(|what| format!("could not be cleared: {what}")));
     }

@@ -74,7 +74,7 @@ impl Attached {
         if let Some(loops) = &self.loops {
             self.block_device = Some(match there {
                 Some(device) => device,
-                None => loops.attach(&self.file, disk.abilities().flush)?,
+                None => loops.attach(&self.file, disk.abilities().flush, None)?,
             });
         }
         made.link(&self.link, self.place()).inspect_err(|_| {

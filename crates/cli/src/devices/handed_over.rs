@@ -6,8 +6,30 @@ use rampack::control::{ControlError, Errno, Object};
 use rampack::zram::Disk;
 
 use super::Devices;
+use crate::state::State;
 
 impl Devices {
+    /// As [`Devices::save`], after a device is gone whose making failed: that error is told.
+    pub(crate) fn save_removal(&self) {
+        if let Err(error) = self.save() {
+            tracing::warn!("{}", error.message);
+        }
+    }
+
+    /// Where the devices outlive the daemon, if a service manager keeps its state.
+    #[must_use]
+    pub fn state(&self) -> Option<&Arc<State>> {
+        self.state.as_ref()
+    }
+
+    /// Lets the devices as they are now outlive the daemon.
+    ///
+    /// # Errors
+    /// As [`State::save`].
+    pub fn save(&self) -> Result<(), ControlError> {
+        self.state.as_ref().map_or(Ok(()), |state| state.save(&self.machine))
+    }
+
     /// Checks that no page is sealed with a key that ends with the program. `outlives` says whether
     /// a region of memory outlives it whose name begins so.
     ///

@@ -1,6 +1,7 @@
 //! One swap device, from its making to its end.
 
 use std::iter;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,12 +14,14 @@ use rampack::zswap::Headroom;
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
+use super::recovery::TakenArea;
 use super::report::SwapReport;
-use super::served::Served;
+use super::served::{Served, Serving};
 use super::{active, header, name, off, parts, protections};
 use crate::devices::Devices;
-use crate::failure::failed;
+use crate::loops::Loops;
 use crate::machine::Machine;
+use crate::state::swaps::{SavedArea, SharedSwap};
 use crate::transport::SwapTransport;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -33,6 +36,10 @@ pub struct Area {
     pages: u64,
     /// The pages of each part, and the priority that the kernel gives it while it swaps there.
     parts: Vec<Part>,
+    /// Where a service manager keeps the state of the daemon: why the device ends with it, if it
+    /// does.
+    lasts: Option<Result<(), &'static str>>,
+    loops: Arc<Loops>,
     // Dropped in this order: each field uses the next one.
     served: Served,
     cache: Cache,
@@ -58,26 +65,35 @@ pub struct Making {
     pub seal: bool,
     /// How the kernel reaches it.
     pub by: SwapTransport,
-    /// The memory that must be present before pages come.
-    pub headroom: Headroom,
+    /// The memory that must be present before pages come, and what else all devices share.
+    pub shared: SharedSwap,
 }
 
+/// Why a device ends with its daemon, although a service manager keeps the daemon's state.
+const SWAPPED: &str = "this kernel has no memory that stays while no process has it (a tmpfs with \
+                       noswap, Linux 6.4)";
+const NO_KEY: &str = "its key ends with the daemon, because this kernel has no secret memory \
+                      (memfd_secret); --plain-backing does without";
+const NO_REPEAT: &str = "this kernel does not repeat requests (Linux 6.9); --transport ublk does";
+
 impl Part {
-    fn swap_on(&self) -> Result<(), ControlError> {
+    fn swap_on(&self, loops: &Loops) -> Result<(), ControlError> {
         let priority = *self.priority.lock();
-        rampack::host::swap_on(&self.path, priority).map_err(|error| {
-            let what = format!("cannot swap on {}", self.path.display());
-            match error.raw_os_error() {
-                Some(libc::EPERM) => {
-                    let message = format!(
-                        "{what}: it needs CAP_SYS_ADMIN, and the kernel has at most some thirty \
-                         swap areas"
-                    );
-                    ControlError::new(Errno::EPERM, message)
-                }
-                _ => failed(what, &error),
+        loops.swap_on(&self.path, priority).map_err(|error| match error.errno {
+            Errno::EPERM => {
+                let message = format!(
+                    "cannot swap on {}: it needs CAP_SYS_ADMIN, and the kernel has at most some \
+                     thirty swap areas",
+                    self.path.display()
+                );
+                ControlError::new(Errno::EPERM, message)
             }
+            _ => error,
         })
+    }
+
+    fn is_active(&self) -> bool {
+        active::find(&self.path).is_some()
     }
 
     /// Discards all pages except the header: they will not be read again, but the kernel does not
@@ -106,48 +122,167 @@ fn write_header(
     })
 }
 
+/// Has the table of the daemon's state name a device that is about to be used by others.
+fn keep(
+    devices: &Devices,
+    saved: SavedArea,
+    (shared, serving): (SharedSwap, &Serving),
+) -> Result<(), ControlError> {
+    let Some(state) = devices.state() else { return Ok(()) };
+    let number = saved.number;
+    let kept = state.keep_swap(saved, shared, &serving.channels());
+    kept.and_then(|()| devices.save()).inspect_err(|_| give_up(devices, number))
+}
+
+/// Takes a device out of the table, as [`keep`] put it there.
+fn give_up(devices: &Devices, number: usize) {
+    if let Some(state) = devices.state() {
+        state.give_up_swap(number);
+        devices.save_removal();
+    }
+}
+
 impl Area {
-    /// Makes everything except the swapon.
+    /// Makes everything except the swapon. With a service manager that keeps the daemon's state,
+    /// the device outlives the daemon from here on if it can.
     ///
     /// # Errors
     /// The error of the step that failed. Everything made before it is removed again.
     pub fn make(
         devices: &Arc<Devices>,
         machine: &Arc<Machine>,
+        loops: &Arc<Loops>,
         making: Making,
     ) -> Result<Area, ControlError> {
-        let Making { number, pages, backing, seal, by, headroom } = making;
+        let Making { number, pages, backing, seal, by, shared } = making;
         let name = name(number);
         let parts = match by {
             SwapTransport::Ublk => parts::of(pages, active::all().len() as u64),
             // A loop device has no partitions.
             SwapTransport::Loop => iter::once(0..pages).collect(),
         };
-        let below = |backing: &OpenedBacking| {
+        let state = devices.state();
+        let mut lasts = state.map(|state| state.keeps_swap().then_some(()).ok_or(SWAPPED));
+        let mut below = None;
+        if let Some(backing) = &backing {
             let device = backing.device().clone();
-            if !seal {
-                return Ok(device);
-            }
-            let path = backing.path().display().to_string();
-            // Only this run reads what it has written, so its own key is enough.
-            rampack::sealed(device, &rampack::host::MmapAhead, pages * PAGE, &path)
-        };
-        let below = backing.as_ref().map(below).transpose()?;
+            let (path, bytes) = (backing.path().display().to_string(), pages * PAGE);
+            let kept = match (seal, state, lasts) {
+                (false, ..) => Some(device.clone()),
+                (true, Some(state), Some(Ok(()))) => {
+                    let memory = state.memory();
+                    rampack::sealed_kept(device.clone(), memory, &name, bytes, &path)?
+                }
+                _ => None,
+            };
+            below = Some(match kept {
+                Some(kept) => kept,
+                None => {
+                    lasts = lasts.map(|lasts| lasts.and(Err(NO_KEY)));
+                    // Only this run reads what it has written, so its own key is enough.
+                    rampack::sealed(device, &rampack::host::MmapAhead, bytes, &path)?
+                }
+            });
+        }
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, however small the headroom is.
+        let headroom = Headroom::of_frames(shared.headroom);
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));
         let device = Arc::new(cache.device());
         for part in &parts {
             write_header(&*device, part, &name)?;
         }
-        let waits = backing.is_some();
-        let served = Served::make(devices, &name, device, &parts, (by, waits))?;
+        let (made, root) = devices.place()?;
+        if by == SwapTransport::Loop {
+            made.directory(&root.swap())?;
+        }
+        let (at, waits) = (root.swap().join(&name), (backing.is_some(), lasts == Some(Ok(()))));
+        let serving = Serving::begin(&at, device, &parts, by, waits)?;
+        if !serving.can_be_taken_over() {
+            lasts = lasts.map(|lasts| lasts.and(Err(NO_REPEAT)));
+        }
+        if lasts == Some(Ok(())) {
+            let backing = backing.as_ref().map(|backing| backing.saved(seal)).transpose()?;
+            let saved = SavedArea { number, pages, ublk: serving.ublk(), backing };
+            keep(devices, saved, (shared, &serving))?;
+        }
+        let place = (root.device(&name), made);
+        let served = Served::finish((serving, true), place, loops, None);
+        let served = served.inspect_err(|_| give_up(devices, number))?;
+        Ok(Area::new((number, pages, lasts), loops, served, cache, backing))
+    }
+
+    fn new(
+        (number, pages, lasts): (usize, u64, Option<Result<(), &'static str>>),
+        loops: &Arc<Loops>,
+        served: Served,
+        cache: Cache,
+        backing: Option<OpenedBacking>,
+    ) -> Area {
+        let count = served.parts().len() as u64;
         let part = |(path, pages): (&PathBuf, Range<u64>)| {
             let priority = Mutex::new(None);
             Part { path: path.clone(), pages, priority }
         };
-        let parts = served.parts().iter().zip(parts).map(part).collect();
-        Ok(Area { number, pages, parts, served, cache, backing })
+        let parts = served.parts().iter().zip(parts::cut(pages, count)).map(part).collect();
+        Area { number, pages, parts, lasts, loops: loops.clone(), served, cache, backing }
+    }
+
+    /// A device of the daemon before, which is served again; `None` if the kernel does not swap to
+    /// it: that daemon was making it or taking it down. It is gone then.
+    ///
+    /// # Errors
+    /// The error of the step that failed.
+    pub fn adopt(
+        devices: &Arc<Devices>,
+        loops: &Arc<Loops>,
+        taken: TakenArea,
+    ) -> Result<Option<Area>, ControlError> {
+        // After an error another process serves it on: a drop would take it from its users.
+        let taken = ManuallyDrop::new(taken);
+        let file = taken.serving.as_ref().and_then(|serving| Some(serving.file()?.to_path_buf()));
+        let (made, root) = devices.place()?;
+        let is_file = file.is_some();
+        let there = match file {
+            Some(file) => loops.adopt(vec![file])?.pop().flatten(),
+            None => None,
+        };
+        let TakenArea { saved: SavedArea { number, pages, .. }, serving, cache, backing } =
+            ManuallyDrop::into_inner(taken);
+        let (Some(serving), true) = (serving, !is_file || there.is_some()) else {
+            give_up(devices, number);
+            drop((cache, backing));
+            return Ok(None);
+        };
+        if is_file && let Err(error) = made.directory(&root.swap()) {
+            tracing::warn!("{}", error.message);
+        }
+        let place = (root.device(&name(number)), made);
+        let served = Served::finish((serving, false), place, loops, there)?;
+        let area = Area::new((number, pages, Some(Ok(()))), loops, served, cache, backing);
+        let current = active::all();
+        for part in &area.parts {
+            let found = current.iter().find(|active| active.path == part.path);
+            *part.priority.lock() = found.and_then(|it| u16::try_from(it.priority).ok());
+        }
+        if !area.parts.iter().any(Part::is_active) {
+            area.take_down(devices)?;
+            return Ok(None);
+        }
+        area.served.count_faults();
+        Ok(Some(area))
+    }
+
+    /// Has the next daemon not serve it on: it is about to go because it could not be made.
+    pub fn give_up(&self, devices: &Devices) {
+        give_up(devices, self.number);
+    }
+
+    /// Where a service manager keeps the state of the daemon: whether the device outlives the
+    /// daemon, or why not.
+    #[must_use]
+    pub fn lasts(&self) -> Option<Result<(), &'static str>> {
+        self.lasts
     }
 
     /// Its number.
@@ -178,7 +313,7 @@ impl Area {
         let (count, dead) = (self.parts.len(), active::above_dead());
         for (number, part) in self.parts.iter().enumerate() {
             *part.priority.lock() = parts::priority(priority, number, count, dead);
-            if let Err(error) = part.swap_on() {
+            if let Err(error) = part.swap_on(&self.loops) {
                 let stays = |part: &&Part| off::swap_off(&part.path).is_err();
                 if self.parts[..number].iter().filter(stays).count() == 0 {
                     return Err(error);
@@ -216,7 +351,7 @@ impl Area {
                 continue;
             }
             for part in ended {
-                if let Err(error) = part.swap_on() {
+                if let Err(error) = part.swap_on(&self.loops) {
                     tracing::error!("{} is smaller than before: {error}", name(self.number));
                 }
             }
@@ -237,13 +372,17 @@ impl Area {
     ///
     /// # Errors
     /// `EBUSY` while the kernel swaps to it, another program has it open, or pages are left.
-    pub fn take_down(&self) -> Result<(), ControlError> {
+    pub fn take_down(&self, devices: &Devices) -> Result<(), ControlError> {
         let path = self.path();
         if active::find(path).is_some() {
             let message = format!("{} is swapped to", path.display());
             return Err(ControlError::new(Errno::EBUSY, message));
         }
         self.served.take_down()?;
+        if let Some(state) = devices.state() {
+            state.give_up_swap(self.number);
+            devices.save()?;
+        }
         self.cache.close()
     }
 

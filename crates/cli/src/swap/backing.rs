@@ -14,6 +14,7 @@ use rampack::units::{PAGE_SIZE, human};
 use super::contents::{self, Contents};
 use super::{beneath, header};
 use crate::failure::{failed, say};
+use crate::state::swaps::SavedBacking;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 /// Bytes of zeroes per write.
@@ -101,6 +102,45 @@ impl OpenedBacking {
         Ok(backing)
     }
 
+    /// Opens again what a daemon before had opened, with all that is in it.
+    ///
+    /// # Errors
+    /// `ESTALE` if another file or device is at the path now; `EBUSY` while the kernel still closes
+    /// what that daemon had open; the errors of [`rampack::backing::open`].
+    pub fn open_again(saved: &SavedBacking) -> Result<OpenedBacking, ControlError> {
+        let SavedBacking { path, inode, is_created, .. } = saved;
+        let what = || format!("cannot use {}", path.display());
+        let found = fs::metadata(path).map_err(|error| failed(what(), &error))?;
+        if inode_of(&found) != *inode {
+            let message = format!("{}: another file or device is there now", what());
+            return Err(ControlError::new(Errno(libc::ESTALE), message));
+        }
+        let options = rampack::backing::Options {
+            ready: true,
+            keep: true,
+            ..rampack::backing::Options::default()
+        };
+        let device = rampack::backing::open(path, options)?;
+        let inode = (found.dev(), found.ino());
+        let created = is_created.then(|| Created { path: path.clone(), inode });
+        Ok(OpenedBacking { path: path.clone(), created, device })
+    }
+
+    /// What another process needs to open it again.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub fn saved(&self, is_sealed: bool) -> Result<SavedBacking, ControlError> {
+        let found = fs::metadata(&self.path)
+            .map_err(|error| failed(format!("cannot use {}", self.path.display()), &error))?;
+        Ok(SavedBacking {
+            path: self.path.clone(),
+            inode: inode_of(&found),
+            is_created: self.is_created(),
+            is_sealed,
+        })
+    }
+
     /// Writes zeroes where a file has no blocks yet. To allocate blocks later, its file system
     /// would wait for memory, and the thread that frees memory for a page would wait too. On a full
     /// disk the rest stays a hole; [`missing_space`] reports that.
@@ -183,6 +223,14 @@ impl OpenedBacking {
     #[must_use]
     pub fn device(&self) -> &Arc<dyn BlockDevice> {
         &self.device
+    }
+}
+
+/// What tells a file, or a device, from others.
+fn inode_of(found: &fs::Metadata) -> (u64, u64) {
+    match found.file_type().is_block_device() {
+        true => (found.rdev(), 0),
+        false => (found.dev(), found.ino()),
     }
 }
 

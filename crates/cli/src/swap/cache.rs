@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rampack::block::BlockDevice;
 use rampack::control::{Bound, ControlError, Errno, Object};
-use rampack::host::{Watermark, Watermarks};
+use rampack::host::{Memfds, Watermark, Watermarks};
 use rampack::units::PAGE_SIZE;
 use rampack::zswap::{
     AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap,
@@ -47,6 +47,14 @@ impl Cache {
             return Err(error);
         }
         Ok(Cache { zswap, swap })
+    }
+
+    /// Area `number` of a cache that was recovered.
+    ///
+    /// # Errors
+    /// `EINVAL` for a number that is none.
+    pub fn recovered(zswap: Arc<Zswap>, number: usize) -> Result<Cache, ControlError> {
+        Ok(Cache { zswap, swap: SwapType::new(number)? })
     }
 
     /// Provides memory for the next pages, as far as it can be had.
@@ -255,11 +263,12 @@ fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
 }
 
 /// Makes the cache anew for swap devices: all of it is mapped from now on, and so is locked from
-/// the start. Its parameters keep their values.
+/// the start. Its parameters keep their values. It is in `memory` that outlives the process, if
+/// that is given.
 ///
 /// # Errors
 /// `ENOMEM` when memory or addresses are out.
-pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, ControlError> {
+pub fn anew(machine: &Machine, memory: Option<&Memfds>) -> Result<Arc<Zswap>, ControlError> {
     let rows = parameters(machine)?;
     let writable = rows.attributes().into_iter().filter(|row| row.access.writable());
     let shown = |row: rampack::control::AttributeInfo| {
@@ -267,9 +276,12 @@ pub fn anew(machine: &Machine) -> Result<Arc<Zswap>, ControlError> {
         Some(Attribute { name: row.name.into(), value })
     };
     let before: Vec<Attribute> = writable.filter_map(shown).collect();
-    let zswap = machine.swap_anew()?;
+    let made = match memory {
+        Some(memory) => machine.kept_swap_anew(memory),
+        None => machine.swap_anew(),
+    };
     restore(machine, &before);
-    Ok(zswap)
+    made
 }
 
 /// Writes some of the oldest pages back to the devices, if that is allowed. Called when memory is

@@ -1,5 +1,6 @@
 //! `rampack swap on` and `rampack swap off`.
 
+use std::env;
 use std::fmt::Write;
 
 use rampack::control::{ControlError, Errno};
@@ -10,9 +11,10 @@ use super::progress::Progress;
 use super::report::{PoolReport, SwapReport};
 use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport};
 use crate::client::{call, call_patiently};
-use crate::failure::say;
+use crate::failure::{failed, say};
 use crate::protocol::{self, DaemonReport, Request, Status};
 use crate::root::Root;
+use crate::state;
 use crate::sys;
 use crate::terminal::{print, program};
 use crate::up;
@@ -47,7 +49,15 @@ impl SwapOn {
 /// The error of the step that failed. Everything made before it is removed again.
 pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     let request = options.request();
-    if root.is_claimed() {
+    if env::var_os("FDSTORE").is_some() {
+        // This process is to be a daemon. The program that begins anew would have no descriptors
+        // once they are taken over.
+        sys::mark_as_storage_daemon();
+    }
+    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
+    let (left, _) = state::split(kept::handed_over().map_err(taken)?);
+    // What is below the root may be on the swap device that this process has to serve on.
+    if left.is_empty() && root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
         warn(&report);
         print(&format!("{}  {}\n", report.name, report.block_device));
@@ -66,7 +76,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         lock_memory: false,
         sandbox: options.sandbox,
     };
-    up::run_daemon(root, &frontends, |daemon| {
+    up::run_daemon(root, &frontends, left, |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);
         let pool = daemon.swaps().pool().unwrap_or_default();

@@ -9,7 +9,8 @@ use crate::failure::failed;
 use crate::root::Root;
 
 /// Swaps off what a killed daemon, `dead`, left swapped on in `root`, which must be claimed.
-/// Returns what was done, and what could not be done. Of the ublk devices that wait for another
+/// Returns what was done, and what could not be done. The devices `taken` have files that are
+/// served again, and stay. Of the ublk devices that wait for another
 /// daemon, those that `is_kept` says are this daemon's, and those of daemons other than `dead`,
 /// stay.
 ///
@@ -20,13 +21,14 @@ use crate::root::Root;
 pub fn swap_off(
     root: &Root,
     dead: Option<u32>,
+    taken: &[usize],
     is_kept: impl Fn(u32) -> bool,
 ) -> (Vec<String>, Vec<String>) {
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
     // Only the root itself is accessed, never a mount below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
     let files = path.join(rampack::fuse::leftovers::SWAP);
-    for number in 0..MOST {
+    for number in (0..MOST).filter(|number| !taken.contains(number)) {
         let name = name(number);
         let file = files.join(&name);
         for device in rampack::fuse::find_by_backing(&file) {

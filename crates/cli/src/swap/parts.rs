@@ -21,7 +21,12 @@ const KERNEL_HAS: u64 = 22;
 /// The parts of a device of `pages`, as ranges of pages. `others` swap spaces exist already.
 pub fn of(pages: u64, others: u64) -> Vec<Range<u64>> {
     let room = KERNEL_HAS.saturating_sub(others) / 2;
-    let count = (pages / LEAST).min(MOST).min(room).max(1);
+    cut(pages, (pages / LEAST).min(MOST).min(room).max(1))
+}
+
+/// A device of `pages` in `count` parts; at least one.
+pub fn cut(pages: u64, count: u64) -> Vec<Range<u64>> {
+    let count = count.max(1);
     let at = |part: u64| pages / count * part + (pages % count) * part / count;
     (0..count).map(|part| at(part)..at(part + 1)).collect()
 }
@@ -45,6 +50,7 @@ mod tests {
                 let parts = of(pages, others);
                 assert!(!parts.is_empty() && parts.len() as u64 <= MOST, "{pages} {others}");
                 assert_eq!((parts[0].start, parts[parts.len() - 1].end), (0, pages));
+                assert_eq!(cut(pages, parts.len() as u64), parts);
                 assert!(parts.windows(2).all(|two| two[0].end == two[1].start), "{parts:?}");
                 let long = |part: &Range<u64>| part.end - part.start >= LEAST;
                 assert!(parts.len() == 1 || parts.iter().all(long), "{parts:?}");

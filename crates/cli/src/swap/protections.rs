@@ -22,7 +22,7 @@ use super::limits;
 use super::report::{Protection, protection};
 
 /// The `oom_score_adj` of a process that is never ended because memory is out.
-const NEVER: i32 = -1000;
+pub const NEVER: i32 = -1000;
 
 /// The protections, for as long as this lives. A drop restores the earlier state of the process.
 pub struct Protections {
@@ -53,6 +53,17 @@ pub fn begin_to_serve() {
 /// could not fault in.
 pub fn make_resident() {
     if let Err(error) = rampack::host::make_resident() {
+        tracing::debug!("not all of the program is in memory: {error}");
+    }
+}
+
+/// Readies a process that has to serve swap space on after another one died, before it waits for
+/// any memory: what it needs must not go to that swap space. [`Protections::take`] tries the same
+/// again and tells what is missing.
+pub fn be_ready() {
+    let _ = rampack::host::set_oom_score(NEVER);
+    let ready = rampack::host::lock_memory().and_then(|()| rampack::host::make_resident());
+    if let Err(error) = ready {
         tracing::debug!("not all of the program is in memory: {error}");
     }
 }

@@ -5,23 +5,25 @@
 //! memory pressure such a device can hang for ever, whatever the daemon does (docs/swap-safety.md).
 //! So it is used only on request.
 
+use std::io::ErrorKind::NotFound;
 use std::ops::Range;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use rampack::block::BlockDevice;
 use rampack::control::{ControlError, Errno};
-use rampack::fuse::{LoopDevice, LoopOptions, SwapFile, SwapFileOptions};
+use rampack::fuse::{self, SwapFile, SwapFileOptions};
 use rampack::host::Faults;
 use rampack::sync::Mutex;
-use rampack::ublk::Ublk;
+use rampack::ublk::{self, Id, Ublk};
 use rampack::units::PAGE_SIZE;
 
 use super::protections;
 use super::report::ServingReport;
-use crate::devices::Devices;
 use crate::failure::{frontend_error, ublk_error};
+use crate::loops::{BlockFile, Loops};
 use crate::root::Made;
 use crate::transport::SwapTransport;
 
@@ -51,7 +53,140 @@ pub struct Served {
 enum Way {
     Ublk(Box<Ublk>),
     /// The device is dropped before its file.
-    Loop(LoopDevice, SwapFile),
+    Loop(Attached, SwapFile),
+}
+
+/// A loop device. A drop detaches it, unless it is in use.
+struct Attached {
+    loops: Arc<Loops>,
+    device: Option<BlockFile>,
+}
+
+impl Attached {
+    fn detach(&mut self) -> Result<(), ControlError> {
+        let Some(device) = &self.device else { return Ok(()) };
+        self.loops.detach(device, false)?;
+        self.device = None;
+        Ok(())
+    }
+}
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = self.detach();
+    }
+}
+
+/// A device that threads serve, before others can use it: a block device by ublk with its
+/// partitions, or a file without its loop device. A drop removes it.
+pub enum Serving {
+    /// By ublk.
+    Ublk(Box<Ublk>, Vec<PathBuf>),
+    /// As a file.
+    File(SwapFile),
+}
+
+impl Serving {
+    /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `waits`
+    /// says whether its requests may have to wait for another device, `lasts` whether another
+    /// process may serve it on.
+    ///
+    /// # Errors
+    /// The error of the frontend; nothing is left then.
+    pub fn begin(
+        at: &Path,
+        device: Arc<dyn BlockDevice>,
+        parts: &[Range<u64>],
+        by: SwapTransport,
+        (waits, lasts): (bool, bool),
+    ) -> Result<Serving, ControlError> {
+        match by {
+            SwapTransport::Ublk => {
+                let options = ublk_options(waits, lasts);
+                let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
+                let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
+                let parts = match parts {
+                    [_] => vec![ublk.path().to_path_buf()],
+                    parts => {
+                        let parts: Vec<Range<u64>> = parts.iter().map(bytes).collect();
+                        ublk.split(&parts).map_err(|error| ublk_error(&error))?
+                    }
+                };
+                Ok(Serving::Ublk(Box::new(ublk), parts))
+            }
+            SwapTransport::Loop => {
+                let file = SwapFile::serve(at, device, file_options(waits, lasts));
+                file.map(Serving::File).map_err(|error| frontend_error(&error))
+            }
+        }
+    }
+
+    /// Serves on what the daemon before served: a block device by ublk, or the file `at` with its
+    /// `channels`. `None` if it is gone: that daemon had begun to take it down.
+    ///
+    /// # Errors
+    /// The error of the frontend. What was there waits on.
+    pub fn take_over(
+        at: &Path,
+        device: Arc<dyn BlockDevice>,
+        ublk: Option<Id>,
+        channels: Vec<OwnedFd>,
+        waits: bool,
+    ) -> Result<Option<Serving>, ControlError> {
+        let Some(id) = ublk else {
+            return match SwapFile::take_over(at, channels, device, file_options(waits, true)) {
+                Ok(file) => Ok(Some(Serving::File(file))),
+                Err(fuse::Error::System { source, .. }) if source.kind() == NotFound => Ok(None),
+                Err(error) => Err(frontend_error(&error)),
+            };
+        };
+        match Ublk::recover(id, device, ublk_options(waits, true)) {
+            Ok(ublk) => {
+                let parts = ublk.parts().map_err(|error| ublk_error(&error))?;
+                let whole = ublk.path().to_path_buf();
+                let parts = if parts.is_empty() { vec![whole] } else { parts };
+                Ok(Some(Serving::Ublk(Box::new(ublk), parts)))
+            }
+            Err(ublk::Error::Unfit(_)) => Ok(None),
+            Err(error) => Err(ublk_error(&error)),
+        }
+    }
+
+    /// The device by ublk, for the next process.
+    #[must_use]
+    pub fn ublk(&self) -> Option<Id> {
+        match self {
+            Serving::Ublk(ublk, _) => Some(ublk.id()),
+            Serving::File(_) => None,
+        }
+    }
+
+    /// The descriptors of the file, for the next process.
+    #[must_use]
+    pub fn channels(&self) -> Vec<BorrowedFd<'_>> {
+        match self {
+            Serving::Ublk(..) => Vec::new(),
+            Serving::File(file) => file.channels().collect(),
+        }
+    }
+
+    /// Can another process serve it on?
+    #[must_use]
+    pub fn can_be_taken_over(&self) -> bool {
+        match self {
+            Serving::Ublk(..) => true,
+            Serving::File(file) => file.can_be_taken_over(),
+        }
+    }
+
+    /// The file below the loop device, if there is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Serving::Ublk(..) => None,
+            Serving::File(file) => Some(file.path()),
+        }
+    }
 }
 
 /// Chooses the best way to reach a swap device on this machine.
@@ -94,31 +229,36 @@ pub fn is_there() -> Result<(), rampack::ublk::Error> {
 }
 
 impl Served {
-    /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `waits`
-    /// says whether its requests may have to wait for another device.
+    /// Lets others use a device: attaches a loop device to a file, unless it has `there` already,
+    /// and makes the link. One that is not new has users, and is served without a link as well.
     ///
     /// # Errors
-    /// The error of the frontend; nothing is left then.
-    pub fn make(
-        devices: &Devices,
-        name: &str,
-        device: Arc<dyn BlockDevice>,
-        parts: &[Range<u64>],
-        (by, waits): (SwapTransport, bool),
+    /// The error of the kernel; nothing is left then.
+    pub fn finish(
+        (serving, is_new): (Serving, bool),
+        (link, made): (PathBuf, Arc<Made>),
+        loops: &Arc<Loops>,
+        there: Option<BlockFile>,
     ) -> Result<Served, ControlError> {
-        let (made, root) = devices.place()?;
-        let waiters = if waits { WAITING } else { 0 };
-        let ((way, path, threads), parts) = match by {
-            SwapTransport::Ublk => by_ublk(device, waiters, parts)?,
-            SwapTransport::Loop => {
-                made.directory(&root.swap())?;
-                let serving = by_loop(&root.swap().join(name), device, waiters)?;
-                let whole = vec![serving.1.clone()];
-                (serving, whole)
+        let (way, path, parts, threads) = match serving {
+            Serving::Ublk(ublk, parts) => {
+                let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
+                (Way::Ublk(ublk), path, parts, threads)
+            }
+            Serving::File(file) => {
+                let attach = || loops.attach(file.path(), false, Some(LARGEST / 1024));
+                let device = there.map_or_else(attach, Ok)?;
+                let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
+                let attached = Attached { loops: loops.clone(), device: Some(device) };
+                (Way::Loop(attached, file), path.clone(), vec![path], threads)
             }
         };
-        let link = root.device(name);
-        made.link(&link, &path)?;
+        match made.link(&link, &path) {
+            Err(error) if is_new => return Err(error),
+            // Its users do not need the link.
+            Err(error) => tracing::warn!("{}", error.message),
+            Ok(()) => {}
+        }
         let threads = threads.into_iter().map(|thread| (thread, Faults::default())).collect();
         let (way, threads) = (Mutex::new(way), Mutex::new(threads));
         Ok(Served { way, path, parts, link, made, threads })
@@ -140,8 +280,8 @@ impl Served {
     pub fn take_down(&self) -> Result<(), ControlError> {
         match &mut *self.way.lock() {
             Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_error(&error))?,
-            Way::Loop(device, file) => {
-                device.detach().map_err(|error| frontend_error(&error))?;
+            Way::Loop(attached, file) => {
+                attached.detach()?;
                 file.unmount(false).map_err(|error| frontend_error(&error))?;
             }
         }
@@ -179,49 +319,22 @@ impl Drop for Served {
     }
 }
 
-/// The server of a device, its block device, and the threads.
-type Serving = (Way, PathBuf, Vec<i32>);
-
-fn by_ublk(
-    device: Arc<dyn BlockDevice>,
-    waiters: usize,
-    parts: &[Range<u64>],
-) -> Result<(Serving, Vec<PathBuf>), ControlError> {
-    let options = rampack::ublk::Options {
+fn ublk_options(waits: bool, lasts: bool) -> rampack::ublk::Options {
+    rampack::ublk::Options {
         queues: rampack::host::online_cpus().min(QUEUES),
         depth: DEPTH,
         largest: LARGEST.max(rampack::host::page_bytes() as u32),
-        waiters,
+        waiters: if waits { WAITING } else { 0 },
         cpu: rampack::host::cpu,
         begin: protections::begin_to_serve,
-        recoverable: false,
-    };
-    let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
-    let (path, threads) = (ublk.path().to_path_buf(), ublk.threads().to_vec());
-    let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
-    let parts = match parts {
-        [_] => vec![path.clone()],
-        parts => {
-            let parts: Vec<Range<u64>> = parts.iter().map(bytes).collect();
-            ublk.split(&parts).map_err(|error| ublk_error(&error))?
-        }
-    };
-    Ok(((Way::Ublk(Box::new(ublk)), path, threads), parts))
+        recoverable: lasts,
+    }
 }
 
-fn by_loop(
-    at: &Path,
-    device: Arc<dyn BlockDevice>,
-    waiters: usize,
-) -> Result<Serving, ControlError> {
-    let threads = rampack::host::online_cpus() + 1 + waiters;
-    let begin = protections::begin_to_serve;
-    let options = SwapFileOptions { threads, cpu: rampack::host::cpu, begin };
-    let file = SwapFile::serve(at, device, options).map_err(|error| frontend_error(&error))?;
-    let options =
-        LoopOptions { flush: false, largest_kib: Some(LARGEST / 1024), ..LoopOptions::default() };
-    let device =
-        LoopDevice::attach(file.path(), options).map_err(|error| frontend_error(&error))?;
-    let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
-    Ok((Way::Loop(device, file), path, threads))
+fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
+    let cpus = rampack::host::online_cpus();
+    // The service manager has room for some hundred descriptors.
+    let cpus = if lasts { cpus.min(QUEUES) } else { cpus };
+    let threads = cpus + 1 + if waits { WAITING } else { 0 };
+    SwapFileOptions { threads, cpu: rampack::host::cpu, begin: protections::begin_to_serve }
 }

@@ -1,6 +1,7 @@
 //! The swap devices of a daemon.
 
 use std::collections::BTreeMap;
+use std::mem::ManuallyDrop;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +16,16 @@ use super::area::{Area, Making};
 use super::backing::{self, OpenedBacking};
 use super::cache;
 use super::helpers::Helpers;
-use super::protections::Protections;
-use super::report::{PoolReport, SwapReport};
+use super::protections::{self, Protections};
+use super::recovery::Taken;
+use super::report::{PoolReport, Protection, SwapReport};
 use super::signals::HeldSignals;
 use super::stuck::{self, Watcher};
 use super::{MOST, header, limits, name, served};
 use crate::devices::Devices;
+use crate::loops::Loops;
 use crate::protocol::SwapOn;
+use crate::state::swaps::SharedSwap;
 use crate::sys;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -37,12 +41,15 @@ const HEADROOM_MOST: u64 = 64 << 20;
 struct Guard {
     protections: Protections,
     helpers: Helpers,
+    shared: SharedSwap,
     _signals: HeldSignals,
 }
 
 /// The swap devices of a daemon. Any number of threads may call every method at once.
 pub struct Swaps {
     devices: Arc<Devices>,
+    /// Changes loop devices and swap space.
+    loops: Mutex<Arc<Loops>>,
     /// Locked while a device comes or goes, which may take minutes. True when no device may come
     /// any more.
     turn: Mutex<bool>,
@@ -55,7 +62,84 @@ impl Swaps {
     #[must_use]
     pub fn new(devices: Arc<Devices>) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
-        Swaps { devices, turn: Mutex::new(false), areas, guard }
+        let loops = Mutex::new(Arc::new(Loops::here()));
+        Swaps { devices, loops, turn: Mutex::new(false), areas, guard }
+    }
+
+    /// Has `loops` change loop devices and swap space from now on.
+    pub fn change_by(&self, loops: Arc<Loops>) {
+        *self.loops.lock() = loops;
+    }
+
+    /// Takes the devices of the daemon before, which are served again. Those that the kernel does
+    /// not swap to are gone then.
+    ///
+    /// # Errors
+    /// The error of the step that failed.
+    pub fn adopt(&self, taken: Taken) -> Result<(), ControlError> {
+        let _turn = self.turn.lock();
+        let Taken { zswap, helpers, watched, areas } = taken;
+        let mut protections = Protections::take();
+        protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
+        protections.note(watched);
+        drop(zswap);
+        let shared = self.devices.state().map(|state| state.shared_swap()).unwrap_or_default();
+        let guard = Guard { protections, helpers, shared, _signals: HeldSignals::begin() };
+        *self.guard.lock() = Some(guard);
+        let loops = self.loops.lock().clone();
+        let mut areas = ManuallyDrop::new(areas.into_iter());
+        for area in areas.by_ref() {
+            let number = area.saved.number;
+            match Area::adopt(&self.devices, &loops, area)? {
+                Some(area) => _ = self.areas.lock().insert(number, Arc::new(area)),
+                None => tracing::info!("{} was not in use and is gone", name(number)),
+            }
+        }
+        protections::make_resident();
+        self.end_guard();
+        Ok(())
+    }
+
+    /// Ends what exists as long as there is a swap device, if there is none.
+    fn end_guard(&self) {
+        if !self.is_empty() {
+            return;
+        }
+        // The lock is released before the drop: the threads of the guard may need the areas.
+        let guard = self.guard.lock().take();
+        if guard.is_none() {
+            return;
+        }
+        drop(guard);
+        // The memory of the cache is given up; its parameters stay.
+        if self.devices.state().is_some()
+            && let Err(error) = cache::anew(self.devices.machine(), None)
+        {
+            tracing::warn!("{}", error.message);
+        }
+        self.devices.save_removal();
+    }
+
+    /// Checks that every swap device outlives this program.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names the first that does not.
+    pub fn check_handed_over(&self) -> Result<(), ControlError> {
+        let areas = self.areas.lock();
+        let ends = |area: &Arc<Area>| {
+            let why = match area.lasts() {
+                Some(Ok(())) => return None,
+                Some(Err(why)) => why,
+                None => "no service manager keeps the state of this daemon",
+            };
+            Some((name(area.number()), why))
+        };
+        let Some((name, why)) = areas.values().find_map(ends) else { return Ok(()) };
+        let message = format!(
+            "{name} ends with the program that serves it, and what is swapped out would be lost: \
+             {why}; `rampack swap off` first"
+        );
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 
     /// Makes a swap device and has the kernel swap to it.
@@ -88,10 +172,18 @@ impl Swaps {
         let machine = self.devices.machine();
         let headroom = headroom(options.headroom.as_deref())?;
         let guard = self.protect(headroom, options.oom_after)?;
+        let shared = match (&guard, &*self.guard.lock()) {
+            (Some(guard), _) | (None, Some(guard)) => guard.shared,
+            (None, None) => SharedSwap::default(),
+        };
         let before = cache::set(machine, options, backing.is_some())?;
-        let making = Making { number, pages, backing, seal: !options.plain_backing, by, headroom };
-        let area = Area::make(&self.devices, machine, making)
-            .and_then(|area| area.swap_on(options.priority).map(|()| area));
+        let making = Making { number, pages, backing, seal: !options.plain_backing, by, shared };
+        let loops = self.loops.lock().clone();
+        let on = |area: Area| {
+            let on = area.swap_on(options.priority);
+            on.inspect_err(|_| area.give_up(&self.devices)).map(|()| area)
+        };
+        let area = Area::make(&self.devices, machine, &loops, making).and_then(on);
         let area = area.inspect_err(|_| cache::restore(machine, &before))?;
         let area = Arc::new(area);
         self.areas.lock().insert(number, area.clone());
@@ -157,12 +249,16 @@ impl Swaps {
         }
         // Memory that is mapped after this is locked from the start.
         let mut protections = Protections::take();
-        let zswap = cache::anew(self.devices.machine())?;
+        let state = self.devices.state().filter(|state| state.keeps_swap());
+        let memory = state.map(|state| state.memory());
+        let zswap = cache::anew(self.devices.machine(), memory)?;
         protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
-        let (watcher, said) = Watcher::new(oom_after.map_or(stuck::USUAL, seconds));
+        let oom_after = oom_after.map_or(stuck::USUAL.as_secs(), u64::from);
+        let (watcher, said) = Watcher::new(Duration::from_secs(oom_after));
         protections.note(said);
         let helpers = Helpers::start(&zswap, headroom, watcher)?;
-        Ok(Some(Guard { protections, helpers, _signals: HeldSignals::begin() }))
+        let shared = SharedSwap { headroom: headroom.frames, oom_after };
+        Ok(Some(Guard { protections, helpers, shared, _signals: HeldSignals::begin() }))
     }
 
     /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
@@ -178,7 +274,8 @@ impl Swaps {
         let is_it = |area: &&Arc<Area>| {
             name(area.number()) == last || active::is_part(area.path(), Path::new(wanted))
         };
-        let area = areas.iter().find(is_it).ok_or_else(|| none(wanted, &areas))?;
+        let area = areas.iter().find(is_it).cloned().ok_or_else(|| none(wanted, &areas))?;
+        drop(areas);
         self.off_it(area)
     }
 
@@ -210,23 +307,20 @@ impl Swaps {
     fn off_these(&self) -> Result<(), ControlError> {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
         let faults: Vec<ControlError> =
-            areas.iter().filter_map(|area| self.off_it(area).err()).collect();
+            areas.into_iter().filter_map(|area| self.off_it(area).err()).collect();
         let Some(first) = faults.first() else { return Ok(()) };
         let messages: Vec<&str> = faults.iter().map(|error| &*error.message).collect();
         Err(ControlError::new(first.errno, messages.join("; ")))
     }
 
-    fn off_it(&self, area: &Arc<Area>) -> Result<(), ControlError> {
+    fn off_it(&self, area: Arc<Area>) -> Result<(), ControlError> {
         area.swap_off()?;
-        area.take_down()?;
-        let mut areas = self.areas.lock();
-        areas.remove(&area.number());
-        let last = areas.is_empty();
-        drop(areas);
-        tracing::info!("{} is gone", name(area.number()));
-        // The lock is released before the drop: the threads of the guard may need the areas.
-        let guard = if last { self.guard.lock().take() } else { None };
-        drop(guard);
+        area.take_down(&self.devices)?;
+        let number = area.number();
+        self.areas.lock().remove(&number);
+        drop(area);
+        tracing::info!("{} is gone", name(number));
+        self.end_guard();
         Ok(())
     }
 
@@ -253,7 +347,15 @@ impl Swaps {
     fn report(&self, area: &Area) -> SwapReport {
         let guard = self.guard.lock();
         let protections = guard.as_ref().map(|guard| guard.protections.list().to_vec());
-        let protections = protections.unwrap_or_default();
+        let mut protections = protections.unwrap_or_default();
+        protections.extend(area.lasts().map(|lasts| {
+            let had = lasts.is_ok();
+            let text = lasts.map_or_else(
+                |why| format!("what is swapped out is lost if the daemon is killed: {why}"),
+                |()| "the next daemon serves it on if this one is killed".into(),
+            );
+            Protection { name: "outlives the daemon".into(), had, text }
+        }));
         SwapReport { protections, ..area.report() }
     }
 
@@ -297,10 +399,6 @@ fn headroom(text: Option<&str>) -> Result<Headroom, ControlError> {
         }
     };
     Ok(Headroom::of_frames(bytes / PAGE))
-}
-
-fn seconds(count: u32) -> Duration {
-    Duration::from_secs(count.into())
 }
 
 fn none(wanted: &str, areas: &[Arc<Area>]) -> ControlError {

@@ -25,19 +25,19 @@ pub(super) fn memcgs(devices: &Arc<Devices>) -> Memcgs {
 }
 
 fn cache(devices: &Arc<Devices>, rows: &'static [Attribute<Zswap>]) -> Arc<dyn Object> {
-    Arc::new(Cache { machine: devices.machine().clone(), rows })
+    Arc::new(Cache { devices: devices.clone(), rows })
 }
 
 /// The swap cache of a machine. The first access to a value makes it, so values set before the
 /// first swap device apply to that device.
 struct Cache {
-    machine: Arc<Machine>,
+    devices: Arc<Devices>,
     rows: &'static [Attribute<Zswap>],
 }
 
 impl Cache {
     fn bound(&self) -> Result<Bound<Zswap>, ControlError> {
-        Ok(Bound::new(self.machine.swap()?, self.rows))
+        Ok(Bound::new(self.devices.machine().swap()?, self.rows))
     }
 }
 
@@ -51,7 +51,9 @@ impl Object for Cache {
     }
 
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
-        self.bound()?.store(name, value)
+        self.bound()?.store(name, value)?;
+        // The next daemon sets it again.
+        self.devices.save()
     }
 }
 

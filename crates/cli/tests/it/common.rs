@@ -134,7 +134,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         // The daemon is dead by now: declared later, dropped earlier.
         if let Ok(root) = cli::root::Root::choose(Some(&self.root())) {
-            let _ = cli::swap::leftovers::swap_off(&root, None, |_| false);
+            let _ = cli::swap::leftovers::swap_off(&root, None, &[], |_| false);
         }
         let _ = rampack::fuse::leftovers::clear(&self.root());
         for target in self.mounts().iter().rev() {

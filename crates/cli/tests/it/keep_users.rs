@@ -31,7 +31,7 @@ impl Drop for Ends<'_> {
 
 /// Kills the daemon `times` times while `user` works, which is told when to end, and says how often
 /// it was done. Returns that.
-fn survive(
+pub fn survive(
     keeper: &mut Keeper,
     times: usize,
     rng: &mut Rng,
@@ -65,7 +65,7 @@ fn longest_read(device: &Path, stop: &AtomicBool) -> Duration {
     longest
 }
 
-const NEEDS: [Need; 3] = [Need::Root, Need::Fuse, Need::Loop];
+pub const NEEDS: [Need; 3] = [Need::Root, Need::Fuse, Need::Loop];
 
 #[test]
 fn fio_finds_every_block_it_wrote_although_the_daemon_is_killed() {
@@ -299,7 +299,17 @@ impl Drop for Swapped<'_> {
 }
 
 /// A program in a group with little memory, that compares all it has in each round.
-fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
+pub fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
+    let (outcome, most) = try_hungry(group, seed, used);
+    (outcome.unwrap_or_else(|ended| panic!("{ended}")), most)
+}
+
+/// As [`hungry`], for a program that may be hurt: the error says how it ended.
+pub fn try_hungry(
+    group: &Group,
+    seed: u64,
+    used: impl Fn() -> u64,
+) -> (Result<Outcome, String>, u64) {
     let mut command = program();
     command.args(["selftest", "hungry", "--rounds", "2", "--pages", "4000", "--seed"]);
     command.arg(seed.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -315,7 +325,7 @@ fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
     let mut text = String::new();
     child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
     let outcome = serde_json::from_str(text.trim());
-    (outcome.unwrap_or_else(|_| panic!("{:?} {text}", child.wait())), most)
+    (outcome.map_err(|_| format!("{:?} {text}", child.wait())), most)
 }
 
 #[test]

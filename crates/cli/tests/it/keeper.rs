@@ -52,7 +52,23 @@ impl Keeper {
     }
 
     /// As [`Keeper::start`], by a command that becomes the program.
-    pub fn start_by(mut command: Command, place: &Place, line: &str) -> Keeper {
+    pub fn start_by(command: Command, place: &Place, line: &str) -> Keeper {
+        let keeper = Keeper::begin(command, place, line);
+        wait_until("there is a device", || keeper.ask("status zram0").code == 0);
+        keeper
+    }
+
+    /// As [`Keeper::start`], for a daemon of a swap device.
+    pub fn start_swap(place: &Place, line: &str) -> Keeper {
+        let keeper = Keeper::begin(program(), place, line);
+        wait_until("there is a swap device", || {
+            let said = keeper.ask("status --json");
+            said.code == 0 && said.out.contains("\"swap0\"")
+        });
+        keeper
+    }
+
+    fn begin(mut command: Command, place: &Place, line: &str) -> Keeper {
         command.arg("--root").arg(place.root()).arg("keep").args(line.split_whitespace());
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let said = Arc::new(Mutex::new(Vec::new()));
@@ -60,9 +76,7 @@ impl Keeper {
         thread::spawn(move || {
             lines.map_while(Result::ok).for_each(|line| all.lock().unwrap().push(line));
         });
-        let keeper = Keeper { child, root: place.root(), killed: 0, said };
-        wait_until("there is a device", || keeper.ask("status zram0").code == 0);
-        keeper
+        Keeper { child, root: place.root(), killed: 0, said }
     }
 
     /// The daemon now, or the next one.
@@ -100,7 +114,11 @@ impl Keeper {
 
     /// Kills so many daemons, each at a random moment: mostly SIGKILL, sometimes as a fault does.
     pub fn kill_often(&mut self, times: usize, rng: &mut Rng) {
-        for _ in 0..times {
+        for number in 0..times {
+            // Users of a daemon that never serves would get nowhere.
+            if number % 3 == 2 {
+                self.wait();
+            }
             self.daemon();
             // Some daemons die before they serve, some have served for long.
             let most = if rng.one_in(4) { 20 } else { 300 };

@@ -13,6 +13,7 @@ mod fsck;
 mod golden;
 mod keep;
 mod keep_backing;
+mod keep_swap;
 mod keep_users;
 mod keeper;
 mod killed;

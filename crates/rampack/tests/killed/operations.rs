@@ -9,7 +9,7 @@ use rampack::Machine;
 use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Disk, Recompress, Select, Which, Writeback, attributes};
+use zram::{Disk, Pack, Recompress, Select, Share, Which, Writeback, attributes};
 
 use crate::pages::{contents, make};
 use crate::{Case, kept};
@@ -28,6 +28,7 @@ pub const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::ForgetsDescriptors, "store"),
     (Flaw::ForgetsCodecs, "change the codec"),
     (Flaw::ForgetsSizes, "grow"),
+    (Flaw::NamesFirst, "pack"),
 ];
 
 /// An operation of one thread.
@@ -41,6 +42,10 @@ struct Operation {
     /// The sizes in pages that the disk may have after an end of the process; the last one when it
     /// is done. None: it has no size when it is done.
     sizes: &'static [u64],
+    /// What `prepare` changed, not `run`: it is there whenever the process ends.
+    prepared: bool,
+    /// Every twentieth page is the same.
+    alike: bool,
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -75,7 +80,13 @@ const OPERATIONS: &[Operation] = &[
         ..of("discard all")
     },
     Operation { run: read_all, ..of("load") },
-    Operation { prepare: thin_out, run: compact, changed: &THINNED, ..of("compact") },
+    Operation {
+        prepare: thin_out,
+        run: compact,
+        changed: &THINNED,
+        prepared: true,
+        ..of("compact")
+    },
     Operation { run: recompress, ..of("compress again") },
     Operation { prepare: all_idle, run: write_back, ..of("write back") },
     Operation { prepare: all_on_device, run: read_all, ..of("load from the device") },
@@ -84,6 +95,54 @@ const OPERATIONS: &[Operation] = &[
         run: |it| versions(it, &[(40, 5), (41, 6), (42, 5)]),
         changed: &[(40, 5), (41, 6), (42, 5)],
         ..of("change on the device")
+    },
+    Operation { prepare: all_idle, run: pack, ..of("pack") },
+    Operation { prepare: all_idle, run: share, alike: true, ..of("share") },
+    Operation {
+        prepare: all_packed,
+        run: |it| {
+            disk(it).discard_pages(CPU, 30, 3).unwrap();
+            versions(it, &[(10, 6), (11, 6), (20, 5), (21, 5)]);
+        },
+        changed: &[(30, 0), (31, 0), (32, 0), (10, 6), (11, 6), (20, 5), (21, 5)],
+        ..of("change what is packed")
+    },
+    Operation {
+        prepare: |it| {
+            all_packed(it);
+            thin_out(it);
+        },
+        run: |it| _ = disk(it).pack(&Pack::default()).unwrap(),
+        changed: &THINNED,
+        prepared: true,
+        ..of("pack what is left")
+    },
+    Operation {
+        prepare: all_shared,
+        run: |it| disk(it).discard_pages(CPU, 0, WRITTEN).unwrap(),
+        changed: &ALL_EMPTY,
+        alike: true,
+        ..of("discard what is shared")
+    },
+    Operation {
+        prepare: |it| {
+            all_shared(it);
+            thin_out(it);
+        },
+        run: |it| _ = disk(it).compact().unwrap(),
+        changed: &THINNED,
+        prepared: true,
+        alike: true,
+        ..of("compact what is shared")
+    },
+    Operation {
+        prepare: |it| {
+            all_shared(it);
+            all_packed(it);
+        },
+        run: write_back,
+        alike: true,
+        ..of("write back what is shared")
     },
     Operation {
         run: change_codec,
@@ -111,7 +170,7 @@ const OPERATIONS: &[Operation] = &[
 pub fn cases() -> impl Iterator<Item = Case> {
     OPERATIONS.iter().map(|it| Case {
         name: it.name,
-        machine: new_machine,
+        machine: if it.alike { alike_machine } else { new_machine },
         prepare: it.prepare,
         run: it.run,
         check: Box::new(|machine, done| it.check(machine, done)),
@@ -119,7 +178,15 @@ pub fn cases() -> impl Iterator<Item = Case> {
 }
 
 const fn of(name: &'static str) -> Operation {
-    Operation { name, prepare: |_| (), run: |_| (), changed: &[], sizes: &[PAGES] }
+    Operation {
+        name,
+        prepare: |_| (),
+        run: |_| (),
+        changed: &[],
+        sizes: &[PAGES],
+        prepared: false,
+        alike: false,
+    }
 }
 
 /// Every page empty.
@@ -151,6 +218,15 @@ fn disk(machine: &Machine) -> Arc<Disk> {
 }
 
 fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
+    machine_with(memory, directory, |index| index)
+}
+
+fn alike_machine(memory: &Memfds, directory: &Path) -> Machine {
+    machine_with(memory, directory, |index| index % 20)
+}
+
+/// A machine with a disk, and the page that is at each index.
+fn machine_with(memory: &Memfds, directory: &Path, page: fn(u64) -> u64) -> Machine {
     let machine = Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap();
     let disk = machine.add().unwrap();
     disk.set_algorithm_at(1, "zstd").unwrap();
@@ -162,9 +238,9 @@ fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
     set("backing_dev", backing.to_str().unwrap());
     set("compressed_writeback", "1");
     set("disksize", &(PAGES * PAGE_SIZE as u64).to_string());
-    for page in 0..WRITTEN {
-        make(&disk, CPU, (page, page), 2);
-        make(&disk, CPU, (page, page), BEFORE);
+    for index in 0..WRITTEN {
+        make(&disk, CPU, (page(index), index), 2);
+        make(&disk, CPU, (page(index), index), BEFORE);
     }
     machine
 }
@@ -217,6 +293,25 @@ fn all_on_device(machine: &Machine) {
     write_back(machine);
 }
 
+fn pack(machine: &Machine) {
+    let what = Pack { select: Select::Idle, ..Pack::default() };
+    assert!(disk(machine).pack(&what).unwrap() > 20);
+}
+
+fn share(machine: &Machine) {
+    assert!(disk(machine).share(&Share::default()).unwrap() > 20);
+}
+
+fn all_packed(machine: &Machine) {
+    all_idle(machine);
+    disk(machine).pack(&Pack::default()).unwrap();
+}
+
+fn all_shared(machine: &Machine) {
+    all_idle(machine);
+    share(machine);
+}
+
 fn change_codec(machine: &Machine) {
     let disk = disk(machine);
     disk.switch_algorithm(0, "zstd", Params::at_level(2)).unwrap();
@@ -238,13 +333,13 @@ impl Operation {
         let mut bytes = [0; PAGE_SIZE];
         for page in 0..size {
             disk.load_page(CPU, page, &mut bytes).unwrap();
-            let is = |version: u64| bytes == contents(page, version);
+            let content = if self.alike { page % 20 } else { page };
+            let is = |version: u64| bytes == contents(content, version);
             let before = if page < WRITTEN { BEFORE } else { 0 };
             let after = self.changed.iter().find(|changed| changed.0 == page).map(|it| it.1);
-            let prepared = self.name == "compact";
             let right = match after {
                 None => is(before),
-                Some(after) => is(after) || !done && !prepared && is(before),
+                Some(after) => is(after) || !done && !self.prepared && is(before),
             };
             assert!(right, "page {page} is no version of itself");
         }

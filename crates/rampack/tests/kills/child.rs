@@ -11,7 +11,7 @@ use rampack::Machine;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Disk, Recompress, Select, Which, Writeback, attributes};
+use zram::{Disk, Pack, Recompress, Select, Share, Which, Writeback, attributes};
 
 use crate::journal::Journal;
 use crate::kept;
@@ -185,7 +185,7 @@ fn write(writer: usize, mut rng: Rng, machine: &Machine, journal: &Journal) {
 fn administer(mut rng: Rng, disk: &Disk, machine: &Machine, journal: &Journal) {
     let number = disk.id() as usize;
     loop {
-        match rng.below(9) {
+        match rng.below(12) {
             0 => _ = disk.compact().unwrap(),
             1 => disk.mark_idle(None).unwrap(),
             2 => recompress(disk, Select::Idle),
@@ -197,6 +197,8 @@ fn administer(mut rng: Rng, disk: &Disk, machine: &Machine, journal: &Journal) {
                 disk.switch_algorithm(rng.below(2) as u8, name, Params::at_level(level)).unwrap();
             }
             6 => _ = machine.frames().maintain(8),
+            7 => _ = disk.share(&Share { select: Select::Idle, max_pages: Some(300) }).unwrap(),
+            8 | 9 => pack(disk),
             _ => change_size(disk, number, journal),
         }
     }
@@ -206,6 +208,12 @@ fn recompress(disk: &Disk, select: Select) {
     let which = Which { priority: Some(1), algorithm: None };
     let what = Recompress { select, max_pages: Some(300), which, ..Recompress::default() };
     disk.recompress(&what).unwrap();
+}
+
+fn pack(disk: &Disk) {
+    // The codecs change; now and then none of them packs pages.
+    let what = Pack { select: Select::Any, max_pages: Some(300), ..Pack::default() };
+    let _ = disk.pack(&what);
 }
 
 fn write_back(disk: &Disk) {

@@ -55,7 +55,7 @@ fn kill(mut child: Child, seed: u64) {
 /// A kill leaves nothing that cannot be: the checker finds nothing before anybody recovers it.
 fn look(regions: &[host::KeptRegion], state: &Path, seed: u64) {
     let (_, saved) = kept::read(state);
-    let found = rampack::inspect(regions, &saved.disks, true, &|_| ()).unwrap();
+    let found = rampack::inspect(regions, &saved.disks, None, true, &|_| ()).unwrap();
     assert!(found.is_clean(), "child {seed} left {found:?}");
 }
 

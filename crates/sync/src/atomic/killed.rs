@@ -25,6 +25,8 @@ pub enum Flaw {
     LeavesFirst,
     /// A store that replaces a page ends before the new page is in its place.
     AnswersFirst,
+    /// A slot names a part of a shared object that its entry does not have yet.
+    NamesFirst,
     /// Recovery does not look at the life of an entry.
     IgnoresLives,
 }

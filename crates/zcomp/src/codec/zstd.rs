@@ -4,19 +4,23 @@
 //! checksum, dictionary number and content size. Two bytes of frame header are left. The
 //! decompressor checks the size.
 //!
+//! # Extents
+//! An extent is a frame of the same form with up to four pages. Packers have a compressor of their
+//! own, so that what it needs for the larger units is not taken on the path of a page.
+//!
 //! # Dictionaries
 //! libzstd digests a dictionary once for compression and once for decompression. All contexts refer
 //! to those two digests. For inputs as small as a page libzstd attaches the digested tables instead
 //! of copying them. A dictionary is a file of `zstd --train`, or any bytes. A compressed page does
 //! not name its dictionary: the number would be written to every page, and a device knows its own.
 
-use alloc::{boxed::Box, format, sync::Arc};
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 
 use units::{PAGE_SIZE, Page};
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, DParameter, FrameFormat};
 
 use super::judge::{level_within, no_window, out_of_memory};
-use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use crate::{CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
 
 /// The kernel's name for this codec.
 pub const NAME: &str = "zstd";
@@ -24,6 +28,9 @@ pub const NAME: &str = "zstd";
 /// The room that any page needs, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a
 /// page).
 const BOUND: usize = PAGE_SIZE + 64;
+
+/// The same for an extent.
+const EXTENT_BOUND: usize = EXTENT_PAGES * PAGE_SIZE + 256;
 
 /// libzstd treats a dictionary shorter than this as no dictionary.
 const SHORTEST_DICTIONARY: usize = 8;
@@ -89,6 +96,7 @@ impl Compressor for Zstd {
             compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             decompressor: DCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             scratch: [0; BOUND],
+            extent: room(EXTENT_PAGES * PAGE_SIZE)?,
             dictionary: self.dictionary.clone(),
         };
         context
@@ -96,6 +104,46 @@ impl Compressor for Zstd {
             .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
         Ok(Box::new(context))
     }
+
+    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
+        let mut packer = ZstdPacker {
+            compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
+            scratch: room(EXTENT_BOUND)?,
+            dictionary: self.dictionary.clone(),
+        };
+        set_up(&mut packer.compressor, self.level, packer.dictionary.as_deref())
+            .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
+        Ok(Some(Box::new(packer)))
+    }
+}
+
+/// A buffer of `bytes` zeroes.
+fn room(bytes: usize) -> Result<Vec<u8>, CodecError> {
+    let mut room = Vec::new();
+    room.try_reserve_exact(bytes).map_err(|_| out_of_memory(NAME))?;
+    room.resize(bytes, 0);
+    Ok(room)
+}
+
+/// Sets the parameters of a compressor. The dictionary must live as long as it.
+fn set_up(
+    compressor: &mut CCtx<'static>,
+    level: i32,
+    dictionary: Option<&Dictionary>,
+) -> Result<(), usize> {
+    for parameter in [
+        CParameter::CompressionLevel(level),
+        CParameter::Format(FrameFormat::Magicless),
+        CParameter::ChecksumFlag(false),
+        CParameter::DictIdFlag(false),
+        CParameter::ContentSizeFlag(false),
+    ] {
+        compressor.set_parameter(parameter)?;
+    }
+    if let Some(dictionary) = dictionary {
+        compressor.ref_cdict(&dictionary.compressing)?;
+    }
+    Ok(())
 }
 
 struct ZstdContext {
@@ -103,6 +151,8 @@ struct ZstdContext {
     decompressor: DCtx<'static>,
     /// A buffer for callers with little room, see `compress`.
     scratch: [u8; BOUND],
+    /// The pages of an extent, up to the one that is wanted.
+    extent: Vec<u8>,
     /// The dictionary that both contexts refer to. It must live as long as they do.
     dictionary: Option<Arc<Dictionary>>,
 }
@@ -111,18 +161,9 @@ impl ZstdContext {
     /// Sets the parameters, and compresses and decompresses a page, so that libzstd allocates all
     /// its memory now.
     fn set_up(&mut self, level: i32) -> Result<(), usize> {
-        for parameter in [
-            CParameter::CompressionLevel(level),
-            CParameter::Format(FrameFormat::Magicless),
-            CParameter::ChecksumFlag(false),
-            CParameter::DictIdFlag(false),
-            CParameter::ContentSizeFlag(false),
-        ] {
-            self.compressor.set_parameter(parameter)?;
-        }
+        set_up(&mut self.compressor, level, self.dictionary.as_deref())?;
         self.decompressor.set_parameter(DParameter::Format(FrameFormat::Magicless))?;
         if let Some(dictionary) = &self.dictionary {
-            self.compressor.ref_cdict(&dictionary.compressing)?;
             self.decompressor.ref_ddict(&dictionary.decompressing)?;
         }
         let mut page = [0; PAGE_SIZE];
@@ -149,5 +190,40 @@ impl Context for ZstdContext {
             Ok(PAGE_SIZE) => Ok(()),
             _ => Err(Corrupt),
         }
+    }
+
+    fn decompress_part(
+        &mut self,
+        bytes: &[u8],
+        (part, pages): (usize, usize),
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        if part >= pages || pages > EXTENT_PAGES {
+            return Err(Corrupt);
+        }
+        let extent = &mut self.extent[..pages * PAGE_SIZE];
+        let start = part * PAGE_SIZE;
+        match self.decompressor.decompress(extent, bytes) {
+            Ok(length) if length == extent.len() => {
+                page.copy_from_slice(&extent[start..start + PAGE_SIZE]);
+                Ok(())
+            }
+            _ => Err(Corrupt),
+        }
+    }
+}
+
+struct ZstdPacker {
+    compressor: CCtx<'static>,
+    scratch: Vec<u8>,
+    /// The dictionary that the compressor refers to. It must live as long as it does.
+    dictionary: Option<Arc<Dictionary>>,
+}
+
+impl Packer for ZstdPacker {
+    fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize> {
+        let length = self.compressor.compress2(&mut self.scratch[..], pages).ok()?;
+        into.get_mut(..length)?.copy_from_slice(&self.scratch[..length]);
+        Some(length)
     }
 }

@@ -7,7 +7,7 @@ use control::{Access, Attribute, ControlError, Errno};
 use zcomp::Params;
 
 use super::keys::{decimal, put, unknown, words};
-use crate::{Disk, Recompress, Select, Which};
+use crate::{Disk, Pack, Recompress, Select, Share, Which};
 
 /// The longest name of an algorithm that is looked up (`CRYPTO_MAX_ALG_NAME` in Linux).
 const NAME_MAX: usize = 128;
@@ -90,14 +90,7 @@ fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), Co
         match word {
             ("algo", Some(value)) => which.algorithm = Some(String::from(name(value)?)),
             ("priority", Some(value)) => {
-                which.priority = match decimal::<i64>("priority", value)? {
-                    priority @ 0..=3 => Some(priority as u8),
-                    other => {
-                        return Err(ControlError::invalid(format!(
-                            "a priority is 0 to 3, not {other}"
-                        )));
-                    }
-                };
+                which.priority = Some(any_priority(value)?);
             }
             ("level", Some(value)) => params.level = Some(decimal("level", value)?),
             ("deflate.winbits", Some(value)) => {
@@ -182,3 +175,67 @@ pub(super) const RECOMPRESS: Attribute<Disk> = Attribute {
         disk.recompress(&what)
     }),
 };
+
+pub(super) const PACK: Attribute<Disk> = Attribute {
+    name: "pack",
+    access: Access::ActOnWrite,
+    unit: "text",
+    help: "compresses neighbouring pages as one, up to four, where that takes less memory: \
+           type=idle|huge|huge_idle max_pages=NUMBER priority=0 to 3 algo=NAME",
+    show: None,
+    store: Some(|disk, text| {
+        const ALLOWED: &str =
+            "type=idle|huge|huge_idle, max_pages=NUMBER, priority=0 to 3, algo=NAME";
+        let mut what = Pack::default();
+        for word in words(text) {
+            match word {
+                ("type", Some(value)) if kind(value).is_some() => {
+                    what.select = kind(value).unwrap_or_default();
+                }
+                ("max_pages", Some(value)) => what.max_pages = Some(decimal("max_pages", value)?),
+                ("priority", Some(value)) => what.which.priority = Some(any_priority(value)?),
+                ("algo", Some(value)) => what.which.algorithm = Some(String::from(name(value)?)),
+                (key, value) => return Err(unknown("pack", key, value, ALLOWED)),
+            }
+        }
+        disk.pack(&what).map(drop)
+    }),
+};
+
+pub(super) const SHARE: Attribute<Disk> = Attribute {
+    name: "share",
+    access: Access::ActOnWrite,
+    unit: "text",
+    help: "lets equal pages share one object: type=idle|huge|huge_idle max_pages=NUMBER",
+    show: None,
+    store: Some(|disk, text| {
+        const ALLOWED: &str = "type=idle|huge|huge_idle, max_pages=NUMBER";
+        let mut what = Share::default();
+        for word in words(text) {
+            match word {
+                ("type", Some(value)) if kind(value).is_some() => {
+                    what.select = kind(value).unwrap_or_default();
+                }
+                ("max_pages", Some(value)) => what.max_pages = Some(decimal("max_pages", value)?),
+                (key, value) => return Err(unknown("share", key, value, ALLOWED)),
+            }
+        }
+        disk.share(&what).map(drop)
+    }),
+};
+
+fn kind(value: &str) -> Option<Select> {
+    match value {
+        "idle" => Some(Select::Idle),
+        "huge" => Some(Select::Huge),
+        "huge_idle" => Some(Select::HugeIdle),
+        _ => None,
+    }
+}
+
+fn any_priority(value: &str) -> Result<u8, ControlError> {
+    match decimal::<i64>("priority", value)? {
+        priority @ 0..=3 => Ok(priority as u8),
+        other => Err(ControlError::invalid(format!("a priority is 0 to 3, not {other}"))),
+    }
+}

@@ -117,6 +117,36 @@ pub(super) const DEBUG_STAT: Attribute<Disk> = Attribute {
     store: None,
 };
 
+pub(super) const PACK_STAT: Attribute<Disk> = Attribute {
+    name: "pack_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "pages in extents, extents, bytes of them, bytes among these for pages that have left",
+    show: Some(|disk, out| {
+        let d = disk.density();
+        put(
+            out,
+            format_args!(
+                "{:8} {:8} {:8} {:8}\n",
+                d.packed_pages, d.extents, d.extent_bytes, d.wasted_bytes
+            ),
+        )
+    }),
+    store: None,
+};
+
+pub(super) const SHARE_STAT: Attribute<Disk> = Attribute {
+    name: "share_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "pages that share objects, these objects, bytes of memory that this saves",
+    show: Some(|disk, out| {
+        let d = disk.density();
+        put(out, format_args!("{:8} {:8} {:8}\n", d.shared_pages, d.shared_objects, d.saved_bytes))
+    }),
+    store: None,
+};
+
 /// The same fields as in the block layer (Linux `Documentation/block/stat.rst`). No times are kept,
 /// and each page of a request counts as a request.
 pub(super) const STAT: Attribute<Disk> = Attribute {
@@ -164,6 +194,7 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
             Kind::Stored(Object::Compressed { codec, .. }) => {
                 engine.priority_of(&reader, codec) > 0
             }
+            Kind::Shared(part) => engine.is_again(&reader, part.entry),
             _ => false,
         };
         let flags = flags(slot, again);
@@ -179,6 +210,7 @@ fn flags(slot: Slot, again: bool) -> [u8; 6] {
     let huge = match kind {
         Kind::Stored(Object::Huge(_)) => true,
         Kind::WrittenBack(place) => place.huge,
+        Kind::Shared(part) => part.huge,
         _ => false,
     };
     let all = [

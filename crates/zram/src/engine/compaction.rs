@@ -1,11 +1,14 @@
 //! Compaction: objects move to other places of the pool, and their slots name the new places.
 
+use alloc::vec::Vec;
+
 use objects::Object;
 use units::Cpu;
 use zsmalloc::Pass;
 
 use super::Engine;
 use crate::resources::Design;
+use crate::shared::Shared;
 use crate::slot::Slot;
 use crate::slots::SlotTable;
 
@@ -23,9 +26,63 @@ impl<D: Design> Engine<D> {
                     self.move_out(cpu, index, object, pass);
                 }
             });
+            self.move_shared(cpu, pass);
             // Places that readers may still use are given back before the pass ends.
             self.quiesce(cpu);
         })
+    }
+
+    /// Moves shared objects. Readers of a slot that names one write nothing, so the old places are
+    /// given back when all readers of the device have left.
+    fn move_shared(&self, cpu: Cpu, pass: &mut Pass<'_>) {
+        let mut old = Vec::new();
+        self.shared.each(|entry, shared, _| {
+            if pass.is_leaving(shared.object.handle())
+                && let Some(place) = self.move_entry(cpu, entry, pass)
+            {
+                if old.try_reserve(1).is_ok() {
+                    old.push(place);
+                } else {
+                    self.readers.wait_for_readers();
+                    self.free_moved(cpu, place);
+                }
+            }
+        });
+        if !old.is_empty() {
+            #[cfg(any(shuttle, asan))]
+            if !self.without.readers_of_shared {
+                self.readers.wait_for_readers();
+            }
+            #[cfg(not(any(shuttle, asan)))]
+            self.readers.wait_for_readers();
+        }
+        for place in old {
+            self.free_moved(cpu, place);
+        }
+    }
+
+    /// Moves a shared object, and returns its old place.
+    fn move_entry(&self, cpu: Cpu, entry: u32, pass: &mut Pass<'_>) -> Option<Object> {
+        let _moving = self.moving.lock();
+        if !self.shared.try_hold(entry) {
+            return None;
+        }
+        // Nobody but this thread moves what it has a reference to.
+        let shared = self.shared.get(entry);
+        let from = shared.object.handle();
+        let place = if pass.is_leaving(from) { pass.place_for(from) } else { None };
+        let old = place.map(|to| {
+            let object = shared.object.moved_to(to);
+            self.copy_to_place(pass, shared.object, object);
+            #[cfg(any(shuttle, asan))]
+            if self.without.entries {
+                return shared.object;
+            }
+            self.shared.move_to(entry, Shared { object, ..shared });
+            shared.object
+        });
+        self.drop_reference(cpu, entry);
+        old
     }
 
     /// Moves the object of a page, unless the page has another one by now.

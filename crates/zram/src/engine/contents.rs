@@ -12,9 +12,11 @@ use zcomp::{fill, same_filled};
 use zsmalloc::{Pass, StoreError};
 
 use super::Engine;
+use crate::counts::Count;
 use crate::page_ops::Loaded;
 use crate::resources::Design;
-use crate::slot::{Backed, Kind, Slot};
+use crate::shared::Shared;
+use crate::slot::{Backed, Kind, Part, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
@@ -78,8 +80,54 @@ impl<D: Design> Engine<D> {
             // SAFETY: the object was stored here, and no reader holds it: see above.
             Kind::Stored(object) => unsafe { self.objects.free(cpu, object) },
             Kind::WrittenBack(place) => self.release_block(place),
+            Kind::Shared(part) => self.drop_reference(cpu, part.entry),
             Kind::Empty | Kind::SameFilled(_) | Kind::Lost => {}
         }
+    }
+
+    /// Drops a reference to a shared object, and frees the object with the last one.
+    #[cold]
+    pub(super) fn drop_reference(&self, cpu: Cpu, entry: u32) {
+        #[cfg(any(shuttle, asan))]
+        if self.without.references && self.shared.count(entry) > 1 {
+            let shared = self.shared.get(entry);
+            // SAFETY: none. A checker must find what reads it afterwards.
+            unsafe { self.objects.free(cpu, shared.object) }
+            return;
+        }
+        if let Some(shared) = self.shared.drop_reference(entry) {
+            self.counts.add(cpu, Count::ComprBytes, -(shared.object.bytes() as i64));
+            // SAFETY: the object was stored here. Its entry had no other reference, so no slot
+            // names it, and no reader holds it: a reader has the reference of its slot.
+            unsafe { self.objects.free(cpu, shared.object) }
+        }
+    }
+
+    /// Frees the old place of a shared object that was moved.
+    pub(super) fn free_moved(&self, cpu: Cpu, old: Object) {
+        // SAFETY: the entry names the new place, and the caller has waited for all readers that may
+        // have seen the old one.
+        unsafe { self.objects.free(cpu, old) }
+    }
+
+    /// Fills `page` with a part of a shared object, of which the caller has a reference.
+    pub(super) fn expand_shared(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        (entry, part): (u32, usize),
+        page: &mut Page,
+    ) -> Result<(), IoError> {
+        let Shared { object, pages } = self.shared.get(entry);
+        // SAFETY: the object was stored here, and the caller's reference keeps it. If compaction
+        // moves it, its old place stays until this reader of the device has left.
+        let expanded = unsafe {
+            match pages {
+                1 => self.objects.expand(reader, cpu, object, page),
+                _ => self.objects.expand_part(reader, cpu, object, (part, pages), page),
+            }
+        };
+        expanded.map_err(|_| IoError::Corrupt)
     }
 
     #[cold]
@@ -109,6 +157,10 @@ impl<D: Design> Engine<D> {
                 expanded.map_err(|_| IoError::Corrupt)?;
             }
             Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
+            // The slot is a reference, and `slots.load` keeps it.
+            Kind::Shared(Part { entry, part, .. }) => {
+                self.expand_shared(reader, cpu, (entry, usize::from(part)), page)?;
+            }
             Kind::Lost => return Err(IoError::Corrupt),
         }
         Ok(Loaded::Page)

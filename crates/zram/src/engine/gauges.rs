@@ -7,6 +7,7 @@ use super::Engine;
 use crate::counts::Count;
 use crate::resources::Design;
 use crate::slot::{Kind, Slot};
+use crate::stats::Density;
 
 impl<D: Design> Engine<D> {
     /// Adds the difference between the old and the new slot to the gauges.
@@ -23,9 +24,31 @@ impl<D: Design> Engine<D> {
         add(Count::SamePages, is.same - was.same);
         add(Count::ZeroPages, is.zero - was.zero);
         add(Count::HugePages, is.huge - was.huge);
-        add(Count::HugePagesSince, is.huge);
+        // A page that is shared was stored before.
+        add(Count::HugePagesSince, if is.shared == 0 { is.huge } else { 0 });
         add(Count::WrittenBackPages, is.backed - was.backed);
         add(Count::LostPages, is.lost - was.lost);
+        add(Count::PackedPages, is.packed - was.packed);
+        add(Count::SharedPages, is.shared - was.shared);
+    }
+}
+
+impl<D: Design> Engine<D> {
+    /// Adds what the table of shared objects says to the statistics of packing and sharing.
+    pub(crate) fn add_up(&self, density: &mut Density) {
+        self.shared.each(|_, shared, references| {
+            let bytes = shared.object.bytes() as u64;
+            if shared.pages > 1 {
+                let gone = (shared.pages as u64).saturating_sub(references);
+                density.extents += 1;
+                density.extent_bytes += bytes;
+                density.wasted_bytes += bytes * gone / shared.pages as u64;
+            } else {
+                let slot = self.pool().slot_bytes(shared.object.bytes()) as u64;
+                density.shared_objects += 1;
+                density.saved_bytes += references.saturating_sub(1) * slot;
+            }
+        });
     }
 }
 
@@ -39,6 +62,8 @@ struct Shape {
     huge: i64,
     backed: i64,
     lost: i64,
+    packed: i64,
+    shared: i64,
 }
 
 impl Shape {
@@ -54,7 +79,12 @@ impl Shape {
                 (object.bytes() as i64, i64::from(same), 0, i64::from(huge), 0)
             }
             Kind::WrittenBack(_) => (0, 0, 0, 0, 1),
+            // The bytes of the object count with its entry.
+            Kind::Shared(part) => {
+                let (packed, huge) = (i64::from(part.packed), i64::from(part.huge));
+                return Shape { stored: 1, huge, packed, shared: 1 - packed, ..Shape::default() };
+            }
         };
-        Shape { bytes, stored: 1, same, zero, huge, backed, lost: 0 }
+        Shape { bytes, stored: 1, same, zero, huge, backed, ..Shape::default() }
     }
 }

@@ -58,6 +58,21 @@ impl<D: Design> Engine<D> {
                     self.expand(reader, cpu, slot, bytes)?;
                     Ok(place(PAGE_SIZE as u16, 0, matches!(object, Object::Huge(_))))
                 }
+                // A page of an extent is written back as its own page.
+                Kind::Shared(part) => {
+                    let shared = self.shared.get(part.entry);
+                    match shared.object {
+                        Object::Compressed { length, codec, .. } if compressed && !part.packed => {
+                            self.copy_out(shared.object, bytes);
+                            bytes[length..].fill(0);
+                            Ok(place(length as u16, codec, false))
+                        }
+                        _ => {
+                            self.expand(reader, cpu, slot, bytes)?;
+                            Ok(place(PAGE_SIZE as u16, 0, part.huge))
+                        }
+                    }
+                }
                 _ => Ok(None),
             }
         })
@@ -123,6 +138,51 @@ impl<D: Design> Engine<D> {
         }
     }
 
+    /// Compresses a page with the primary codec again, which has been compressed with another.
+    /// Returns whether it did.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
+    pub(crate) fn raise(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+    ) -> Result<bool, IoError> {
+        let is_low = |slot: Slot| match slot.kind() {
+            Kind::Stored(Object::Compressed { codec, .. }) => self.priority_of(reader, codec) > 0,
+            _ => false,
+        };
+        let _turn = self.turn(index);
+        if !is_low(self.slots.peek(index)) {
+            return Ok(false);
+        }
+        let mut page = [0; PAGE_SIZE];
+        let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
+            return Ok(false);
+        };
+        if !is_low(held) || !matches!(read, Ok(Loaded::Page)) {
+            self.unclaim(index, held);
+            return read.map(|_| false);
+        }
+        let made = self.make(reader, cpu, &page, || held);
+        let new = made.unwrap_or(held.unclaimed());
+        let swapped = self.slots.update(index, |now| (now == held).then_some(new));
+        match (made, swapped) {
+            (Err(error), _) => Err(error),
+            (Ok(new), Ok(old)) => {
+                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+                self.account(cpu, old, new);
+                Ok(true)
+            }
+            // The page was used meanwhile: the new object may have outdated contents.
+            (Ok(new), Err(_)) => {
+                self.release(cpu, new);
+                Ok(false)
+            }
+        }
+    }
+
     /// Whether this page is to be compressed again.
     fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
         let (length, priority) = match slot.kind() {
@@ -171,6 +231,11 @@ impl<D: Design> Engine<D> {
             }
             index = self.slots.next_touched(index + 1, pages);
         }
+        self.shared.each(|_, shared, _| {
+            if let Object::Compressed { codec, .. } = shared.object {
+                all |= 1 << codec;
+            }
+        });
         all
     }
 }

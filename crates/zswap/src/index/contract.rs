@@ -10,10 +10,6 @@ use units::Cpu;
 
 use crate::key::Word;
 
-/// Pages in each part of a split index: 64 MiB of swap space, as Linux splits its own (Chengming
-/// Zhou, linux-mm, "mm/zswap: split zswap rb-tree", 2024).
-pub const PAGES_PER_PART: u64 = 1 << 14;
-
 /// The index of one swap area. Any number of threads may call every method at once. Offsets are
 /// below the number of pages it was made for.
 ///

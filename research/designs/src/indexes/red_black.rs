@@ -10,7 +10,8 @@ use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use units::Cpu;
 use zswap::Word;
-use zswap::index::Forest;
+
+use super::trees::Forest;
 
 /// Words of a node: the entry, its offset, the nodes to its left and right in one word, and the
 /// node above with the colour.

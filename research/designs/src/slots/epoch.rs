@@ -86,7 +86,7 @@ unsafe impl SlotTable for Epoch {
             Kind::Empty | Kind::SameFilled(_) | Kind::WrittenBack(_) | Kind::Lost => {
                 free(displaced);
             }
-            Kind::Stored(_) => {
+            Kind::Stored(_) | Kind::Shared(_) => {
                 self.retired.retire(cpu, displaced.word(), |word| free(Slot::from_word(word)));
             }
         }

@@ -76,7 +76,7 @@ fn simulate(
     let (threads, between) = setting;
     let mut machine = Machine::new(threads, costs.clone(), REACH, args.seed);
     let parts = match variant.split {
-        true => u64::from(args.pages).div_ceil(zswap::PAGES_PER_PART) as usize,
+        true => u64::from(args.pages).div_ceil(designs::indexes::PAGES_PER_PART) as usize,
         false => 1,
     };
     let queues: Vec<LineId> = (0..QUEUES).map(|_| machine.lines.add("wait queue", 1, 0)).collect();

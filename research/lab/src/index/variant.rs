@@ -1,8 +1,8 @@
 //! The indexes that the lab compares.
 
 use anyhow::{Result, bail};
-use designs::indexes::{RbTree, RbTreeSplit, XArray};
-use zswap::index::{Flat, XArraySplit};
+use designs::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
+use zswap::index::Flat;
 
 /// An index in the comparison.
 #[derive(Clone, Copy)]

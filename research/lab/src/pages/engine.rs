@@ -25,7 +25,8 @@ impl Engine {
         variants: Variants,
     ) -> Result<Engine> {
         let size = (pages * PAGE_SIZE) as u64;
-        let options = DiskOptions { size, algorithm: algorithm.to_owned(), level, mem_limit: 0 };
+        let options =
+            DiskOptions { size, algorithm: algorithm.to_owned(), level, ..Default::default() };
         let make = || Ok(Engine { disk: Machine::of(variants)?.disk(&options)? });
         make().map_err(|error: ControlError| anyhow!("{error}")).context("the engine")
     }

@@ -12,7 +12,7 @@ use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{HostFiles, Recompress, Select, Writeback};
+use zram::{HostFiles, Pack, Recompress, Select, Share, Writeback};
 
 /// The options of a disk.
 #[derive(Clone, Copy, Debug)]
@@ -192,7 +192,7 @@ impl Watched {
         let disk = &self.disk;
         let pages = disk.bytes() / PAGE_SIZE as u64;
         let of_kind = |select| Writeback { select: Some(select), pages: Vec::new() };
-        let done = match number % 11 {
+        let done = match number % 15 {
             0 => disk.mark_idle(None),
             1 | 4 => disk.writeback(&of_kind(Select::Idle)),
             2 => disk.recompress(&Recompress::default()),
@@ -204,7 +204,7 @@ impl Watched {
             }
             6 => {
                 let names = zcomp::ALGORITHMS;
-                let name = names[number as usize / 11 % names.len()];
+                let name = names[number as usize / 15 % names.len()];
                 disk.switch_algorithm(0, name, Params::default())
             }
             7 => disk.compact().map(drop),
@@ -224,6 +224,11 @@ impl Watched {
                 // No thread uses pages beyond the first size.
                 disk.resize(disk.bytes() - PAGE_SIZE as u64)
             }),
+            // What is packed or shared stays so through the next operations.
+            10 => disk.mark_idle(None),
+            11 => disk.share(&Share::default()).map(drop),
+            12 => disk.pack(&Pack { select: Select::Idle, ..Pack::default() }).map(drop),
+            13 => disk.share(&Share { select: Select::Idle, max_pages: Some(9) }).map(drop),
             _ => disk.recompress(&Recompress { select: Select::Idle, ..Recompress::default() }),
         };
         match done {

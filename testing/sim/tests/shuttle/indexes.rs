@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use designs::indexes::{Forest, Trees};
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::indexes::{Call, History, word};
 use testkit::Rng;
 use units::Cpu;
 use zswap::Index;
-use zswap::index::{Forest, Trees};
 
 use crate::explore::Play;
 

@@ -12,7 +12,7 @@ use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Recompress, Select, Stats, Writeback};
+use zram::{Density, Pack, Recompress, Select, Share, Stats, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
@@ -37,6 +37,8 @@ pub enum Action {
     WriteBack(Select),
     WriteBackPages,
     Recompress(Select),
+    Pack(Select),
+    Share(Select),
     Switch,
     Limit,
     Streams,
@@ -69,6 +71,8 @@ pub struct Scenario {
     limit: u64,
     /// All pages are marked idle before the threads begin, and nobody uses them.
     idle: bool,
+    /// The contents of shared pages are few, so that pages are often equal.
+    alike: bool,
     /// Compactions by a thread of their own, beside the administrator.
     compactions: usize,
 }
@@ -87,6 +91,7 @@ impl Scenario {
         compressed_writeback: false,
         limit: 0,
         idle: false,
+        alike: false,
         compactions: 0,
     };
     /// Users alone, with a codec that readers need no stream for.
@@ -175,6 +180,43 @@ impl Scenario {
         algorithm: zcomp::LZ4,
         ..Scenario::BASE
     };
+    /// Neighbours that are packed, and equal pages that share an object.
+    pub const DENSE: Scenario = Scenario {
+        users: 2,
+        hot: 4,
+        own: false,
+        actions: &[
+            Action::Pack(Select::Any),
+            Action::Share(Select::Any),
+            Action::Pack(Select::Idle),
+            Action::MarkIdle,
+            Action::WriteBack(Select::Any),
+            Action::Recompress(Select::Any),
+            Action::Switch,
+        ],
+        count: 4,
+        algorithm: zcomp::ZSTD,
+        blocks: 3,
+        compressed_writeback: true,
+        alike: true,
+        ..Scenario::BASE
+    };
+    /// Shared objects alone.
+    pub const SHARED: Scenario = Scenario {
+        actions: &[Action::Share(Select::Any), Action::Share(Select::Any), Action::MarkIdle],
+        count: 3,
+        algorithm: zcomp::LZO,
+        blocks: 0,
+        ..Scenario::DENSE
+    };
+    /// Shared objects that are moved while they are used.
+    pub const SHARED_AND_MOVED: Scenario = Scenario {
+        actions: &[Action::Share(Select::Any), Action::Compact, Action::Compact],
+        ballast: 12,
+        count: 4,
+        compactions: 2,
+        ..Scenario::SHARED
+    };
     /// Less memory than the users need.
     pub const LIMITED: Scenario = Scenario {
         algorithm: zcomp::ZSTD,
@@ -203,6 +245,8 @@ impl Scenario {
             Action::WriteBack(Select::Any),
             Action::WriteBackPages,
             Action::Recompress(Select::Any),
+            Action::Share(Select::Any),
+            Action::Pack(Select::Any),
             Action::Switch,
             Action::Limit,
             Action::Streams,
@@ -351,6 +395,18 @@ impl Run {
             Action::Recompress(select) => {
                 self.done(disk.recompress(&Recompress { select, ..Recompress::default() }));
             }
+            Action::Pack(select) => {
+                match disk.pack(&Pack { select, ..Pack::default() }) {
+                    // No codec of the disk packs pages, where they change.
+                    Err(error) if error.errno.0 == 22 => {}
+                    done => self.done(done.map(drop)),
+                }
+            }
+            Action::Share(select) => {
+                // All pages have one fingerprint, so only the comparison tells them apart.
+                let what = Share { select, max_pages: None };
+                self.done(disk.share_by(&what, &|_| 7).map(drop));
+            }
             Action::Switch => {
                 let names = [zcomp::LZO, zcomp::LZ4, zcomp::LZO_RLE, zcomp::LZ4HC, zcomp::ZSTD];
                 let (priority, name) = (rng.below(2) as u8, rng.pick(&names));
@@ -395,7 +451,7 @@ impl Run {
             let stats = disk.stats();
             assert_eq!(stats.backed_pages, stats.pages_stored, "pages are not idle any more");
         }
-        Tally::add(&disk.stats());
+        Tally::add(&disk.stats(), &disk.density());
         let thoroughly = rng.one_in(LOOKED_THROUGH);
         if thoroughly {
             disk.validate();
@@ -443,11 +499,20 @@ pub struct Tally {
     written_back: u64,
     fetched: u64,
     refused: u64,
+    packed: u64,
+    shared: u64,
 }
 
 thread_local! {
     static TALLY: Cell<Tally> = const {
-        Cell::new(Tally { compacted: 0, written_back: 0, fetched: 0, refused: 0 })
+        Cell::new(Tally {
+            compacted: 0,
+            written_back: 0,
+            fetched: 0,
+            refused: 0,
+            packed: 0,
+            shared: 0,
+        })
     };
 }
 
@@ -457,7 +522,7 @@ pub fn tally() -> Tally {
 }
 
 impl Tally {
-    fn add(stats: &Stats) {
+    fn add(stats: &Stats, density: &Density) {
         TALLY.set({
             let before = TALLY.get();
             Tally {
@@ -465,6 +530,8 @@ impl Tally {
                 written_back: before.written_back + stats.backed_writes,
                 fetched: before.fetched + stats.backed_reads,
                 refused: before.refused + stats.failed_writes,
+                packed: before.packed + density.packed_pages,
+                shared: before.shared + density.shared_pages,
             }
         });
     }

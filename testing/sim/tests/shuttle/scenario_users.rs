@@ -49,8 +49,15 @@ impl User {
         Version::new(self.rng.one_in(2), page, self.number, self.stored)
     }
 
+    /// One of few versions, whatever the page.
+    fn common_version(&mut self) -> Version {
+        Version::new(self.rng.one_in(2), 0, 0, 1 + self.rng.below(3) as u32)
+    }
+
     pub(super) fn store_hot(&mut self, run: &Run, page: u64) {
-        let (version, mut contents) = (self.next_version(page), [0; PAGE_SIZE]);
+        let alike = run.scenario.alike;
+        let version = if alike { self.common_version() } else { self.next_version(page) };
+        let mut contents = [0; PAGE_SIZE];
         version.render(&mut contents);
         let begun = run.history.now();
         if run.made_it(run.disk().store_page(self.cpu(), page, &contents)) {

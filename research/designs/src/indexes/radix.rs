@@ -20,11 +20,11 @@ use pagealloc::NoMemory;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use units::Cpu;
 
+use super::Word;
 use super::cells::{BITS, Cells, SLOTS};
 use super::node_pool::NodePool;
-use crate::Word;
 
-/// The most levels of a tree: enough for offsets of [`crate::MAX_OFFSETS`] with 6 bits, and for the
+/// The most levels of a tree: enough for offsets of `zswap::MAX_OFFSETS` with 6 bits, and for the
 /// small models of checkers.
 pub const MAX_LEVELS: usize = if cfg!(shuttle) { 18 } else { 6 };
 

@@ -7,12 +7,12 @@
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, AtomicU64};
 use units::Cpu;
+use zswap::Word;
 
 use super::cells::{BITS, Cells, SLOTS};
 use super::node_pool::KEPT;
 use super::radix::{MAX_LEVELS, Radix, levels};
 use super::trees::Forest;
-use crate::Word;
 
 /// Three tables: the slots, the lives, which readers only read, and the counts, which change with
 /// each entry.

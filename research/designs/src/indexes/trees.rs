@@ -15,8 +15,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::{PerCpuCounters, WaitQueues};
 use units::Cpu;
 
-use super::contract::{Index, PAGES_PER_PART};
-use crate::{MAX_OFFSETS, Word};
+use zswap::{Index, MAX_OFFSETS, Word};
 
 /// The words of a tree's head: two cache lines. The lock is in the first; words that are read
 /// without the lock belong in the second.
@@ -108,9 +107,6 @@ pub struct Trees<F, const PAGES: u64> {
     entries: PerCpuCounters<1>,
     pages: u64,
 }
-
-/// An index of one tree for each [`PAGES_PER_PART`] pages.
-pub type Split<F> = Trees<F, PAGES_PER_PART>;
 
 /// Holds the lock of a tree while it lives.
 struct Held<'a> {

@@ -1,0 +1,241 @@
+//! Swap devices of a daemon that is killed again and again: programs whose pages are there see
+//! nothing but a pause.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use cli::swap::active;
+use cli::swap::limits::Controller;
+use cli::swap::selftest::group::Group;
+use rampack::host::Memfds;
+use testkit::{Need, Rng, met};
+
+use crate::common::{Daemon, Place, Said, wait_until};
+use crate::keep_users::{NEEDS, hungry, survive, try_hungry};
+use crate::keeper::{Keeper, has_resend, kill, kills};
+
+const MIB: u64 = 1 << 20;
+/// The kernel swaps to the device of the test before all others.
+const FIRST: &str = "--transport loop --force --priority 32767";
+
+fn needs() -> Vec<Need> {
+    let noswap = Need::other(Memfds::unswappable().is_ok(), "tmpfs with noswap (Linux 6.4)");
+    [&NEEDS[..], &[has_resend(), noswap, Need::Swap, Need::MemoryGroup]].concat()
+}
+
+/// The block device of the only swap device.
+fn device(keeper: &Keeper) -> PathBuf {
+    keeper.block_device("swap0")
+}
+
+/// What `status --json` says of the swap devices.
+fn swaps(keeper: &Keeper) -> serde_json::Value {
+    let status: serde_json::Value = serde_json::from_str(&keeper.does("status --json")).unwrap();
+    status["swaps"].clone()
+}
+
+fn lost_pages(keeper: &Keeper) -> String {
+    keeper.does("get kernel/debug/zswap lost_pages").trim().to_owned()
+}
+
+/// Programs that want more memory than their group has swap to `device`, until `stop`; at least
+/// one. Returns how many rounds there were.
+fn work(device: &std::path::Path, seed: u64, least: u64, stop: &AtomicBool) -> u64 {
+    let (mut rounds, mut most) = (0, 0);
+    let used = || active::find(device).map_or(0, |active| active.used);
+    while !stop.load(Ordering::Relaxed) || rounds == 0 {
+        let group = Group::make(&Controller::find().unwrap(), 6 * MIB).unwrap();
+        let (outcome, used) = hungry(&group, seed.wrapping_add(rounds), used);
+        assert_eq!(outcome.wrong, 0, "round {rounds}");
+        (rounds, most) = (rounds + 1, most.max(used));
+    }
+    assert!(most > least, "{most} bytes were swapped out at most");
+    rounds
+}
+
+/// Checks the kept state while the daemon is stopped and nobody swaps.
+fn fsck(keeper: &Keeper) -> Said {
+    let daemon = keeper.daemon();
+    kill(daemon, libc::SIGSTOP);
+    let said = keeper.ask(&format!("fsck --pid {daemon} --contents"));
+    kill(daemon, libc::SIGCONT);
+    said
+}
+
+#[test]
+fn programs_survive_the_daemon_of_their_swap_device() {
+    let name = "programs_survive_the_daemon_of_their_swap_device";
+    if !met(name, &needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    let place = Place::new();
+    let mut keeper = Keeper::start_swap(&place, &format!("swap on --size 96M {FIRST}"));
+    let device = device(&keeper);
+    keeper.does("set module/zswap/parameters max_pool_percent=33");
+    keeper.does("set fs/cgroup/swap0 memory.zswap.max=1G");
+    let seed = rng.next_u64();
+    let rounds =
+        survive(&mut keeper, kills(25), &mut rng, |stop| work(&device, seed, 4 * MIB, stop));
+    assert!(rounds > 0);
+    assert_eq!(lost_pages(&keeper), "0");
+    assert_eq!(crate::keep_swap::device(&keeper), device);
+    assert_eq!(keeper.does("get module/zswap/parameters max_pool_percent"), "33\n");
+    assert_eq!(keeper.does("get fs/cgroup/swap0 memory.zswap.max"), "1073741824\n");
+    let status = swaps(&keeper);
+    assert_eq!(status[0]["active"], true, "{status}");
+    let held = status[0]["protections"].as_array().unwrap().iter();
+    let held: Vec<_> = held.filter(|it| it["had"] == true).map(|it| it["name"].clone()).collect();
+    for name in ["memory locked", "memory ahead of use", "outlives the daemon"] {
+        assert!(held.iter().any(|it| it == name), "{name}: {status}");
+    }
+    let said = fsck(&keeper);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    assert!(said.out.contains("swap0") && said.out.contains("clean"), "{}", said.out);
+    // The daemon was started for the swap device, and ends with it; so does the keeper.
+    keeper.does("swap off");
+    assert_eq!(keeper.ended(), 0);
+    assert!(active::find(&device).is_none());
+    place.is_clean();
+}
+
+/// The control of the tests above: without a keeper the program is hurt.
+#[test]
+fn a_program_sees_the_death_of_a_swap_device_that_nobody_keeps() {
+    let name = "a_program_sees_the_death_of_a_swap_device_that_nobody_keeps";
+    if !met(name, &needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    let place = Place::new();
+    let daemon = Daemon::start(&place, &format!("swap on --size 96M {FIRST}"));
+    let device = std::fs::read_link(place.root().join("dev/swap0")).unwrap();
+    let used = || active::find(&device).map_or(0, |active| active.used);
+    let group = Group::make(&Controller::find().unwrap(), 6 * MIB).unwrap();
+    let seed = rng.next_u64();
+    let outcome = thread::scope(|scope| {
+        let working = scope.spawn(|| try_hungry(&group, seed, used).0);
+        wait_until("pages are swapped out", || used() > 4 * MIB);
+        daemon.kill();
+        working.join().unwrap()
+    });
+    let is_hurt = outcome.as_ref().map_or(true, |outcome| outcome.wrong > 0);
+    assert!(is_hurt, "it lost nothing: {outcome:?}");
+}
+
+#[test]
+fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
+    let name = "pages_on_an_encrypted_backing_file_survive_the_daemon";
+    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
+    let secret = Need::other(secret, "secret memory (memfd_secret, Linux 5.14)");
+    if !met(name, &[needs(), vec![secret]].concat()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    let place = Place::new();
+    let backing = place.path().join("backing");
+    let line = format!(
+        "swap on --size 64M --backing {} --max-pool 4M --headroom 2M {FIRST}",
+        backing.display()
+    );
+    let mut keeper = Keeper::start_swap(&place, &line);
+    let device = device(&keeper);
+    let seed = rng.next_u64();
+    survive(&mut keeper, kills(15), &mut rng, |stop| work(&device, seed, 4 * MIB, stop));
+    assert_eq!(lost_pages(&keeper), "0");
+    assert!(backing.exists());
+    let said = fsck(&keeper);
+    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    keeper.stop();
+    // It was made for the device.
+    assert!(!backing.exists());
+    place.is_clean();
+}
+
+#[test]
+fn swap_devices_of_a_kept_service_come_go_and_stay_over_upgrades() {
+    let name = "swap_devices_of_a_kept_service_come_go_and_stay_over_upgrades";
+    if !met(name, &needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let stop = AtomicBool::new(false);
+    for round in 0..2 {
+        keeper.does(&format!("swap on --size 64M {FIRST}"));
+        let device = device(&keeper);
+        let seed = rng.next_u64();
+        stop.store(false, Ordering::Relaxed);
+        thread::scope(|scope| {
+            let (device, stop) = (&device, &stop);
+            let working = scope.spawn(move || work(device, seed, 2 * MIB, stop));
+            for step in 0..6 {
+                thread::sleep(Duration::from_millis(rng.below(300)));
+                match step % 2 {
+                    0 => _ = keeper.does("upgrade"),
+                    _ => {
+                        keeper.kill(libc::SIGKILL);
+                        keeper.wait();
+                    }
+                }
+            }
+            stop.store(true, Ordering::Relaxed);
+            working.join().unwrap();
+        });
+        assert_eq!(lost_pages(&keeper), "0");
+        keeper.does("swap off swap0");
+        assert!(active::find(&device).is_none(), "round {round}");
+        // Nothing of it comes back.
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+        assert_eq!(swaps(&keeper), serde_json::json!([]), "round {round}");
+        let said = fsck(&keeper);
+        assert!(said.code == 0 && !said.out.contains("swap0"), "{}{}", said.out, said.err);
+    }
+    keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn swap_devices_come_and_go_while_daemons_are_killed() {
+    let name = "swap_devices_come_and_go_while_daemons_are_killed";
+    if !met(name, &needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let root = keeper.root().to_owned();
+    let ask = |line: &str| crate::common::rampack(&format!("--root {} {line}", root.display()));
+    survive(&mut keeper, kills(15), &mut rng, |stop| {
+        let mut done = 0;
+        while !stop.load(Ordering::Relaxed) {
+            // A command may be cut off at any step.
+            if ask(&format!("swap on --size 8M {FIRST}")).code == 0 {
+                done += 1;
+            }
+            ask("swap off --all");
+        }
+        done
+    });
+    keeper.does("swap off --all");
+    assert_eq!(swaps(&keeper), serde_json::json!([]));
+    let left = active::all().into_iter().filter(|it| it.path.starts_with("/dev/loop"));
+    let of_place = |path: &std::path::Path| {
+        let said = Command::new("losetup").arg(path).output().unwrap();
+        String::from_utf8_lossy(&said.stdout).contains(root.to_str().unwrap())
+    };
+    assert!(!left.map(|it| it.path).any(|path| of_place(&path)));
+    wait_until("no loop device is left but that of the disk", || place.loops().len() <= 1);
+    keeper.stop();
+    place.is_clean();
+}

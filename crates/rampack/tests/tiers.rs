@@ -1,0 +1,222 @@
+//! Pages move to a stronger codec by themselves, within budgets, and come back.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Errno, Object};
+use rampack::{Budgets, DiskOptions, Machine, MachineOptions, NoHostFiles, Rampack};
+use units::{Cpu, PAGE_SIZE, Page};
+use zram::{Disk, TierCounts, attributes};
+
+const CPU: Cpu = Cpu(0);
+const SECOND: u64 = 1_000_000_000;
+const PAGES: u64 = 1000;
+/// After so many seconds pages that nobody uses have moved.
+const AGE: u32 = 64;
+
+fn machine() -> Machine {
+    let options = MachineOptions {
+        cpus: 2,
+        memory: 1 << 30,
+        files: Arc::new(NoHostFiles),
+        swap_scenario: Arc::new(host::Mmap),
+        track_access: true,
+    };
+    Machine::new(Arc::new(host::Mmap), options).unwrap()
+}
+
+/// A page of words that zstd makes smaller than lz4 does.
+fn page(stamp: u64) -> Page {
+    const WORDS: [&[u8]; 8] =
+        [b"frame ", b"zone ", b"reader ", b"slot ", b"page ", b"class ", b"codec ", b"pool "];
+    let (mut page, mut at, mut state) = ([0; PAGE_SIZE], 0, stamp.wrapping_mul(2) + 1);
+    while at < PAGE_SIZE {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let word = WORDS[(state >> 61) as usize];
+        let length = word.len().min(PAGE_SIZE - at);
+        page[at..at + length].copy_from_slice(&word[..length]);
+        at += length;
+    }
+    page
+}
+
+struct Subject {
+    machine: Machine,
+    disk: Arc<Disk>,
+    now: Cell<u32>,
+}
+
+impl Subject {
+    /// A disk with all pages stored in second 1000.
+    fn new(budgets: Budgets) -> Subject {
+        let machine = machine();
+        machine.set_clock(1000);
+        let disk = machine.add().unwrap();
+        disk.set_budgets(budgets).unwrap();
+        disk.set_auto(true).unwrap();
+        disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
+        for index in 0..PAGES {
+            disk.store_page(CPU, index, &page(index)).unwrap();
+        }
+        Subject { machine, disk, now: Cell::new(1000) }
+    }
+
+    /// Lets time go by. CPU time is counted, not measured: a microsecond for each look at it.
+    fn go(&self, seconds: u32) {
+        let spent = Cell::new(0);
+        let meter = || {
+            spent.set(spent.get() + 1000);
+            spent.get()
+        };
+        for _ in 0..seconds {
+            self.now.set(self.now.get() + 1);
+            self.machine.set_clock(self.now.get());
+            self.disk.move_pages(SECOND, &meter).unwrap();
+        }
+    }
+
+    fn warm(&self) -> TierCounts {
+        self.disk.tier_stats().tiers[1].clone()
+    }
+
+    fn load(&self, index: u64) {
+        let mut found = [0; PAGE_SIZE];
+        self.disk.load_page(CPU, index, &mut found).unwrap();
+        assert_eq!(found, page(index), "page {index}");
+    }
+
+    /// Whether a page is compressed with the second codec.
+    fn is_warm(&self, index: u64) -> bool {
+        let state = attributes(self.disk.clone()).show("block_state").unwrap();
+        let line = state.lines().nth(index as usize).unwrap().to_owned();
+        line.ends_with("r.")
+    }
+}
+
+#[test]
+fn pages_that_are_not_used_move_and_read_the_same() {
+    let subject = Subject::new(Budgets::default());
+    let before = subject.disk.stats();
+    subject.go(AGE / 2 - 1);
+    assert_eq!(subject.warm().moved, 0);
+    subject.go(AGE);
+    let (after, warm) = (subject.disk.stats(), subject.warm());
+    assert_eq!((warm.moved, warm.pages), (PAGES, PAGES), "{warm:?}");
+    assert_eq!(before.compressed_bytes - after.compressed_bytes, warm.saved);
+    assert!(after.pool_bytes < before.pool_bytes, "{after:?}");
+    assert!(subject.disk.tier_stats().compactions > 0);
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+#[test]
+fn pages_in_use_stay_and_pages_that_come_back_come_up() {
+    let subject = Subject::new(Budgets::default());
+    for _ in 0..22 {
+        subject.go(2);
+        (0..100).for_each(|index| subject.load(index));
+    }
+    assert_eq!(subject.warm().moved, PAGES - 100);
+    assert!(!subject.is_warm(50) && subject.is_warm(500));
+    // These are needed again at once.
+    (500..600).for_each(|index| subject.load(index));
+    subject.go(10);
+    let warm = subject.warm();
+    assert_eq!((warm.too_soon, warm.raised), (100, 100), "{warm:?}");
+    assert!(!subject.is_warm(550) && subject.is_warm(450));
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+#[test]
+fn a_discarded_page_does_not_come_back() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 20);
+    subject.load(7);
+    subject.disk.discard_pages(CPU, 7, 1).unwrap();
+    subject.go(20);
+    assert_eq!(subject.disk.stats().pages_stored, PAGES - 1);
+}
+
+#[test]
+fn work_stops_when_its_cpu_time_is_spent_and_goes_on_later() {
+    let subject = Subject::new(Budgets { cpu_percent: 1, ..Budgets::default() });
+    // Each look at the meter takes a millisecond, so ten of them are a second's share.
+    let spent = Cell::new(0);
+    let meter = || {
+        spent.set(spent.get() + 1_000_000);
+        spent.get()
+    };
+    subject.machine.set_clock(2000);
+    let mut waits = 0;
+    for second in 0..200 {
+        waits += u32::from(subject.disk.move_pages(SECOND, &meter).unwrap());
+        let cpu = subject.disk.tier_stats().cpu_ns;
+        assert!(cpu <= (second + 1) * 10_000_000 + 3_000_000, "{cpu} after {second}");
+    }
+    assert!(waits > 2);
+    assert_eq!(subject.warm().moved, PAGES);
+}
+
+#[test]
+fn at_the_target_pages_stay() {
+    let all = Subject::new(Budgets::default());
+    let most = all.disk.stats().pool_bytes;
+    all.go(AGE + 40);
+    let least = all.disk.stats().pool_bytes;
+    assert!(least < most);
+    let subject = Subject::new(Budgets { target: most, ..Budgets::default() });
+    subject.go(AGE + 40);
+    assert_eq!(subject.warm().moved, 0, "there is nothing to do");
+    let budgets = Budgets { target: least, ..Budgets::default() };
+    subject.disk.set_budgets(budgets).unwrap();
+    subject.go(AGE + 40);
+    assert!(subject.warm().moved > 0);
+    assert!(subject.disk.stats().pool_bytes <= least + least / 20);
+}
+
+#[test]
+fn it_is_off_until_asked_for_and_ends_when_told() {
+    let machine = machine();
+    let disk = machine.add().unwrap();
+    let rows = attributes(disk.clone());
+    assert_eq!(rows.show("auto").unwrap(), "0\n");
+    assert!(!disk.move_pages(SECOND, &|| 0).unwrap());
+    assert_eq!(rows.show("auto_stat").unwrap(), "passes 0 compactions 0 cpu_ms 0\n");
+    rows.store("disksize", "1M").unwrap();
+    rows.store("auto", "1").unwrap();
+    assert!(rows.show("recomp_algorithm").unwrap().contains("[zstd]"), "chosen by itself");
+    disk.move_pages(SECOND, &|| 0).unwrap();
+    assert!(rows.show("auto_stat").unwrap().starts_with("hot - 0 0 0 0 0 0\nwarm 64 0 "));
+    rows.store("auto", "0").unwrap();
+    disk.move_pages(SECOND, &|| 0).unwrap();
+    assert!(rows.show("auto_stat").unwrap().starts_with("passes"));
+    for (name, value) in [("auto_target", "2M"), ("auto_slowest_read", "9")] {
+        rows.store(name, value).unwrap();
+    }
+    assert_eq!(rows.show("auto_target").unwrap(), "2097152\n");
+    for (name, value) in [("auto", "2"), ("auto_cpu_percent", "0"), ("auto_cpu_percent", "101")] {
+        assert_eq!(rows.store(name, value).unwrap_err().errno, Errno::EINVAL, "{name}={value}");
+    }
+    let plain = machine.add().unwrap();
+    plain.set_track_access(false).unwrap();
+    let refused = plain.set_auto(true).unwrap_err();
+    assert!(refused.message.contains("track_access"), "{refused}");
+    assert!(!plain.auto());
+}
+
+#[test]
+fn a_program_has_it_with_an_option_and_a_call() {
+    let rampack = Rampack::new().unwrap();
+    let options = DiskOptions {
+        size: 1 << 20,
+        auto: Some(Budgets { slowest_read: 9, ..Budgets::default() }),
+        ..DiskOptions::default()
+    };
+    let disk = rampack.disk(options).unwrap();
+    disk.store(0, &page(1)).unwrap();
+    assert!(!rampack.move_pages(Duration::from_secs(1)).unwrap());
+    assert!(disk.device().auto());
+    assert_eq!(disk.device().tier_stats().tiers[1].age, None, "no tier is that fast");
+}

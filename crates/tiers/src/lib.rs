@@ -1,0 +1,32 @@
+//! Decides which pages move to a smaller form, and when.
+//!
+//! A *tier* is a form in which a page is kept. Tier 0 is the form in which a page is stored. The
+//! tiers after it are smaller and slower to read. The device that has the pages goes through them
+//! in *passes* and asks [`Policy::judge`] about each. After a pass it says what it saw
+//! ([`Policy::learn`]).
+//!
+//! * [`Policy`] decides by age. It sees how long pages lie unused before they are used again, and
+//!   moves them at the age at which this would have gained most.
+//! * [`Memory`] is what the policy remembers of a page, in 32 bits: its last use, its tier, and how
+//!   often it came back too soon. Each time doubles the age that the page must reach.
+//! * [`Credit`] limits the CPU time.
+//!
+//! All of it is values. There is no I/O, no clock, no thread, no lock and no heap.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod credit;
+mod intervals;
+mod memory;
+mod policy;
+
+pub use credit::Credit;
+pub use intervals::{GENERATIONS, Intervals, generation};
+pub use memory::Memory;
+pub use policy::{Action, Budgets, News, Pass, Policy, Seen, Tier, TierPass, Verdict};
+
+/// The most tiers of a device, the first one counted.
+pub const MOST_TIERS: usize = 4;
+
+#[cfg(test)]
+mod tests;

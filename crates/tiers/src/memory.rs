@@ -1,0 +1,57 @@
+//! What the policy remembers of a page.
+
+const TIME_BITS: u32 = 27;
+const TIME: u32 = (1 << TIME_BITS) - 1;
+const RETURNS: u32 = 7;
+
+/// What the policy remembers of a page. Zero is a page of which it knows nothing.
+///
+/// 27 bits of the second of its last use (they wrap after four years), three bits that count how
+/// often it came back too soon, and two bits for the tier to which it was moved.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Memory(u32);
+
+impl Memory {
+    /// The memory that was kept as these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u32) -> Memory {
+        Memory(bits)
+    }
+
+    /// Its bits.
+    #[must_use]
+    pub const fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// How often the page came back too soon: 0 to 7.
+    #[must_use]
+    pub const fn returns(self) -> u32 {
+        (self.0 >> TIME_BITS) & RETURNS
+    }
+
+    /// The tier to which it was moved; 0 if it was not, or came back since.
+    #[must_use]
+    pub const fn tier(self) -> usize {
+        (self.0 >> (TIME_BITS + 3)) as usize
+    }
+
+    /// The seconds between the use that it remembers and a later one; `None` if there is none.
+    pub(crate) fn idle(self, last_used: u32) -> Option<u32> {
+        let seconds = last_used.wrapping_sub(self.0) & TIME;
+        (self.0 != 0 && seconds != 0 && seconds <= TIME / 2).then_some(seconds)
+    }
+
+    pub(crate) fn used(self, second: u32) -> Memory {
+        Memory(self.0 & !TIME | second & TIME)
+    }
+
+    pub(crate) fn in_tier(self, tier: usize) -> Memory {
+        Memory(self.0 << 2 >> 2 | (tier as u32 & 3) << (TIME_BITS + 3))
+    }
+
+    pub(crate) fn with_returns(self, returns: u32) -> Memory {
+        let others = self.0 & !(RETURNS << TIME_BITS);
+        Memory(others | returns.min(RETURNS) << TIME_BITS)
+    }
+}

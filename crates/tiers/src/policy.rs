@@ -1,0 +1,303 @@
+//! The policy: which pages move, by age, budgets and what was learned.
+
+use crate::MOST_TIERS;
+use crate::intervals::{GENERATIONS, Intervals, Past, generation};
+use crate::memory::Memory;
+
+/// A tier of a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tier {
+    /// Its name.
+    pub name: &'static str,
+    /// The slowest read of a page that is there, in microseconds: about the 99th percentile.
+    pub slowest_read: u32,
+    /// Seconds that a page must stay there for its move, and its slower read, to be worth it.
+    pub worth: u32,
+}
+
+/// The limits that an operator sets. 0 is no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budgets {
+    /// Bytes of memory that are aimed at. Above it pages move, the oldest first. 0: all pages that
+    /// are old enough move.
+    pub target: u64,
+    /// CPU time of all work, in percent of one CPU: 1 to 100.
+    pub cpu_percent: u32,
+    /// Tiers with slower reads are not used, in microseconds.
+    pub slowest_read: u32,
+}
+
+impl Default for Budgets {
+    fn default() -> Budgets {
+        Budgets { target: 0, cpu_percent: 5, slowest_read: 0 }
+    }
+}
+
+/// A page as a pass finds it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// Its tier.
+    pub tier: usize,
+    /// The second of its last use.
+    pub last_used: u32,
+    /// What the policy remembers of it.
+    pub memory: Memory,
+}
+
+/// What is to be done with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Nothing.
+    Stay,
+    /// It moves down to this tier.
+    Down(usize),
+    /// It moves up to tier 0.
+    Up,
+}
+
+/// What a page tells about a tier.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum News {
+    /// Nothing new.
+    Nothing,
+    /// It was used, so soon after its move to this tier that the move was a mistake.
+    TooSoon(usize),
+    /// It was used long after its move to this tier.
+    Late(usize),
+}
+
+/// The judgement of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Verdict {
+    /// What to do.
+    pub action: Action,
+    /// What to remember, if that was done.
+    pub memory: Memory,
+    /// What to count, whether it was done or not.
+    pub news: News,
+    /// The seconds between the last two uses, if the last is new.
+    pub interval: Option<u32>,
+}
+
+/// What a pass saw and did in one tier.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TierPass {
+    /// Pages, as they were found.
+    pub pages: u64,
+    /// Their ages by generation.
+    pub ages: [u64; GENERATIONS],
+    /// Pages that moved here.
+    pub moved: u64,
+    /// Bytes that these moves saved.
+    pub saved: u64,
+    /// Pages that came up from here.
+    pub raised: u64,
+    /// Pages of here that were used too soon.
+    pub soon: u64,
+    /// Pages of here that were used later.
+    pub late: u64,
+}
+
+/// What a pass over all pages saw and did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Pass {
+    /// Seconds since the end of the pass before.
+    pub seconds: u32,
+    /// Bytes of memory that the pages take now.
+    pub memory: u64,
+    /// Tier by tier.
+    pub tiers: [TierPass; MOST_TIERS],
+    /// The intervals between uses that ended.
+    pub ended: Intervals,
+    /// Those that have not ended, as long as they will probably be.
+    pub lasting: Intervals,
+}
+
+impl Pass {
+    /// Counts a page that was seen in the second `now`, and its verdict.
+    pub fn count(&mut self, page: &Seen, verdict: &Verdict, now: u32) {
+        let age = now.saturating_sub(page.last_used);
+        self.tiers[page.tier].pages += 1;
+        self.tiers[page.tier].ages[generation(age)] += 1;
+        // On average an interval is half over when one looks.
+        self.lasting.add(age.saturating_mul(2));
+        if let Some(seconds) = verdict.interval {
+            self.ended.add(seconds);
+        }
+        match verdict.news {
+            News::Nothing => {}
+            News::TooSoon(tier) => self.tiers[tier].soon += 1,
+            News::Late(tier) => self.tiers[tier].late += 1,
+        }
+    }
+}
+
+/// Which pages move, and when. See the crate.
+#[derive(Clone, Debug)]
+pub struct Policy {
+    tiers: &'static [Tier],
+    budgets: Budgets,
+    past: Past,
+    /// The age at which a move to each tier pays best.
+    best: [u32; MOST_TIERS],
+    /// The age at which pages move to each tier now; `None` if they do not.
+    ages: [Option<u32>; MOST_TIERS],
+    /// All pages that moved, and the bytes that this saved.
+    moved: u64,
+    saved: u64,
+    /// Pages that moved since memory was last put together.
+    loose: u64,
+    compact: bool,
+}
+
+/// The guess of what a move saves, in bytes, until there are moves.
+const SAVED: u64 = 256;
+/// The most seconds between passes. A use is seen only if a pass comes before the next one.
+const PAUSE: u32 = 4;
+/// Memory is put together when one in this many pages moved.
+const LOOSE: u64 = 64;
+
+impl Policy {
+    /// A policy for these tiers, of which the first is that of new pages. More than [`MOST_TIERS`]
+    /// are not used.
+    #[must_use]
+    pub fn new(tiers: &'static [Tier], budgets: Budgets) -> Policy {
+        let mut policy = Policy {
+            tiers: &tiers[..tiers.len().min(MOST_TIERS)],
+            budgets,
+            past: Past::default(),
+            best: [0; MOST_TIERS],
+            ages: [None; MOST_TIERS],
+            moved: 0,
+            saved: 0,
+            loose: 0,
+            compact: false,
+        };
+        policy.plan(&Pass::default());
+        policy
+    }
+
+    /// Its tiers.
+    #[must_use]
+    pub fn tiers(&self) -> &'static [Tier] {
+        self.tiers
+    }
+
+    /// The age in seconds at which pages move to a tier now; `None` if they do not.
+    #[must_use]
+    pub fn age(&self, tier: usize) -> Option<u32> {
+        self.ages.get(tier).copied().flatten()
+    }
+
+    /// The seconds between the beginnings of two passes.
+    #[must_use]
+    pub fn pause(&self) -> u32 {
+        let best = self.usable().map(|tier| self.best[tier]).min();
+        best.map_or(u32::MAX, |age| (age / 8).clamp(1, PAUSE))
+    }
+
+    /// Whether the device should put its memory together now.
+    #[must_use]
+    pub fn wants_compaction(&self) -> bool {
+        self.compact
+    }
+
+    /// The device has put its memory together.
+    pub fn compacted(&mut self) {
+        (self.compact, self.loose) = (false, 0);
+    }
+
+    /// Changes the budgets, from the next pass on.
+    pub fn set_budgets(&mut self, budgets: Budgets) {
+        self.budgets = budgets;
+    }
+
+    /// What to do with a page in the second `now`.
+    #[must_use]
+    pub fn judge(&self, page: Seen, now: u32) -> Verdict {
+        let Seen { tier, last_used, memory } = page;
+        let (interval, memory) = (memory.idle(last_used), memory.used(last_used));
+        let stays = Verdict { action: Action::Stay, memory, news: News::Nothing, interval };
+        match (interval, memory.tier()) {
+            (Some(seconds), was @ 1..) => return self.came_back(tier, was, seconds, stays),
+            (Some(_), 0) => return stays,
+            (None, _) => {}
+        }
+        let age = u64::from(now.saturating_sub(last_used));
+        let is_old_enough = |to: &usize| {
+            self.ages[*to].is_some_and(|wanted| age >= u64::from(wanted) << memory.returns())
+        };
+        // A page that could not become smaller there is not tried again until it is used.
+        match (tier.max(memory.tier()) + 1..self.tiers.len()).rev().find(is_old_enough) {
+            Some(to) => Verdict { action: Action::Down(to), memory: memory.in_tier(to), ..stays },
+            None => stays,
+        }
+    }
+
+    /// A page that was used `seconds` after the use before, and had moved to the tier `was`.
+    fn came_back(&self, tier: usize, was: usize, seconds: u32, stays: Verdict) -> Verdict {
+        let worth = self.tiers.get(was).map_or(0, |tier| tier.worth);
+        let memory = stays.memory;
+        let soon = seconds < self.best[was % MOST_TIERS].saturating_add(worth);
+        let (news, returns) = match soon {
+            true => (News::TooSoon(was), memory.returns() + 1),
+            false => (News::Late(was), memory.returns().saturating_sub(1)),
+        };
+        let memory = memory.with_returns(returns);
+        let up = memory.in_tier(0);
+        match (tier, soon) {
+            // A store brought it up already.
+            (0, _) => Verdict { memory: up, news, ..stays },
+            (_, true) => Verdict { action: Action::Up, memory: up, news, ..stays },
+            // One read after a long time says nothing about the next: a program that reads all of
+            // its memory once must not bring all of it up.
+            (_, false) => Verdict { memory, news, ..stays },
+        }
+    }
+
+    /// Learns from a pass, and plans the next one.
+    pub fn learn(&mut self, pass: &Pass) {
+        self.past.add(&pass.ended, pass.seconds);
+        for tier in &pass.tiers {
+            self.moved += tier.moved;
+            self.saved += tier.saved;
+            self.loose += tier.moved;
+        }
+        self.plan(pass);
+        let pages: u64 = pass.tiers.iter().map(|tier| tier.pages).sum();
+        let moved: u64 = pass.tiers.iter().map(|tier| tier.moved).sum();
+        let at_rest = moved <= pages / LOOSE && self.loose > pages / LOOSE;
+        self.compact = at_rest || self.loose > pages / 4;
+    }
+
+    /// The tiers that are fast enough.
+    fn usable(&self) -> impl Iterator<Item = usize> + use<> {
+        let (tiers, slowest) = (self.tiers, self.budgets.slowest_read);
+        (1..tiers.len()).filter(move |tier| slowest == 0 || tiers[*tier].slowest_read <= slowest)
+    }
+
+    /// Sets the ages at which pages move.
+    fn plan(&mut self, pass: &Pass) {
+        self.ages = [None; MOST_TIERS];
+        let target = self.budgets.target;
+        let mut needed = pass.memory.saturating_sub(target);
+        let each = self.saved.checked_div(self.moved).map_or(SAVED, |saved| saved.max(1));
+        for tier in self.usable() {
+            self.best[tier] = self.past.best_age(&pass.lasting, self.tiers[tier].worth);
+            if target == 0 {
+                self.ages[tier] = Some(self.best[tier]);
+                continue;
+            }
+            // The oldest pages first, as many as are needed.
+            for generation in (0..GENERATIONS).rev() {
+                let age = 1 << generation;
+                if needed == 0 || age < self.best[tier] {
+                    break;
+                }
+                self.ages[tier] = Some(age);
+                let pages: u64 = pass.tiers[..tier].iter().map(|it| it.ages[generation]).sum();
+                needed = needed.saturating_sub(pages.saturating_mul(each));
+            }
+        }
+    }
+}

@@ -1,0 +1,199 @@
+use crate::{
+    Action, Budgets, Credit, GENERATIONS, Memory, News, Pass, Policy, Seen, Tier, Verdict,
+    generation,
+};
+
+static TIERS: [Tier; 3] = [
+    Tier { name: "hot", slowest_read: 5, worth: 0 },
+    Tier { name: "warm", slowest_read: 40, worth: 32 },
+    Tier { name: "cold", slowest_read: 80, worth: 256 },
+];
+
+fn seen(tier: usize, last_used: u32, memory: Memory) -> Seen {
+    Seen { tier, last_used, memory }
+}
+
+#[test]
+fn a_page_moves_as_far_down_as_its_age_allows() {
+    let policy = Policy::new(&TIERS, Budgets::default());
+    let action = |tier, now| policy.judge(seen(tier, 1000, Memory::default()), now).action;
+    assert_eq!(action(0, 1000), Action::Stay);
+    assert_eq!(action(0, 1031), Action::Stay);
+    assert_eq!(action(0, 1032), Action::Down(1));
+    assert_eq!(action(1, 1032), Action::Stay);
+    assert_eq!(action(0, 1256), Action::Down(2));
+    assert_eq!(action(1, 1256), Action::Down(2));
+    assert_eq!(action(2, 9999), Action::Stay);
+    assert_eq!(action(0, 900), Action::Stay, "a clock that went back");
+}
+
+/// The memory of a page that was last used in second 1000, after a move down.
+fn moved(policy: &Policy, now: u32) -> Memory {
+    let verdict = policy.judge(seen(0, 1000, Memory::default()), now);
+    assert!(matches!(verdict.action, Action::Down(_)));
+    verdict.memory
+}
+
+#[test]
+fn a_page_that_came_back_too_soon_stays_up_for_twice_as_long_each_time() {
+    let policy = Policy::new(&TIERS[..2], Budgets::default());
+    let (mut memory, mut used) = (Memory::default(), 1000);
+    for times in 0..3u32 {
+        let wait = 32 << times;
+        let early = policy.judge(seen(0, used, memory), used + wait - 1);
+        assert_eq!(early.action, Action::Stay, "{times}");
+        let down = policy.judge(seen(0, used, memory), used + wait);
+        assert_eq!(down.action, Action::Down(1), "{times}");
+        // It is read 40 seconds after its last use, when it has been down for a moment.
+        let back = policy.judge(seen(1, used + 40, down.memory), used + wait + 60);
+        assert_eq!((back.action, back.news), (Action::Up, News::TooSoon(1)), "{times}");
+        assert_eq!((back.memory.returns(), back.memory.tier()), (times + 1, 0));
+        (memory, used) = (back.memory, used + 40);
+    }
+    for _ in 0..9 {
+        memory = memory.in_tier(1);
+        used += 40;
+        memory = policy.judge(seen(1, used, memory), used).memory;
+    }
+    assert_eq!(memory.returns(), 7);
+}
+
+#[test]
+fn a_page_that_is_read_late_stays_and_a_second_read_brings_it_up() {
+    let policy = Policy::new(&TIERS[..2], Budgets::default());
+    let moved = moved(&policy, 1032);
+    let unused = policy.judge(seen(1, 1000, moved), 1100);
+    assert_eq!((unused.action, unused.news), (Action::Stay, News::Nothing));
+    let late = policy.judge(seen(1, 1100, moved), 1101);
+    assert_eq!((late.action, late.news), (Action::Stay, News::Late(1)));
+    assert_eq!(late.interval, Some(100));
+    let again = policy.judge(seen(1, 1100, late.memory), 1102);
+    assert_eq!((again.news, again.interval), (News::Nothing, None), "a use counts once");
+    let second = policy.judge(seen(1, 1105, late.memory), 1106);
+    assert_eq!((second.action, second.news), (Action::Up, News::TooSoon(1)));
+}
+
+#[test]
+fn a_store_counts_as_a_use_and_needs_no_move() {
+    let policy = Policy::new(&TIERS[..2], Budgets::default());
+    let stored = policy.judge(seen(0, 1040, moved(&policy, 1032)), 1041);
+    assert_eq!((stored.action, stored.news), (Action::Stay, News::TooSoon(1)));
+    assert_eq!(stored.memory.tier(), 0);
+}
+
+#[test]
+fn memory_survives_its_bits_and_the_wrap_of_its_clock() {
+    let policy = Policy::new(&TIERS, Budgets::default());
+    let end = (1 << 27) - 1;
+    let moved = policy.judge(seen(0, end - 40, Memory::default()), end).memory;
+    assert_eq!(Memory::from_bits(moved.bits()), moved);
+    assert_eq!(policy.judge(seen(1, end - 40, moved), end + 9).news, News::Nothing);
+    let used = policy.judge(seen(1, end + 8, moved), end + 9);
+    assert_eq!((used.news, used.interval), (News::TooSoon(1), Some(48)));
+}
+
+#[test]
+fn tiers_that_are_too_slow_are_not_used() {
+    for (slowest_read, deepest) in [(0, 2), (100, 2), (79, 1), (40, 1), (39, 0)] {
+        let policy = Policy::new(&TIERS, Budgets { slowest_read, ..Budgets::default() });
+        let action = policy.judge(seen(0, 0, Memory::default()), 1 << 20).action;
+        let expected = if deepest == 0 { Action::Stay } else { Action::Down(deepest) };
+        assert_eq!(action, expected, "{slowest_read}");
+        assert_eq!(policy.pause() == u32::MAX, deepest == 0);
+    }
+}
+
+#[test]
+fn a_target_lets_the_oldest_pages_move_and_no_more_than_needed() {
+    let budgets = Budgets { target: 1 << 20, ..Budgets::default() };
+    let mut policy = Policy::new(&TIERS, budgets);
+    assert_eq!((policy.age(1), policy.age(2)), (None, None), "nothing is known yet");
+    let mut pass = Pass { seconds: 1, memory: 1 << 20, ..Pass::default() };
+    pass.tiers[0].ages[6] = 10_000;
+    pass.tiers[0].ages[10] = 10_000;
+    policy.learn(&pass);
+    assert_eq!((policy.age(1), policy.age(2)), (None, None), "at its target");
+    pass.memory += 1000 * 256;
+    policy.learn(&pass);
+    assert_eq!(policy.age(1), Some(1 << 10));
+    pass.memory += 100_000 * 256;
+    policy.learn(&pass);
+    assert_eq!((policy.age(1), policy.age(2)), (Some(32), Some(256)));
+}
+
+/// A pass that sees these intervals end, so many of each.
+fn pass(intervals: &[(u32, u64)]) -> Pass {
+    let mut pass = Pass { seconds: 4, ..Pass::default() };
+    let stays = Policy::new(&TIERS, Budgets::default()).judge(seen(0, 9, Memory::default()), 9);
+    for &(seconds, count) in intervals {
+        for _ in 0..count {
+            let verdict = Verdict { interval: Some(seconds), ..stays };
+            pass.count(&seen(0, 9, Memory::default()), &verdict, 9);
+        }
+    }
+    pass
+}
+
+#[test]
+fn the_age_is_the_one_at_which_moves_pay_best() {
+    let age = |intervals: &[(u32, u64)]| {
+        let mut policy = Policy::new(&TIERS[..2], Budgets::default());
+        policy.learn(&pass(intervals));
+        policy.age(1)
+    };
+    assert_eq!(age(&[]), Some(32), "nothing is known: when waiting has cost as much");
+    assert_eq!(age(&[(1000, 10)]), Some(4), "all that is idle stays so");
+    assert_eq!(age(&[(35, 1000), (1000, 10)]), Some(64), "many come back after 35 s");
+    assert_eq!(age(&[(1000, 10), (20, 100)]), Some(32), "many come back after 20 s");
+    assert_eq!(age(&[(1000, 1000), (20, 10)]), Some(4), "they are too few to wait for them");
+}
+
+#[test]
+fn what_was_seen_long_ago_counts_less() {
+    let mut policy = Policy::new(&TIERS[..2], Budgets::default());
+    policy.learn(&pass(&[(35, 1000)]));
+    assert_eq!(policy.age(1), Some(64));
+    for _ in 0..1000 {
+        policy.learn(&pass(&[(4000, 1)]));
+    }
+    assert_eq!(policy.age(1), Some(4));
+}
+
+#[test]
+fn memory_is_put_together_after_moves() {
+    let mut policy = Policy::new(&TIERS, Budgets::default());
+    let mut pass = Pass { seconds: 1, ..Pass::default() };
+    pass.tiers[0].pages = 6400;
+    policy.learn(&pass);
+    assert!(!policy.wants_compaction());
+    pass.tiers[1].moved = 150;
+    policy.learn(&pass);
+    assert!(!policy.wants_compaction(), "more moves may follow");
+    pass.tiers[1].moved = 0;
+    policy.learn(&pass);
+    assert!(policy.wants_compaction());
+    policy.compacted();
+    policy.learn(&pass);
+    assert!(!policy.wants_compaction());
+}
+
+#[test]
+fn credit_is_a_share_of_time_and_debts_are_paid() {
+    let mut credit = Credit::new(5);
+    assert_eq!(credit.left(), 0);
+    credit.earn(1_000_000_000);
+    assert_eq!(credit.left(), 50_000_000);
+    credit.earn(u64::MAX);
+    assert_eq!(credit.left(), 100_000_000, "no more is saved up");
+    credit.spend(140_000_000);
+    assert_eq!(credit.left(), 0);
+    credit.earn(1_000_000_000);
+    assert_eq!(credit.left(), 10_000_000);
+}
+
+#[test]
+fn generations_are_powers_of_two() {
+    for (age, expected) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (u32::MAX, GENERATIONS - 1)] {
+        assert_eq!(generation(age), expected, "{age}");
+    }
+}

@@ -1,0 +1,66 @@
+//! Extents: each page comes out of them as it went in, and damage is an error or another page.
+
+use testkit::{Rng, seed};
+use units::{PAGE_SIZE, Page};
+use zcomp::{ALGORITHMS, Corrupt, EXTENT_PAGES, Params, ZSTD, open};
+
+/// Pages that have much in common.
+fn pages(rng: &mut Rng, count: usize) -> Vec<u8> {
+    let common = rng.next_u64();
+    let word = |n: usize| (common ^ (n as u64 % 97)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (0..count * PAGE_SIZE / 8).flat_map(|n| word(n % 512).to_le_bytes()).collect()
+}
+
+fn page_of(pages: &[u8], part: usize) -> &[u8] {
+    &pages[part * PAGE_SIZE..(part + 1) * PAGE_SIZE]
+}
+
+#[test]
+fn pages_come_out_of_extents_as_they_were() {
+    let mut rng = Rng::new(seed("pages_come_out_of_extents_as_they_were"));
+    let dictionary: Option<std::sync::Arc<[u8]>> = Some(pages(&mut rng, 2).into());
+    for (level, dictionary) in [(None, None), (Some(1), None), (Some(9), dictionary)] {
+        let params = Params { level, dictionary, ..Params::default() };
+        let codec = open(ZSTD, &params).unwrap();
+        let mut packer = codec.packer().unwrap().expect("zstd packs pages");
+        let mut context = codec.context().unwrap();
+        for count in 1..=EXTENT_PAGES {
+            let (before, mut bytes) = (pages(&mut rng, count), vec![0; PAGE_SIZE]);
+            let length = packer.compress(&before, &mut bytes).expect("they have much in common");
+            assert!(packer.compress(&before, &mut bytes[..length - 1]).is_none());
+            let mut page: Page = [0; PAGE_SIZE];
+            for part in 0..count {
+                context.decompress_part(&bytes[..length], (part, count), &mut page).unwrap();
+                assert!(page == page_of(&before, part), "page {part} of {count}");
+            }
+            // No such page, and extents of another length.
+            for part in [(count, count), (0, count + 1), (0, count - 1), (0, 1 << 40)] {
+                let read = context.decompress_part(&bytes[..length], part, &mut page);
+                assert_eq!(read, Err(Corrupt), "{part:?} of {count}");
+            }
+            for _ in 0..200 {
+                let mut damaged = bytes[..length].to_vec();
+                damaged[rng.below(length as u64) as usize] ^= 1 << rng.below(8);
+                damaged.truncate(rng.below(length as u64 + 1) as usize);
+                let _ = context.decompress_part(&damaged, (count - 1, count), &mut page);
+            }
+            // The context reads and makes pages as before.
+            let mut single = vec![0; 2 * PAGE_SIZE];
+            let length = context.compress(&page, &mut single).unwrap();
+            let mut again = [1; PAGE_SIZE];
+            context.decompress(&single[..length], &mut again).unwrap();
+            assert!(again == page);
+        }
+    }
+}
+
+#[test]
+fn other_codecs_pack_nothing() {
+    for name in ALGORITHMS.iter().filter(|name| **name != ZSTD) {
+        let codec = open(name, &Params::default()).unwrap();
+        assert!(codec.packer().unwrap().is_none(), "{name}");
+        let mut page = [0; PAGE_SIZE];
+        let read = codec.context().unwrap().decompress_part(&[0; 64], (0, 2), &mut page);
+        assert_eq!(read, Err(Corrupt), "{name}");
+    }
+}

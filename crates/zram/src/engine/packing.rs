@@ -1,0 +1,376 @@
+//! Extents: neighbouring pages that are compressed as one object.
+//!
+//! A page is marked while its extent is made, as while it is written back: a store or a read of the
+//! page takes the mark away, and the page stays as it is.
+
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use core::ops::Range;
+
+use block::IoError;
+use objects::Object;
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{Compressor, EXTENT_PAGES, Packer};
+
+use super::Engine;
+use super::contents::refused;
+use crate::counts::Count;
+use crate::page_ops::{Loaded, Select};
+use crate::resources::Design;
+use crate::shared::{ENTRY_BYTES, Shared};
+use crate::slot::{Kind, Part, Slot};
+use crate::slots::SlotTable;
+
+/// What one thread needs to pack pages.
+pub(crate) struct Packing {
+    compressor: Arc<dyn Compressor>,
+    packer: Box<dyn Packer>,
+    /// The number of the codec, and its priority.
+    codec: u8,
+    priority: u8,
+    /// The pages of a group, one behind the other.
+    pages: Vec<u8>,
+    /// The last extent that was compressed.
+    output: Vec<u8>,
+}
+
+impl Packing {
+    /// Compresses some of the pages to `output`, and returns the length; `None` if they do not fit.
+    fn compress(&mut self, members: Range<usize>) -> Option<usize> {
+        let pages = &self.pages[members.start * PAGE_SIZE..members.end * PAGE_SIZE];
+        self.packer.compress(pages, &mut self.output)
+    }
+
+    fn page(&mut self, member: usize) -> &mut Page {
+        let bytes = &mut self.pages[member * PAGE_SIZE..(member + 1) * PAGE_SIZE];
+        bytes.try_into().unwrap_or_else(|_| unreachable!("it is as long as a page"))
+    }
+}
+
+/// A page that may be packed.
+#[derive(Clone, Copy, Default)]
+struct Member {
+    index: usize,
+    /// The bytes of the pool that its own object takes; 0 for a page of an extent.
+    bytes: usize,
+    /// The extent that it is in, or 0.
+    entry: u32,
+}
+
+/// How the pages of a group are put together: runs of pages that become extents. What is in none
+/// gets an object of its own.
+type Plan = [Range<usize>; 2];
+
+impl<D: Design> Engine<D> {
+    /// What a thread needs to pack pages with the codec of a priority; `None` if the codec packs no
+    /// pages, or there is none.
+    ///
+    /// # Errors
+    /// Says that there is no memory.
+    pub(crate) fn packing(
+        &self,
+        reader: &Reader<'_>,
+        priority: u8,
+    ) -> Result<Option<Packing>, String> {
+        let Some((codec, current)) = self.objects.codecs().current(reader, priority) else {
+            return Ok(None);
+        };
+        let compressor = current.chosen.compressor.clone();
+        let Some(packer) = compressor.packer().map_err(|error| error.0)? else { return Ok(None) };
+        let room = |bytes| -> Result<Vec<u8>, String> {
+            let mut room = Vec::new();
+            room.try_reserve_exact(bytes).map_err(|_| format!("{bytes} bytes"))?;
+            room.resize(bytes, 0);
+            Ok(room)
+        };
+        // An object is smaller than a page.
+        let (pages, output) = (room(EXTENT_PAGES * PAGE_SIZE)?, room(PAGE_SIZE - 1)?);
+        Ok(Some(Packing { compressor, packer, codec, priority, pages, output }))
+    }
+
+    /// Whether the codec is still the one of its priority.
+    pub(crate) fn is_current(&self, reader: &Reader<'_>, packing: &Packing) -> bool {
+        let current = self.objects.codecs().current(reader, packing.priority);
+        current.is_some_and(|(number, codec)| {
+            number == packing.codec && Arc::ptr_eq(&codec.chosen.compressor, &packing.compressor)
+        })
+    }
+
+    /// Packs the selected pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
+    /// then. Pages of an extent of which half is gone are packed anew or get objects of their own.
+    /// Returns how many pages are in new extents.
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoSpace`; the pages have their contents.
+    pub(crate) fn pack(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        group: Range<usize>,
+        select: Select,
+        packing: &mut Packing,
+    ) -> Result<u64, IoError> {
+        let fits = group.clone().filter(|index| self.packs(self.slots.peek(*index), select));
+        let is_wasted = |index| matches!(self.slots.peek(index).kind(), Kind::Shared(_));
+        let (count, wasted) = fits.fold((0, false), |(n, w), at| (n + 1, w || is_wasted(at)));
+        if count < 2 && !wasted {
+            return Ok(0);
+        }
+        let mut members = [Member::default(); EXTENT_PAGES];
+        let mut count = 0;
+        for index in group.clone() {
+            if let Some(member) = self.take(reader, cpu, index, select, packing.page(count)) {
+                members[count] = member;
+                count += 1;
+            }
+        }
+        let packed = self.pack_members(reader, cpu, &members[..count], packing);
+        for index in group {
+            self.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
+        }
+        packed
+    }
+
+    /// Whether a page may become a part of a new extent.
+    fn packs(&self, slot: Slot, select: Select) -> bool {
+        match slot.kind() {
+            Kind::Stored(_) => select.admits(slot),
+            Kind::Shared(Part { packed: true, entry, .. }) => {
+                let (shared, pages) = (self.shared.peek(entry), self.shared.count(entry));
+                shared.is_some_and(|shared| 2 * pages <= shared.pages as u64)
+            }
+            _ => false,
+        }
+    }
+
+    /// Marks a page and reads it.
+    fn take(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        select: Select,
+        page: &mut Page,
+    ) -> Option<Member> {
+        let mark = |slot| self.packs(slot, select).then(|| slot.with_mark(true));
+        if !self.packs(self.slots.peek(index), select) || !self.alter(index, mark) {
+            return None;
+        }
+        let read = self.slots.load(cpu, index, |slot| {
+            let mut read = || self.expand(reader, cpu, slot, page);
+            // Only this page is bad if it cannot be read. Its readers get the error.
+            (slot.is_marked() && matches!(read(), Ok(Loaded::Page))).then_some(slot)
+        });
+        match read?.kind() {
+            Kind::Stored(object) => {
+                let bytes = self.pool().slot_bytes(object.bytes());
+                Some(Member { index, bytes, entry: 0 })
+            }
+            Kind::Shared(part) => Some(Member { index, bytes: 0, entry: part.entry }),
+            _ => None,
+        }
+    }
+
+    fn pack_members(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        members: &[Member],
+        packing: &mut Packing,
+    ) -> Result<u64, IoError> {
+        let (now, count) = (self.bytes_now(members), members.len());
+        let whole = if count > 1 { packing.compress(0..count) } else { None };
+        if let Some(length) = whole.filter(|length| self.bytes_of(*length) < now) {
+            return self.make_extent(cpu, members, length, packing);
+        }
+        let Some(plan) = self.best_plan(reader, cpu, members, now, packing) else { return Ok(0) };
+        let mut packed = 0;
+        for run in &plan {
+            if let Some(length) = packing.compress(run.clone()).filter(|_| !run.is_empty()) {
+                packed += self.make_extent(cpu, &members[run.clone()], length, packing)?;
+            }
+        }
+        for (n, member) in members.iter().enumerate() {
+            if member.entry != 0 && !plan.iter().any(|run| run.contains(&n)) {
+                self.make_single(reader, cpu, member.index, packing.priority, packing.page(n))?;
+            }
+        }
+        Ok(packed)
+    }
+
+    /// The plan by which pages that do not go together take least memory; `None` if it is not less
+    /// than `now`.
+    fn best_plan(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        members: &[Member],
+        now: usize,
+        packing: &mut Packing,
+    ) -> Option<Plan> {
+        let count = members.len();
+        let plans: [Plan; 4] = [
+            [0..0, 0..0],
+            [0..count.saturating_sub(1), 0..0],
+            [1.min(count)..count, 0..0],
+            [0..count / 2, count / 2..count],
+        ];
+        let mut best = (now, None);
+        for (n, plan) in plans.iter().enumerate() {
+            let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
+            // Without an extent, only pages of another extent change.
+            let changes = n > 0 || members.iter().any(|member| member.entry != 0);
+            if !changes || n > 0 && count < 3 || !plan.iter().all(fits) {
+                continue;
+            }
+            if let Some(bytes) = self.bytes_by(reader, cpu, members, plan, packing)
+                && bytes < best.0
+            {
+                best = (bytes, Some(plan.clone()));
+            }
+        }
+        best.1
+    }
+
+    /// The bytes that the pages take by a plan; `None` if it is impossible.
+    fn bytes_by(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        members: &[Member],
+        plan: &Plan,
+        packing: &mut Packing,
+    ) -> Option<usize> {
+        let mut bytes = 0;
+        for run in plan.iter().filter(|run| !run.is_empty()) {
+            bytes += self.bytes_of(packing.compress(run.clone())?);
+        }
+        for (n, member) in members.iter().enumerate() {
+            if plan.iter().any(|run| run.contains(&n)) {
+                continue;
+            }
+            bytes += match member.entry {
+                0 => member.bytes,
+                _ => {
+                    let (priority, page) = (packing.priority, packing.page(n));
+                    let made = self.objects.compress(reader, cpu, priority, page)?;
+                    self.pool().slot_bytes(made.bytes())
+                }
+            };
+        }
+        Some(bytes)
+    }
+
+    /// The bytes that an extent takes.
+    fn bytes_of(&self, length: usize) -> usize {
+        self.pool().slot_bytes(length) + ENTRY_BYTES as usize
+    }
+
+    /// The bytes that come free when all these pages leave their objects.
+    fn bytes_now(&self, members: &[Member]) -> usize {
+        let mut bytes = members.iter().map(|member| member.bytes).sum();
+        for (n, member) in members.iter().enumerate() {
+            let same = |other: &&Member| other.entry == member.entry;
+            let is_first = members[..n].iter().find(same).is_none();
+            if member.entry == 0 || !is_first {
+                continue;
+            }
+            let leave = members.iter().filter(same).count() as u64;
+            if let Some(shared) = self.shared.peek(member.entry)
+                && self.shared.count(member.entry) <= leave
+            {
+                bytes += self.bytes_of(shared.object.bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Stores what was compressed last as the extent of these pages, and lets the slots of those
+    /// name it that are still marked. Returns their number.
+    fn make_extent(
+        &self,
+        cpu: Cpu,
+        members: &[Member],
+        length: usize,
+        packing: &Packing,
+    ) -> Result<u64, IoError> {
+        let bytes = &packing.output[..length];
+        let object = self.with_space(cpu, || {
+            self.objects.store_packed(cpu, bytes, packing.codec, None).map_err(refused)
+        })?;
+        let shared = Shared { object, pages: members.len() };
+        #[cfg(killed)]
+        let early = sync::atomic::killed::has(sync::atomic::killed::Flaw::NamesFirst);
+        #[cfg(killed)]
+        let shared = Shared { pages: if early { 1 } else { shared.pages }, ..shared };
+        let Some(entry) = self.enter(cpu, shared) else {
+            self.release(cpu, Slot::stored(object));
+            return Err(IoError::NoMemory);
+        };
+        let mut packed = 0;
+        for (part, member) in members.iter().enumerate() {
+            let new = Slot::shared(Part { entry, part: part as u8, packed: true, huge: false });
+            packed += u64::from(self.join(cpu, member.index, entry, new));
+        }
+        #[cfg(killed)]
+        self.shared.move_to(entry, Shared { pages: members.len(), ..shared });
+        self.drop_reference(cpu, entry);
+        Ok(packed)
+    }
+
+    /// Enters a shared object, with one reference: the caller's. `None` if there is no room.
+    pub(super) fn enter(&self, cpu: Cpu, shared: Shared) -> Option<u32> {
+        if let Some(record) = &self.record {
+            record.has_shared_objects();
+        }
+        let entry = self.shared.insert(shared)?;
+        self.counts.add(cpu, Count::ComprBytes, shared.object.bytes() as i64);
+        Some(entry)
+    }
+
+    /// Lets the slot of a page name a shared object if it is still marked: the commit point of
+    /// packing and sharing. The caller has a reference to the object. Returns whether it did.
+    pub(super) fn join(&self, cpu: Cpu, index: usize, entry: u32, new: Slot) -> bool {
+        self.shared.hold(entry);
+        let swapped =
+            self.slots.update(index, |now| now.is_marked().then(|| new.with_flags_of(now)));
+        match swapped {
+            Ok(old) => {
+                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+                self.account(cpu, old, new);
+                true
+            }
+            // The page was used meanwhile.
+            Err(_) => {
+                self.drop_reference(cpu, entry);
+                false
+            }
+        }
+    }
+
+    /// Gives a marked page of an extent an object of its own.
+    fn make_single(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        priority: u8,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        let object: Object = self.with_space(cpu, || {
+            let packed = self.objects.compress(reader, cpu, priority, page);
+            packed.ok_or(IoError::Unsupported)?.store(None).map_err(refused)
+        })?;
+        let new = Slot::stored(object);
+        let swapped =
+            self.slots.update(index, |now| now.is_marked().then(|| new.with_flags_of(now)));
+        match swapped {
+            Ok(old) => {
+                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+                self.account(cpu, old, new);
+            }
+            Err(_) => self.release(cpu, new),
+        }
+        Ok(())
+    }
+}

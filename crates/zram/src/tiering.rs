@@ -1,0 +1,120 @@
+//! Tiers of a device: its pages move by themselves. See `tier_walk`.
+
+use alloc::format;
+
+use control::{ControlError, Errno};
+use pagealloc::LazyTable;
+use tiers::Budgets;
+use zcomp::Params;
+
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::resources::Design;
+use crate::tier_walk::{Place, TierStats, TierWalk, WARM};
+
+impl<D: Design> Disk<D> {
+    /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
+    /// chosen gets zstd there.
+    ///
+    /// # Errors
+    /// `EINVAL` when the device has a size and keeps no times of last use; those of
+    /// [`Disk::switch_algorithm`].
+    pub fn set_auto(&self, on: bool) -> Result<(), ControlError> {
+        if on && !self.tracks_access() {
+            let message = format!(
+                "{} keeps no times of last use, by which pages move; write 1 to track_access \
+                 before its size is set",
+                self.name()
+            );
+            return Err(ControlError::invalid(message));
+        }
+        if on && self.chosen_algorithms()[1].is_none() {
+            let (name, level) = WARM;
+            self.switch_algorithm(1, name, Params::at_level(Some(level)))?;
+        }
+        self.settings.lock().auto = on;
+        Ok(())
+    }
+
+    /// Whether pages move by themselves.
+    #[must_use]
+    pub fn auto(&self) -> bool {
+        self.settings.lock().auto
+    }
+
+    /// Sets the budgets of the moves.
+    ///
+    /// # Errors
+    /// `EINVAL` for a share of a CPU that is not from 1 to 100.
+    pub fn set_budgets(&self, budgets: Budgets) -> Result<(), ControlError> {
+        if !(1..=100).contains(&budgets.cpu_percent) {
+            let message =
+                format!("the share of a CPU is from 1 to 100 percent, not {}", budgets.cpu_percent);
+            return Err(ControlError::invalid(message));
+        }
+        self.settings.lock().budgets = budgets;
+        Ok(())
+    }
+
+    /// The budgets of the moves.
+    #[must_use]
+    pub fn budgets(&self) -> Budgets {
+        self.settings.lock().budgets
+    }
+
+    /// What the tiers did; nothing was done yet if they are off or the device has no size.
+    #[must_use]
+    pub fn tier_stats(&self) -> TierStats {
+        self.tier_walk.lock().as_ref().map(|it| it.stats().clone()).unwrap_or_default()
+    }
+
+    /// Moves pages between tiers, if that is on. `elapsed` are the nanoseconds since the call
+    /// before; `spent` reads the CPU time of the calling thread in nanoseconds. It takes no more of
+    /// it than [`Budgets::cpu_percent`] of the elapsed time, on average. Returns whether pages wait
+    /// for CPU time.
+    ///
+    /// It does nothing while another thread goes through all pages. Readers and writers go on
+    /// meanwhile. A reset waits for its end.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory to remember what pages did.
+    pub fn move_pages(&self, elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError> {
+        if !self.auto() {
+            *self.tier_walk.lock() = None;
+            return Ok(false);
+        }
+        let Some(_post) = self.post.try_lock() else { return Ok(true) };
+        let Some(engine) = self.engine() else { return Ok(false) };
+        let mut tier_walk = self.tier_walk.lock();
+        let (generation, budgets) = (self.generation(), self.budgets());
+        let known = tier_walk.take().filter(|it| it.generation() == generation);
+        let tier_walk = match known {
+            Some(known) => tier_walk.insert(known),
+            None => tier_walk.insert(self.new_tier_walk(&engine, generation, budgets)?),
+        };
+        let begun = spent();
+        let credit = tier_walk.earn(budgets, elapsed);
+        let has_time = || spent().saturating_sub(begun) < credit;
+        let place =
+            Place { engine: &engine, readers: &self.readers, pages: self.pages(), now: self.now() };
+        let waits = tier_walk.go_on(&place, &has_time);
+        if tier_walk.takes_compaction() {
+            // It is one piece of work. A debt of CPU time is paid before the next pass.
+            self.compact()?;
+        }
+        tier_walk.spend(spent().saturating_sub(begun));
+        Ok(waits)
+    }
+
+    fn new_tier_walk(
+        &self,
+        engine: &Engine<D>,
+        generation: u64,
+        budgets: Budgets,
+    ) -> Result<TierWalk, ControlError> {
+        let memory = LazyTable::new(&*self.resources.provider, engine.capacity());
+        let memory =
+            memory.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
+        Ok(TierWalk::new(generation, budgets, memory))
+    }
+}

@@ -1,0 +1,236 @@
+//! `rampack-lab density`: how much data a byte of memory holds, when pages move by themselves.
+//!
+//! Each dump is stored on a disk with `auto`. Then time goes by, on a clock of the lab's own: in
+//! each second some pages are read and the disk has its share of CPU time, until no more pages
+//! move. The same pages go to the kernel's zram.
+//!
+//! * [`load`]: which pages are used. [`report`]: the results.
+
+mod load;
+mod report;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use rampack::{Machine, MachineOptions, NoHostFiles};
+use units::{Cpu, PAGE_SIZE};
+use zram::{Budgets, Disk};
+
+use crate::args::DensityArgs;
+use crate::pages::{Device, Target, kernel};
+use crate::sys::Memory;
+use crate::{interrupt, page, zone};
+pub use load::Ages;
+use load::Load;
+use report::{Cold, Peer, Report, Run};
+
+const CPU: Cpu = Cpu(0);
+/// A page that was not used for this many seconds is cold.
+const COLD: u32 = 64;
+/// The most cold reads that are timed.
+const READS: usize = 4096;
+/// The most seconds until no more pages move.
+const PATIENCE: u32 = 1200;
+/// Bytes of the kernel's table for a page (`struct zram_table_entry` on 64 bits).
+const KERNEL_ENTRY: u64 = 16;
+
+/// Runs the command.
+///
+/// # Errors
+/// A dump cannot be read, the kernel's device cannot be set up, memory is out, or a page does not
+/// come back as it was stored.
+pub fn run(args: &DensityArgs) -> Result<()> {
+    let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
+    let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();
+    let algorithms = if args.kernel.is_some() { args.kernel_algorithms.len() } else { 0 };
+    let bar = zone::bar((args.corpus.len() * (loads.len() + algorithms)) as u64);
+    let mut runs = Vec::new();
+    for path in &args.corpus {
+        let all = page::read(path)?;
+        let pages = (all.len() / PAGE_SIZE).min(args.pages.map_or(usize::MAX, |it| it as usize));
+        let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
+        let corpus = Corpus { name, bytes: &all[..pages * PAGE_SIZE], pages };
+        let mut peers = Vec::new();
+        for algorithm in args.kernel_algorithms.iter().take(algorithms) {
+            bar.set_message(format!("{}: the kernel's {algorithm}", corpus.name));
+            if let Some(device) = &args.kernel {
+                peers.push(Some(measure_kernel(&corpus, device, algorithm)?));
+            }
+            bar.inc(1);
+        }
+        if peers.is_empty() {
+            peers.push(None);
+        }
+        for load in &loads {
+            bar.set_message(format!("{}: {}", corpus.name, load.name()));
+            let ours = measure(&corpus, *load, args)?;
+            runs.extend(peers.iter().map(|peer| ours.beside(peer.as_ref())));
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Report { command: "density", cpu_percent: args.cpu, seed: args.seed, runs }.show(args)
+}
+
+struct Corpus<'a> {
+    name: String,
+    bytes: &'a [u8],
+    pages: usize,
+}
+
+/// Nanoseconds for each page.
+fn each(begun: Instant, pages: usize) -> f64 {
+    begun.elapsed().as_nanos() as f64 / pages.max(1) as f64
+}
+
+fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<Peer> {
+    let _setup = kernel::Setup::new(path, algorithm, corpus.pages)?;
+    let device = Device::open(path, corpus.pages)?;
+    // Memory of a page for O_DIRECT.
+    let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
+    let begun = Instant::now();
+    for index in 0..corpus.pages {
+        buffer.copy_from_slice(page::page(corpus.bytes, index));
+        device.store(index as u64, page::page(&buffer, 0))?;
+    }
+    let store_ns = each(begun, corpus.pages);
+    let taken = device.figures().pool.context("the kernel tells no mem_used_total")?;
+    let begun = Instant::now();
+    for index in 0..corpus.pages {
+        device.load(index as u64, page::page_mut(&mut buffer, 0))?;
+    }
+    let load_ns = each(begun, corpus.pages);
+    for index in 0..corpus.pages {
+        device.load(index as u64, page::page_mut(&mut buffer, 0))?;
+        check(corpus, index, &buffer)?;
+    }
+    let all = taken + corpus.pages as u64 * KERNEL_ENTRY;
+    let data_per_byte = corpus.bytes.len() as f64 / all.max(1) as f64;
+    Ok(Peer { algorithm: algorithm.to_owned(), data_per_byte, store_ns, load_ns })
+}
+
+fn check(corpus: &Corpus<'_>, index: usize, found: &[u8]) -> Result<()> {
+    if found[..PAGE_SIZE] != page::page(corpus.bytes, index)[..] {
+        bail!("page {index} of {} is not what was stored", corpus.name);
+    }
+    Ok(())
+}
+
+fn machine() -> Result<Machine> {
+    let options = MachineOptions {
+        cpus: host::cpus(),
+        memory: host::total_memory(),
+        files: Arc::new(NoHostFiles),
+        swap_scenario: Arc::new(host::Mmap),
+        track_access: true,
+    };
+    Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
+}
+
+fn disk(machine: &Machine, pages: usize, cpu: u32) -> Result<Arc<Disk>> {
+    let make = || {
+        let disk = machine.add()?;
+        disk.set_budgets(Budgets { cpu_percent: cpu, ..Budgets::default() })?;
+        disk.set_auto(true)?;
+        disk.set_disksize((pages * PAGE_SIZE) as u64)?;
+        Ok(disk)
+    };
+    make().map_err(|fault: control::ControlError| anyhow!("the disk: {fault}"))
+}
+
+/// Stores a dump, lets time go by, and measures.
+fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
+    let mut random = fastrand::Rng::with_seed(args.seed);
+    let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
+    let mut last_used = vec![0; corpus.pages];
+    let mut used = Vec::with_capacity(corpus.pages);
+    let mut times: Vec<f64> = Vec::with_capacity(READS);
+    let order = load::order(corpus.pages, &mut random);
+    let base = host::resident_bytes();
+    let machine = machine()?;
+    // The clock of a machine is never at its beginning.
+    let start = 1000;
+    machine.set_clock(start);
+    let disk = disk(&machine, corpus.pages, args.cpu)?;
+    let failed = |index: usize, error| anyhow!("page {index} of {}: {error}", corpus.name);
+
+    let begun = Instant::now();
+    for index in 0..corpus.pages {
+        let stored = disk.store_page(CPU, index as u64, page::page(corpus.bytes, index));
+        stored.map_err(|error| failed(index, error))?;
+    }
+    let store_ns = each(begun, corpus.pages);
+
+    let (mut still, mut moved, mut second) = (0, 0, 0);
+    while second < load.seconds().unwrap_or(PATIENCE) && (load.seconds().is_some() || still < COLD)
+    {
+        interrupt::check()?;
+        second += 1;
+        machine.set_clock(start + second);
+        used.clear();
+        load.used(second, &order, &mut random, &mut used);
+        for &index in &used {
+            last_used[index] = second;
+            let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
+            loaded.map_err(|error| failed(index, error))?;
+        }
+        let waits = disk
+            .move_pages(1_000_000_000, &host::thread_cpu_time)
+            .map_err(|fault| anyhow!("{fault}"))?;
+        let now: u64 = disk.tier_stats().tiers.iter().map(|tier| tier.moved).sum();
+        still = if waits || now != moved { 0 } else { still + 1 };
+        moved = now;
+    }
+    machine.frames().drain();
+    let rss_bytes = host::resident_bytes().saturating_sub(base);
+    let (stats, tiers) = (disk.stats(), disk.tier_stats());
+
+    let is_cold = |index: &usize| second - last_used[*index] >= COLD;
+    let mut cold: Vec<usize> = (0..corpus.pages).filter(is_cold).collect();
+    random.shuffle(&mut cold);
+    for &index in cold.iter().take(READS) {
+        let begun = Instant::now();
+        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
+        times.push(begun.elapsed().as_nanos() as f64 / 1000.0);
+        loaded.map_err(|error| failed(index, error))?;
+        check(corpus, index, &buffer)?;
+    }
+    let begun = Instant::now();
+    for index in 0..corpus.pages {
+        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
+        loaded.map_err(|error| failed(index, error))?;
+    }
+    let load_ns = each(begun, corpus.pages);
+    for index in 0..corpus.pages {
+        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
+        loaded.map_err(|error| failed(index, error))?;
+        check(corpus, index, &buffer)?;
+    }
+    Ok(Run {
+        corpus: corpus.name.clone(),
+        idle_percent: load.idle(),
+        ages: load.ages(),
+        seconds: second,
+        data_bytes: corpus.bytes.len() as u64,
+        rss_bytes,
+        pool_bytes: stats.pool_bytes,
+        compressed_bytes: stats.compressed_bytes,
+        engine_bytes: stats.pool_bytes + stats.overhead_bytes + stats.metadata_bytes,
+        data_per_byte: corpus.bytes.len() as f64 / rss_bytes.max(1) as f64,
+        kernel_algorithm: None,
+        kernel_data_per_byte: None,
+        over_kernel: None,
+        store_ns,
+        kernel_store_ns: None,
+        load_ns,
+        kernel_load_ns: None,
+        cold_read_us: Cold::of(times),
+        background_cpu_percent: tiers.cpu_ns as f64 / f64::from(second.max(1)) / 1e7,
+        moved_pages: moved,
+        used_too_soon: tiers.tiers.iter().map(|tier| tier.too_soon).sum(),
+        verified_pages: corpus.pages,
+        pages: corpus.pages,
+    })
+}

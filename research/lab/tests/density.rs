@@ -1,0 +1,74 @@
+//! `rampack-lab density`, at a small size: what it promises of its results, never how fast
+//! anything was.
+
+mod common;
+
+use common::{Place, write_corpus};
+use serde_json::Value;
+
+const PAGES: &str = "2048";
+
+fn number(run: &Value, key: &str) -> f64 {
+    run[key].as_f64().unwrap_or_else(|| panic!("{key}: {run}"))
+}
+
+#[test]
+fn every_load_has_a_run_with_all_its_figures() {
+    let place = Place::new();
+    write_corpus(&place.path("small.pages"), 4096);
+    let arguments = [
+        "density",
+        "--corpus",
+        "small.pages",
+        "--idle",
+        "0,50,100",
+        "--ages",
+        "zipf,sweeps,phases",
+        "--pages",
+        PAGES,
+        "--cpu",
+        "100",
+        "--json",
+        "--plot",
+        "out.svg",
+    ];
+    let report = place.json(&arguments);
+    let runs = report["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 6);
+    for run in runs {
+        assert_eq!((&run["corpus"], &run["pages"]), (&"small".into(), &2048.into()));
+        assert_eq!(run["verified_pages"], run["pages"]);
+        assert_eq!(number(run, "data_bytes"), 2048.0 * 4096.0);
+        assert!(run["kernel_algorithm"].is_null() && run["kernel_data_per_byte"].is_null());
+        let rss = number(run, "rss_bytes");
+        let ratio = number(run, "data_bytes") / rss.max(1.0);
+        assert!((number(run, "data_per_byte") / ratio - 1.0).abs() < 1e-9, "{run}");
+        for key in ["store_ns", "load_ns", "background_cpu_percent"] {
+            assert!(number(run, key) > 0.0, "{key}: {run}");
+        }
+        assert!(run["kernel_store_ns"].is_null());
+    }
+    let [none, half, all] = [0, 1, 2].map(|at| number(&runs[at], "moved_pages"));
+    assert!(none < half && half < all, "{none} {half} {all}");
+    let [none, all] = [0, 2].map(|at| number(&runs[at], "compressed_bytes"));
+    assert!(all < none, "{all} {none}");
+    let cold = &runs[2]["cold_read_us"];
+    assert!(cold["p50"].as_f64() <= cold["p99"].as_f64() && cold["p50"].is_number(), "{cold}");
+    assert!(runs[0]["cold_read_us"]["p50"].is_null(), "no page is cold");
+    assert_eq!((&runs[3]["ages"], &runs[3]["idle_percent"]), (&"zipf".into(), &Value::Null));
+    let picture = std::fs::read_to_string(place.path("out.svg")).expect("a picture");
+    assert!(picture.contains("small 100% idle") && picture.contains("rampack"));
+    place.assert_nothing_left();
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    let place = Place::new();
+    write_corpus(&place.path("small.pages"), 64);
+    let refused = place.refused(&["density", "--corpus", "none.pages"]);
+    assert!(refused.contains("none.pages"), "{refused}");
+    let refused = place.refused(&["density", "--corpus", "small.pages", "--idle", "101"]);
+    assert!(refused.contains("101"), "{refused}");
+    let refused = place.refused(&["density", "--corpus", "small.pages", "--kernel", "small.pages"]);
+    assert!(refused.contains("no zram device"), "{refused}");
+}
