@@ -129,7 +129,8 @@ pub(super) const THREAD: Group = Group {
     ],
 };
 
-/// To read and write backing files and devices that are open, and to give back parts of them.
+/// To read and write backing files and devices that are open, and to give back parts of them
+/// and of kept memory.
 pub(super) const STORAGE: Group = Group {
     name: "storage",
     calls: &[
@@ -224,7 +225,14 @@ pub(super) const SESSION: Group = Group {
 /// To read files of /proc that are open.
 pub(super) const LOOK: Group = Group { name: "look", calls: &[always!("pread64" SYS_pread64)] };
 
+/// To give memory back that outlives the process: a hole in a file of kept memory. `madvise` does
+/// it for other memory.
+pub(super) const KEPT: Group =
+    Group { name: "kept", calls: &[&[only("fallocate", libc::SYS_fallocate, 1, INT, &[HOLE])]] };
+
+const HOLE: u64 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u64;
+
 /// All groups.
 #[cfg(test)]
 pub(super) const GROUPS: &[&Group] =
-    &[&THREAD, &STORAGE, &THREADS, &SOCKET, &ACCEPT, &NARROW, &REQUESTS, &SESSION, &LOOK];
+    &[&THREAD, &STORAGE, &THREADS, &SOCKET, &ACCEPT, &NARROW, &REQUESTS, &SESSION, &LOOK, &KEPT];

@@ -1,7 +1,7 @@
 //! The roles of threads, and what each may call.
 
 use super::calls::{
-    ACCEPT, Call, Group, LOOK, NARROW, REQUESTS, SESSION, SOCKET, STORAGE, THREAD, THREADS,
+    ACCEPT, Call, Group, KEPT, LOOK, NARROW, REQUESTS, SESSION, SOCKET, STORAGE, THREAD, THREADS,
 };
 
 /// What a thread is for. docs/SAFETY.md lists the threads of each role.
@@ -74,7 +74,8 @@ impl Role {
             Role::FuseDisk => &[&REQUESTS, &SESSION, &STORAGE, &THREADS],
             Role::FuseTree => &[&REQUESTS, &SESSION, &THREADS],
             Role::SwapFile | Role::SwapUblk => &[&REQUESTS, &STORAGE],
-            Role::SwapMemory => &[&LOOK],
+            // It takes over chores of the zone, also to give memory back.
+            Role::SwapMemory => &[&KEPT, &LOOK],
             Role::SwapWorker => &[&STORAGE],
             Role::SwapPressure => &[&LOOK, &STORAGE],
             Role::SwapLog => &[],

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 use std::thread;
 
@@ -150,6 +151,26 @@ fn a_thread_with_a_role_still_works() {
         });
         assert_eq!(bytes, 8 << 20);
         reader.read_exact(&mut [0; 4]).unwrap();
+    }
+}
+
+/// Every thread with a role may be left to give memory back, by a zone that many threads share.
+/// Memory that outlives the process is given back by a call of its own.
+#[test]
+fn threads_that_handle_memory_give_kept_memory_back() {
+    for role in Role::ALL {
+        if matches!(role, Role::FuseTree | Role::SwapLog) {
+            // They hand everything over.
+            continue;
+        }
+        let (page, memfds) = (crate::page_bytes() as usize, crate::Memfds::new());
+        let region = memfds.region("sandbox", 2 * page).unwrap();
+        region.commit(0, 2 * page).unwrap();
+        region.populate(0, 2 * page);
+        let blocks = || memfds.regions()[0].file.metadata().unwrap().blocks();
+        let before = blocks();
+        on_a_thread(role, || region.release(0, page));
+        assert!(blocks() < before, "{role:?}: {before} blocks stayed");
     }
 }
 
