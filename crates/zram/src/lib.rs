@@ -8,7 +8,7 @@
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
 //! `counts`, `blocks`, `page_ops`, `record`, `resources`, `tables`; `engine`; `request`, `ranges`,
 //! `read_backing`; `settings`, `stats`, `tier_walk`, `disk`; `data_path`, `lifecycle`, `recovery`,
-//! `configure`, `post_processing`, `density`, `tiering`, `check`; `attributes`.
+//! `configure`, `post_processing`, `pack_share`, `tiering`, `check`; `attributes`.
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!
@@ -25,10 +25,10 @@ mod check;
 mod configure;
 mod counts;
 mod data_path;
-mod density;
 mod disk;
 mod engine;
 mod lifecycle;
+mod pack_share;
 mod page_ops;
 mod post_processing;
 mod ranges;
@@ -49,9 +49,9 @@ mod tiering;
 pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
-pub use density::{Pack, Share, fingerprint};
 pub use disk::{Disk, Opener};
 pub use objects::Object;
+pub use pack_share::{Pack, Share, fingerprint};
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
 pub use record::{LAYOUT, OLDEST_LAYOUT};
