@@ -132,6 +132,8 @@ impl<D: Design> Disk<D> {
             let settings = self.settings.lock();
             (settings.algorithms[0].unwrap_or_default(), settings.mem_limit)
         };
+        // What waits to be freed counts no more, in bytes of objects as in frames of the pool.
+        self.with_engine(|engine| engine.give_back(Cpu(0)));
         let sum = |which| self.counts.sum(which);
         let mut stats = Stats {
             disksize: self.bytes(),
@@ -159,7 +161,6 @@ impl<D: Design> Disk<D> {
         };
         let reader = self.readers.enter(Cpu(0));
         if let Some(engine) = self.engine.get(&reader) {
-            engine.give_back(Cpu(0));
             let pool = engine.pool().stats();
             stats.streams = engine.streams(&reader) as u64;
             stats.pool_bytes = pool.frames * PAGE_SIZE as u64;

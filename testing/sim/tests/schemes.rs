@@ -14,6 +14,7 @@ use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
+use zram::Share;
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -59,6 +60,26 @@ fn limits_are_kept_and_waiting_objects_do_not_count() {
         };
         let crowd = Crowd { may_refuse: true, beside: &compact, ..Crowd::new(rng.next_u64()) };
         suite::hot_pages(&crowded, crowd);
+    }
+}
+
+/// A scheme may free a shared object some time after its last page let go of it. Its bytes count
+/// until then, so the statistics free it before they count.
+#[test]
+fn bytes_of_shared_objects_do_not_count_when_their_pages_are_gone() {
+    let mut page = [0; PAGE_SIZE];
+    Fill::Text(1).render(&mut page);
+    for slots in designs::SLOT_SCHEMES {
+        let disk = Plan { slots, ..Plan::new(2 * P, QUICK) }.build();
+        for offset in [0, P] {
+            disk.submit(Cpu(0), Operation::Write { offset, from: &page }).expect("there is memory");
+        }
+        let shared = disk.disk.share(&Share::default()).expect("it has a size");
+        assert_eq!(shared, 1, "{slots}: one of two equal pages");
+        disk.submit(Cpu(0), Operation::Discard { offset: 0, length: 2 * P })
+            .expect("discards succeed");
+        let stats = disk.disk.stats();
+        assert_eq!((stats.pool_bytes, stats.compressed_bytes), (0, 0), "{slots}: {stats:?}");
     }
 }
 
