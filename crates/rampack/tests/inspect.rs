@@ -1,6 +1,9 @@
 //! A look at disks that outlive their process finds each state that cannot be right, by the number
-//! of the invariant that is broken, and changes nothing.
+//! of the invariant that is broken, and changes nothing. So does a look at swap areas, in words.
 
+#[path = "recovery_swap/areas.rs"]
+#[allow(dead_code)]
+mod areas;
 #[path = "kills/kept.rs"]
 #[allow(dead_code)]
 mod kept;
@@ -12,7 +15,7 @@ use std::sync::Arc;
 
 use control::Object;
 use host::{KeptRegion, Memfds};
-use rampack::{Inspected, Machine, SavedDisk, inspect};
+use rampack::{Inspected, Machine, SavedDisk, SwapSeen, inspect};
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::{Disk, Share, Writeback, attributes};
@@ -267,4 +270,40 @@ fn what_is_given_up_or_not_there_is_told() {
     let state = State::new();
     let found = inspect(&state.regions, &[], None, false, &|_| ()).unwrap();
     assert!(found.is_clean() && found.disks.is_empty());
+}
+
+#[test]
+fn a_look_at_swap_areas_finds_what_recovery_finds_and_changes_nothing() {
+    use areas::{
+        PAGES, cache, check, device, dies, fill, index_of, read_word, recover, write_word,
+    };
+    let (memory, machine, zswap) = cache(None);
+    fill(&device(&zswap, 0), 0..PAGES);
+    forget(zswap);
+    let (memory, saved) = dies(&memory, machine);
+    let seen = SwapSeen { saved: saved.clone(), below: Vec::new() };
+    let look =
+        |memory: &Memfds| inspect(&memory.regions(), &[], Some(&seen), true, &|_| ()).unwrap();
+    let found = look(&memory);
+    assert!(found.is_clean(), "{found:?}");
+    assert_eq!(found.swap.unwrap().areas[0].cached, PAGES);
+    // An entry that cannot be, and one whose object is another page's.
+    let right = read_word(&memory, index_of(7));
+    write_word(&memory, index_of(7), u64::MAX - 1);
+    for _ in 0..2 {
+        let found = look(&memory);
+        assert!(!found.is_clean());
+        let swap = found.swap.unwrap();
+        assert_eq!((swap.all_findings, swap.areas[0].lost), (1, 1), "{:?}", swap.findings);
+        assert!(swap.findings[0].starts_with("page 7 of swap area 0: "), "{:?}", swap.findings);
+        // It cannot be read either.
+        assert!(
+            found.others[0].starts_with("page 7 of swap0 cannot be read"),
+            "{:?}",
+            found.others
+        );
+    }
+    write_word(&memory, index_of(7), right);
+    let (_machine, zswap, told) = recover(&memory, &saved, None);
+    check(&zswap, &told, &[]);
 }

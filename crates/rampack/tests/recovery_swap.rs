@@ -1,171 +1,23 @@
 //! What another process makes of a cache of swap areas in memory that outlives the first: all that
 //! is right, and of what cannot be right the pages that it concerns.
 
+#[path = "recovery_swap/areas.rs"]
+mod areas;
 #[path = "kills/kept.rs"]
 #[allow(dead_code)]
 mod kept;
 
-use std::fs::File;
 use std::mem::forget;
-use std::os::unix::fs::FileExt;
 use std::sync::{Arc, Mutex};
 
-use block::{BlockDevice, IoError, Operation, Plain};
-use control::{ControlError, Errno};
+use block::{BlockDevice, IoError, Operation};
+use control::Errno;
 use host::Memfds;
-use rampack::{Machine, SavedSwap, SwapSeen};
-use units::{Cpu, PAGE_SIZE, Page};
-use zswap::{AreaOptions, Recovered, SwapDevice, SwapType, Zswap};
+use rampack::Machine;
+use units::PAGE_SIZE;
+use zswap::{Recovered, Zswap};
 
-const CPU: Cpu = Cpu(0);
-const P: u64 = PAGE_SIZE as u64;
-const PAGES: u64 = 600;
-
-type Below = Option<Arc<dyn BlockDevice>>;
-
-/// A page of text and numbers, or of another kind every few pages.
-fn contents(page: u64) -> Page {
-    let mut bytes = [0; PAGE_SIZE];
-    for (n, word) in bytes.chunks_exact_mut(8).enumerate() {
-        let mixed = (page * 512 + n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        let value = match page % 8 {
-            0 => page + 1,
-            1 => mixed,
-            2 => page << 32,
-            _ if n % 5 == 0 => mixed,
-            _ => n as u64,
-        };
-        word.copy_from_slice(&value.to_ne_bytes());
-    }
-    bytes
-}
-
-fn swap(number: usize) -> SwapType {
-    SwapType::new(number).unwrap()
-}
-
-fn plain(pages: u64) -> Arc<dyn BlockDevice> {
-    Arc::new(Plain::new(pages as usize * PAGE_SIZE))
-}
-
-fn machine(memory: &Memfds) -> Machine {
-    Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap()
-}
-
-/// A cache with area 0 of [`PAGES`] pages.
-fn cache(below: Below) -> (Memfds, Machine, Arc<Zswap>) {
-    let memory = Memfds::new();
-    let machine = machine(&memory);
-    let zswap = machine.kept_swap(&memory).unwrap();
-    on(&zswap, 0, "default", below);
-    (memory, machine, zswap)
-}
-
-fn on(zswap: &Arc<Zswap>, number: usize, memcg: &str, device: Below) -> SwapDevice {
-    let memcg = zswap.memcg(memcg).unwrap();
-    zswap.swapon(swap(number), PAGES, AreaOptions { device, memcg }).unwrap();
-    SwapDevice::new(zswap.clone(), swap(number))
-}
-
-fn device(zswap: &Arc<Zswap>, number: usize) -> SwapDevice {
-    SwapDevice::new(zswap.clone(), swap(number))
-}
-
-fn write(device: &SwapDevice, page: u64, from: &Page) {
-    device.submit(CPU, Operation::Write { offset: page * P, from }).unwrap();
-}
-
-fn fill(device: &SwapDevice, pages: std::ops::Range<u64>) {
-    pages.for_each(|page| write(device, page, &contents(page)));
-}
-
-fn discard(device: &SwapDevice, page: u64) {
-    device.submit(CPU, Operation::Discard { offset: page * P, length: P }).unwrap();
-}
-
-fn read(device: &SwapDevice, page: u64) -> Result<Page, IoError> {
-    let mut into = [7; PAGE_SIZE];
-    device.submit(CPU, Operation::Read { offset: page * P, into: &mut into }).map(|()| into)
-}
-
-/// What another process finds when this one has died.
-fn dies(memory: &Memfds, machine: Machine) -> (Memfds, SavedSwap) {
-    let (regions, saved) = (memory.regions(), machine.saved_swap().unwrap());
-    forget(machine);
-    (kept::adopted(&regions), saved)
-}
-
-type Back = Result<(Machine, Arc<Zswap>, Recovered), ControlError>;
-
-fn try_recover(memory: &Memfds, saved: &SavedSwap, below: &[(usize, Below)]) -> Back {
-    let options = kept::options();
-    let (machine, _) =
-        Machine::recover(memory, Arc::new(host::Mmap), options, &[], &|_| ()).unwrap();
-    let open = |area: SwapType| {
-        let found = below.iter().find(|(number, _)| *number == area.number());
-        Ok(found.and_then(|(_, device)| device.clone()))
-    };
-    let (zswap, told) = machine.recover_swap(memory, saved, &open, &|_| ())?;
-    Ok((machine, zswap, told))
-}
-
-fn recover(memory: &Memfds, saved: &SavedSwap, below: Below) -> (Machine, Arc<Zswap>, Recovered) {
-    try_recover(memory, saved, &[(0, below)]).unwrap()
-}
-
-fn refusal(memory: &Memfds, saved: &SavedSwap, below: Below) -> (Errno, String) {
-    let error = try_recover(memory, saved, &[(0, below)]).err().expect("a refusal");
-    (error.errno, error.message)
-}
-
-fn region(memory: &Memfds, name: &str) -> Arc<File> {
-    let regions = memory.regions();
-    regions.into_iter().find(|region| region.name == name).expect(name).file
-}
-
-fn read_word(memory: &Memfds, (name, at): (&str, u64)) -> u64 {
-    let mut bytes = [0; 8];
-    region(memory, name).read_exact_at(&mut bytes, at * 8).unwrap();
-    u64::from_ne_bytes(bytes)
-}
-
-fn write_word(memory: &Memfds, (name, at): (&str, u64), word: u64) {
-    region(memory, name).write_all_at(&word.to_ne_bytes(), at * 8).unwrap();
-}
-
-const RECORD: &str = "swap.record";
-const ENTRIES: &str = "swap.entries";
-
-/// The word of a page of area 0 in its index.
-fn index_of(page: u64) -> (&'static str, u64) {
-    ("swap0.1.index", page)
-}
-
-/// Word `which` of the entry of a page: key, object, links, state, pattern.
-fn entry_of(memory: &Memfds, page: u64, which: u64) -> (&'static str, u64) {
-    let number = u64::from(read_word(memory, index_of(page)) as u32);
-    (ENTRIES, number * 5 + which)
-}
-
-/// Area 0 of a recovered cache, on which each page of `lost` is lost, and no other.
-fn check(zswap: &Arc<Zswap>, told: &Recovered, lost: &[u64]) -> SwapDevice {
-    let device = device(zswap, 0);
-    for page in 0..PAGES {
-        match lost.contains(&page) {
-            true => assert_eq!(read(&device, page), Err(IoError::Corrupt), "page {page}"),
-            false => assert!(read(&device, page) == Ok(contents(page)), "page {page}"),
-        }
-    }
-    let count: u64 = told.areas.iter().map(|area| area.lost).sum();
-    assert_eq!(count, lost.len() as u64, "{:?}", told.findings);
-    assert_eq!(zswap.stats().lost_pages, lost.len() as u64);
-    zswap.validate();
-    // Of memory that is provided ahead, what is not yet provided counts as allocated.
-    if !zswap.is_ahead() {
-        assert_eq!(zswap.zone().stats().allocated * P, zswap.stats().pool_bytes);
-    }
-    device
-}
+use areas::*;
 
 #[test]
 fn all_of_a_cache_comes_back() {
@@ -564,62 +416,4 @@ fn a_cache_with_memory_ahead_comes_back() {
     zswap.provide(CPU, zswap::Headroom::of_frames(1000));
     fill(&device(&zswap, 0), 0..PAGES);
     check(&zswap, &told, &[]);
-}
-
-#[test]
-fn a_look_finds_what_recovery_finds_and_changes_nothing() {
-    let (memory, machine, zswap) = cache(None);
-    fill(&device(&zswap, 0), 0..PAGES);
-    forget(zswap);
-    let (memory, saved) = dies(&memory, machine);
-    let seen = SwapSeen { saved: saved.clone(), below: Vec::new() };
-    let look = |memory: &Memfds| {
-        rampack::inspect(&memory.regions(), &[], Some(&seen), true, &|_| ()).unwrap()
-    };
-    let found = look(&memory);
-    assert!(found.is_clean(), "{found:?}");
-    assert_eq!(found.swap.unwrap().areas[0].cached, PAGES);
-    // An entry that cannot be, and one whose object is another page's.
-    let right = read_word(&memory, index_of(7));
-    write_word(&memory, index_of(7), u64::MAX - 1);
-    for _ in 0..2 {
-        let found = look(&memory);
-        assert!(!found.is_clean());
-        let swap = found.swap.unwrap();
-        assert_eq!((swap.all_findings, swap.areas[0].lost), (1, 1), "{:?}", swap.findings);
-        assert!(swap.findings[0].starts_with("page 7 of swap area 0: "), "{:?}", swap.findings);
-        // It cannot be read either.
-        assert!(
-            found.others[0].starts_with("page 7 of swap0 cannot be read"),
-            "{:?}",
-            found.others
-        );
-    }
-    write_word(&memory, index_of(7), right);
-    let (_machine, zswap, told) = recover(&memory, &saved, None);
-    check(&zswap, &told, &[]);
-}
-
-#[test]
-fn a_cache_is_made_anew_in_kept_memory_once_no_area_is_on() {
-    let memory = Memfds::new();
-    let machine = machine(&memory);
-    // One that ends with the process.
-    machine.swap().unwrap();
-    let first = machine.kept_swap_anew(&memory).unwrap();
-    let regions = || memory.regions().into_iter().filter(|it| it.name.starts_with("swap")).count();
-    let empty = regions();
-    assert!(empty > 0);
-    let swap_device = on(&first, 0, "default", None);
-    write(&swap_device, 3, &contents(3));
-    assert!(Arc::ptr_eq(&first, &machine.kept_swap_anew(&memory).unwrap()));
-    drop(swap_device);
-    first.invalidate_area(CPU, swap(0));
-    first.swapoff(swap(0)).unwrap();
-    drop(first);
-    let second = machine.kept_swap_anew(&memory).unwrap();
-    assert_eq!((second.areas().len(), regions()), (0, empty));
-    drop(second);
-    machine.swap_anew().unwrap();
-    assert_eq!(regions(), 0, "nothing of it is kept");
 }

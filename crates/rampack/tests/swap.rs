@@ -1,5 +1,12 @@
 //! The cache in front of swap areas, as a machine makes it.
 
+#[path = "recovery_swap/areas.rs"]
+#[allow(dead_code)]
+mod areas;
+#[path = "kills/kept.rs"]
+#[allow(dead_code)]
+mod kept;
+
 use std::sync::{Arc, Mutex};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
@@ -262,4 +269,28 @@ fn a_discard_waits_for_a_page_that_is_being_written() {
     assert_eq!(zswap.stats().on_device, 1);
     device.submit(CPU, Operation::Discard { offset: 0, length: P }).unwrap();
     assert_eq!((read(&device, 0), zswap.stats().on_device), ([0; PAGE_SIZE], 0));
+}
+
+#[test]
+fn a_cache_is_made_anew_in_kept_memory_once_no_area_is_on() {
+    let memory = host::Memfds::new();
+    let machine = areas::machine(&memory);
+    // One that ends with the process.
+    machine.swap().unwrap();
+    let first = machine.kept_swap_anew(&memory).unwrap();
+    let regions = || memory.regions().into_iter().filter(|it| it.name.starts_with("swap")).count();
+    let empty = regions();
+    assert!(empty > 0);
+    let swap_device = areas::on(&first, 0, "default", None);
+    write(&swap_device, 3, &page(3));
+    assert!(Arc::ptr_eq(&first, &machine.kept_swap_anew(&memory).unwrap()));
+    drop(swap_device);
+    first.invalidate_area(CPU, areas::swap(0));
+    first.swapoff(areas::swap(0)).unwrap();
+    drop(first);
+    let second = machine.kept_swap_anew(&memory).unwrap();
+    assert_eq!((second.areas().len(), regions()), (0, empty));
+    drop(second);
+    machine.swap_anew().unwrap();
+    assert_eq!(regions(), 0, "nothing of it is kept");
 }
