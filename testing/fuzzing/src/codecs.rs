@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use units::{PAGE_SIZE, Page};
 use zcomp::{
-    Compressor, Context, DEFLATE, Deflate, EIGHT42, Eight42, LZ4, LZ4HC, LZO, LZO_RLE, Lz4, Lz4hc,
-    Lzo, LzoRle, Params, ZSTD, Zstd,
+    Compressor, Context, DEFLATE, Deflate, EIGHT42, EXTENT_PAGES, Eight42, LZ4, LZ4HC, LZO,
+    LZO_RLE, Lz4, Lz4hc, Lzo, LzoRle, Params, ZSTD, Zstd,
 };
 
 /// A codec with a context of this thread.
@@ -88,9 +88,33 @@ pub fn decompress_lz4(input: &[u8]) {
     each(LZ4_FAMILY, |codec| decode(codec, input));
 }
 
-/// Gives the bytes to zstd, with a dictionary and without.
+/// Gives the bytes to zstd, with a dictionary and without: as a page, and as each page of extents.
 pub fn decompress_zstd(input: &[u8]) {
-    each(&[ZSTD], |codec| decode(codec, input));
+    each(&[ZSTD], |codec| {
+        decode(codec, input);
+        decode_parts(codec, input);
+    });
+}
+
+/// Decompresses each page of extents of every length, over different contents. The result must be
+/// the same, and that of an extent of one page must be the page.
+fn decode_parts(Codec { context, .. }: &mut Codec, input: &[u8]) {
+    for count in 1..=EXTENT_PAGES {
+        for part in 0..count {
+            let mut read = |fill| {
+                let mut page = [fill; PAGE_SIZE];
+                context.decompress_part(input, (part, count), &mut page).map(|()| page)
+            };
+            let (first, second) = (read(0), read(0xff));
+            assert!(first == second, "page {part} of {count}: not always the same result");
+            let mut alone = [0; PAGE_SIZE];
+            if let (1, Ok(page)) = (count, first)
+                && context.decompress(input, &mut alone).is_ok()
+            {
+                assert!(alone == page, "an extent of one page is not that page");
+            }
+        }
+    }
 }
 
 /// Gives the bytes to deflate.
@@ -203,7 +227,19 @@ pub fn lz4_seeds() -> Vec<Vec<u8>> {
 
 /// Seeds for [`decompress_zstd`].
 pub fn zstd_seeds() -> Vec<Vec<u8>> {
-    made_by(&[ZSTD])
+    let mut seeds = made_by(&[ZSTD]);
+    let pages: Vec<u8> =
+        (0..EXTENT_PAGES * PAGE_SIZE).map(|at| (at / 700 * at % 251) as u8).collect();
+    each(&[ZSTD], |codec| {
+        let mut packer = codec.compressor.packer(None).expect("memory").expect("zstd packs pages");
+        for count in 2..=EXTENT_PAGES {
+            let mut room = [0; PAGE_SIZE];
+            if let Some(length) = packer.compress(&pages[..count * PAGE_SIZE], &mut room) {
+                seeds.push(room[..length].to_vec());
+            }
+        }
+    });
+    seeds
 }
 
 /// Seeds for [`decompress_deflate`].
