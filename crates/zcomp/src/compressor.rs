@@ -59,11 +59,13 @@ pub trait Compressor: Send + Sync {
     fn context(&self) -> Result<Box<dyn Context>, CodecError>;
 
     /// Makes a new private state that compresses extents; `None` for a codec that has no use for
-    /// larger units (all but zstd). It is made for a run of compressions, not for each CPU.
+    /// larger units (all but zstd). It is made for a run of compressions, not for each CPU. Its
+    /// level is the codec's, or `level` if that is higher; with a dictionary it is the codec's.
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
-    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
+    fn packer(&self, level: Option<i32>) -> Result<Option<Box<dyn Packer>>, CodecError> {
+        let _ = level;
         Ok(None)
     }
 

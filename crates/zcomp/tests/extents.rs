@@ -22,7 +22,7 @@ fn pages_come_out_of_extents_as_they_were() {
     for (level, dictionary) in [(None, None), (Some(1), None), (Some(9), dictionary)] {
         let params = Params { level, dictionary, ..Params::default() };
         let codec = open(ZSTD, &params).unwrap();
-        let mut packer = codec.packer().unwrap().expect("zstd packs pages");
+        let mut packer = codec.packer(None).unwrap().expect("zstd packs pages");
         let mut context = codec.context().unwrap();
         for count in 1..=EXTENT_PAGES {
             let (before, mut bytes) = (pages(&mut rng, count), vec![0; PAGE_SIZE]);
@@ -55,10 +55,27 @@ fn pages_come_out_of_extents_as_they_were() {
 }
 
 #[test]
+fn a_higher_level_makes_extents_smaller_and_any_context_reads_them() {
+    let codec = open(ZSTD, &Params::at_level(Some(1))).unwrap();
+    let mut rng = Rng::new(seed("a_higher_level_makes_extents_smaller_and_any_context_reads_them"));
+    let words: Vec<u64> = (0..40).map(|_| rng.next_u64()).collect();
+    let text = (0..EXTENT_PAGES * PAGE_SIZE / 8).flat_map(|_| rng.pick(&words).to_le_bytes());
+    let (before, mut bytes) = (text.collect::<Vec<u8>>(), vec![0; 4 * PAGE_SIZE]);
+    let mut length = |level| codec.packer(level).unwrap().unwrap().compress(&before, &mut bytes);
+    let (usual, lower, higher) = (length(None), length(Some(-5)), length(Some(9)));
+    assert_eq!(usual, lower, "the codec's level is the least");
+    assert!(higher < usual, "{higher:?} {usual:?}");
+    let mut page: Page = [0; PAGE_SIZE];
+    let bytes = &bytes[..higher.unwrap()];
+    codec.context().unwrap().decompress_part(bytes, (3, EXTENT_PAGES), &mut page).unwrap();
+    assert!(page == page_of(&before, 3));
+}
+
+#[test]
 fn other_codecs_pack_nothing() {
     for name in ALGORITHMS.iter().filter(|name| **name != ZSTD) {
         let codec = open(name, &Params::default()).unwrap();
-        assert!(codec.packer().unwrap().is_none(), "{name}");
+        assert!(codec.packer(Some(6)).unwrap().is_none(), "{name}");
         let mut page = [0; PAGE_SIZE];
         let read = codec.context().unwrap().decompress_part(&[0; 64], (0, 2), &mut page);
         assert_eq!(read, Err(Corrupt), "{name}");

@@ -105,13 +105,14 @@ impl Compressor for Zstd {
         Ok(Box::new(context))
     }
 
-    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
+    fn packer(&self, level: Option<i32>) -> Result<Option<Box<dyn Packer>>, CodecError> {
         let mut packer = ZstdPacker {
             compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             scratch: room(EXTENT_BOUND)?,
             dictionary: self.dictionary.clone(),
         };
-        set_up(&mut packer.compressor, self.level, packer.dictionary.as_deref())
+        let level = level.map_or(self.level, |level| level.max(self.level));
+        set_up(&mut packer.compressor, level, packer.dictionary.as_deref())
             .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
         Ok(Some(Box::new(packer)))
     }
