@@ -233,8 +233,8 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,
 
-    /// Let pages that are not used move to a stronger codec by themselves: zstd, or that of
-    /// --recompress-with.
+    /// Let pages that are not used move to smaller forms by themselves: zstd, or that of
+    /// --recompress-with; one object for equal pages; then neighbours compressed as one.
     #[arg(long)]
     pub auto: bool,
 

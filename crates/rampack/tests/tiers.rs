@@ -1,4 +1,4 @@
-//! Pages move to a stronger codec by themselves, within budgets, and come back.
+//! Pages move to smaller forms by themselves, within budgets, and come back.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use std::time::Duration;
 use control::{Errno, Object};
 use rampack::{Budgets, DiskOptions, Machine, MachineOptions, NoHostFiles, Rampack};
 use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::Params;
 use zram::{Disk, TierCounts, attributes};
 
 const CPU: Cpu = Cpu(0);
@@ -50,6 +51,10 @@ struct Subject {
 impl Subject {
     /// A disk with all pages stored in second 1000.
     fn new(budgets: Budgets) -> Subject {
+        Subject::with(budgets, &page)
+    }
+
+    fn with(budgets: Budgets, contents: &dyn Fn(u64) -> Page) -> Subject {
         let machine = machine();
         machine.set_clock(1000);
         let disk = machine.add().unwrap();
@@ -57,7 +62,7 @@ impl Subject {
         disk.set_auto(true).unwrap();
         disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
         for index in 0..PAGES {
-            disk.store_page(CPU, index, &page(index)).unwrap();
+            disk.store_page(CPU, index, &contents(index)).unwrap();
         }
         Subject { machine, disk, now: Cell::new(1000) }
     }
@@ -78,6 +83,14 @@ impl Subject {
 
     fn warm(&self) -> TierCounts {
         self.disk.tier_stats().tiers[1].clone()
+    }
+
+    fn cold(&self) -> TierCounts {
+        self.disk.tier_stats().tiers[2].clone()
+    }
+
+    fn store(&self, index: u64, contents: &Page) {
+        self.disk.store_page(CPU, index, contents).unwrap();
     }
 
     fn load(&self, index: u64) {
@@ -127,6 +140,122 @@ fn pages_in_use_stay_and_pages_that_come_back_come_up() {
     assert!(!subject.is_warm(550) && subject.is_warm(450));
     (0..PAGES).for_each(|index| subject.load(index));
     subject.disk.validate();
+}
+
+/// After so many seconds all of them are packed.
+const COLD_AGE: u32 = 256 + 20;
+
+#[test]
+fn neighbours_that_stay_unused_are_packed_and_read_the_same() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 40);
+    let warm = subject.disk.stats();
+    subject.go(COLD_AGE);
+    let (cold, density) = (subject.cold(), subject.disk.density());
+    assert_eq!((cold.moved, density.packed_pages, density.extents), (PAGES, PAGES, PAGES / 4));
+    assert_eq!(cold.pages, PAGES, "a later pass finds them there: {cold:?}");
+    let packed = subject.disk.stats();
+    assert!(packed.compressed_bytes < warm.compressed_bytes, "{packed:?} after {warm:?}");
+    let moved = subject.cold().moved;
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.go(20);
+    assert_eq!((subject.cold().moved, subject.cold().late), (moved, PAGES), "read once, late");
+    subject.disk.validate();
+}
+
+#[test]
+fn a_packed_page_that_is_used_again_comes_up_alone_and_its_extent_is_made_anew() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + COLD_AGE);
+    // Twice within the time that a move must last to be worth it.
+    for _ in 0..2 {
+        (0..PAGES).filter(|index| index % 4 == 1).for_each(|index| subject.load(index));
+        subject.go(10);
+    }
+    let cold = subject.cold();
+    assert_eq!((cold.late, cold.too_soon, cold.raised), (PAGES / 4, PAGES / 4, PAGES / 4));
+    assert_eq!(subject.disk.density().packed_pages, PAGES / 4 * 3);
+    // A store takes a second page away: half of each extent is gone, and it is packed anew.
+    for index in (0..PAGES).filter(|index| index % 4 == 2) {
+        subject.store(index, &page(index));
+    }
+    assert!(subject.disk.density().wasted_bytes > 0);
+    subject.go(10);
+    let density = subject.disk.density();
+    assert_eq!((density.wasted_bytes, density.packed_pages), (0, PAGES / 2), "{density:?}");
+    // When they are old again they join the others.
+    subject.go(AGE + 8 * COLD_AGE);
+    let density = subject.disk.density();
+    assert_eq!((density.packed_pages, density.extents), (PAGES, PAGES / 4), "{density:?}");
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+#[test]
+fn a_page_whose_neighbours_are_in_use_stays_warm() {
+    let subject = Subject::new(Budgets::default());
+    for _ in 0..180 {
+        subject.go(2);
+        (0..PAGES).filter(|index| index % 4 != 3).for_each(|index| subject.load(index));
+    }
+    assert_eq!(subject.disk.density().packed_pages, 0);
+    assert_eq!((subject.warm().pages, subject.cold().moved), (PAGES / 4, 0));
+}
+
+#[test]
+fn idle_pages_that_are_equal_share_an_object() {
+    // Every page is there three times, far from each other.
+    let thrice = |index: u64| page(index % (PAGES / 3));
+    let subject = Subject::with(Budgets::default(), &thrice);
+    subject.go(AGE + 20);
+    let density = subject.disk.density();
+    let (models, rest) = (PAGES / 3, PAGES % 3);
+    assert_eq!(subject.warm().moved, PAGES);
+    assert!(density.shared_pages >= (models * 3 + rest) * 9 / 10, "{density:?}");
+    assert!(density.shared_objects <= models && density.saved_bytes > 0, "{density:?}");
+    subject.store(0, &page(7777));
+    for index in 1..PAGES {
+        let mut found = [0; PAGE_SIZE];
+        subject.disk.load_page(CPU, index, &mut found).unwrap();
+        assert_eq!(found, thrice(index), "page {index}");
+    }
+    // Used twice in a short time, they have objects of their own again.
+    for _ in 0..2 {
+        subject.go(10);
+        let mut found = [0; PAGE_SIZE];
+        subject.disk.load_page(CPU, PAGES / 3 + 5, &mut found).unwrap();
+    }
+    subject.go(10);
+    assert!(subject.disk.density().shared_pages < density.shared_pages);
+    subject.disk.validate();
+}
+
+#[test]
+fn pages_that_differ_do_not_share_whatever_their_fingerprints() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 20);
+    let density = subject.disk.density();
+    assert_eq!((density.shared_pages, density.shared_objects), (0, 0));
+}
+
+#[test]
+fn without_a_codec_that_packs_pages_the_coldest_stay_warm() {
+    let machine = machine();
+    machine.set_clock(1000);
+    let disk = machine.add().unwrap();
+    let rows = attributes(disk.clone());
+    rows.store("recomp_algorithm", "algo=lz4hc priority=1").unwrap();
+    rows.store("auto", "1").unwrap();
+    disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
+    (0..PAGES).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    let subject = Subject { machine, disk, now: Cell::new(1000) };
+    subject.go(AGE + COLD_AGE);
+    assert_eq!((subject.cold().moved, subject.disk.density().packed_pages), (0, 0));
+    // Given one later, they are packed.
+    subject.disk.switch_algorithm(2, "zstd", Params::default()).unwrap();
+    subject.go(COLD_AGE);
+    assert_eq!(subject.cold().moved, PAGES);
+    (0..PAGES).for_each(|index| subject.load(index));
 }
 
 #[test]

@@ -49,7 +49,7 @@ pub struct Seen {
 pub enum Action {
     /// Nothing.
     Stay,
-    /// It moves down to this tier.
+    /// It moves down to this tier, the next one.
     Down(usize),
     /// It moves up to tier 0.
     Up,
@@ -84,7 +84,7 @@ pub struct Verdict {
 pub struct TierPass {
     /// Pages, as they were found.
     pub pages: u64,
-    /// Their ages by generation.
+    /// The ages by generation of those that could move down.
     pub ages: [u64; GENERATIONS],
     /// Pages that moved here.
     pub moved: u64,
@@ -118,7 +118,10 @@ impl Pass {
     pub fn count(&mut self, page: &Seen, verdict: &Verdict, now: u32) {
         let age = now.saturating_sub(page.last_used);
         self.tiers[page.tier].pages += 1;
-        self.tiers[page.tier].ages[generation(age)] += 1;
+        // A page that was tried in vain stays, whatever its age.
+        if verdict.action != Action::Stay || verdict.memory.tier() <= page.tier {
+            self.tiers[page.tier].ages[generation(age)] += 1;
+        }
         // On average an interval is half over when one looks.
         self.lasting.add(age.saturating_mul(2));
         if let Some(seconds) = verdict.interval {
@@ -129,6 +132,13 @@ impl Pass {
             News::TooSoon(tier) => self.tiers[tier].soon += 1,
             News::Late(tier) => self.tiers[tier].late += 1,
         }
+    }
+
+    /// A page that was counted cannot move down now, although it should.
+    pub fn stays(&mut self, page: &Seen, now: u32) {
+        let age = now.saturating_sub(page.last_used);
+        let count = &mut self.tiers[page.tier].ages[generation(age)];
+        *count = count.saturating_sub(1);
     }
 }
 
@@ -224,13 +234,12 @@ impl Policy {
             (None, _) => {}
         }
         let age = u64::from(now.saturating_sub(last_used));
-        let is_old_enough = |to: &usize| {
-            self.ages[*to].is_some_and(|wanted| age >= u64::from(wanted) << memory.returns())
-        };
-        // A page that could not become smaller there is not tried again until it is used.
-        match (tier.max(memory.tier()) + 1..self.tiers.len()).rev().find(is_old_enough) {
-            Some(to) => Verdict { action: Action::Down(to), memory: memory.in_tier(to), ..stays },
-            None => stays,
+        // A page that could not become smaller in a tier is not tried there again until it is used.
+        let to = tier.max(memory.tier()) + 1;
+        let wanted = self.ages.get(to).copied().flatten();
+        match wanted.is_some_and(|wanted| age >= u64::from(wanted) << memory.returns()) {
+            true => Verdict { action: Action::Down(to), memory: memory.in_tier(to), ..stays },
+            false => stays,
         }
     }
 

@@ -14,14 +14,15 @@ fn seen(tier: usize, last_used: u32, memory: Memory) -> Seen {
 }
 
 #[test]
-fn a_page_moves_as_far_down_as_its_age_allows() {
+fn a_page_moves_down_one_tier_at_a_time_when_it_is_old_enough() {
     let policy = Policy::new(&TIERS, Budgets::default());
     let action = |tier, now| policy.judge(seen(tier, 1000, Memory::default()), now).action;
     assert_eq!(action(0, 1000), Action::Stay);
     assert_eq!(action(0, 1031), Action::Stay);
     assert_eq!(action(0, 1032), Action::Down(1));
     assert_eq!(action(1, 1032), Action::Stay);
-    assert_eq!(action(0, 1256), Action::Down(2));
+    assert_eq!(action(0, 1256), Action::Down(1));
+    assert_eq!(action(1, 1255), Action::Stay);
     assert_eq!(action(1, 1256), Action::Down(2));
     assert_eq!(action(2, 9999), Action::Stay);
     assert_eq!(action(0, 900), Action::Stay, "a clock that went back");
@@ -96,9 +97,11 @@ fn memory_survives_its_bits_and_the_wrap_of_its_clock() {
 fn tiers_that_are_too_slow_are_not_used() {
     for (slowest_read, deepest) in [(0, 2), (100, 2), (79, 1), (40, 1), (39, 0)] {
         let policy = Policy::new(&TIERS, Budgets { slowest_read, ..Budgets::default() });
-        let action = policy.judge(seen(0, 0, Memory::default()), 1 << 20).action;
-        let expected = if deepest == 0 { Action::Stay } else { Action::Down(deepest) };
-        assert_eq!(action, expected, "{slowest_read}");
+        for tier in 0..3 {
+            let action = policy.judge(seen(tier, 0, Memory::default()), 1 << 20).action;
+            let expected = if tier >= deepest { Action::Stay } else { Action::Down(tier + 1) };
+            assert_eq!(action, expected, "{slowest_read} {tier}");
+        }
         assert_eq!(policy.pause() == u32::MAX, deepest == 0);
     }
 }
@@ -119,6 +122,34 @@ fn a_target_lets_the_oldest_pages_move_and_no_more_than_needed() {
     pass.memory += 100_000 * 256;
     policy.learn(&pass);
     assert_eq!((policy.age(1), policy.age(2)), (Some(32), Some(256)));
+}
+
+#[test]
+fn a_page_that_was_tried_in_vain_goes_on_to_the_next_tier() {
+    let policy = Policy::new(&TIERS, Budgets::default());
+    let tried = policy.judge(seen(0, 1000, Memory::default()), 1040).memory;
+    assert_eq!(policy.judge(seen(0, 1000, tried), 1255).action, Action::Stay);
+    assert_eq!(policy.judge(seen(0, 1000, tried), 1256).action, Action::Down(2));
+}
+
+#[test]
+fn pages_that_cannot_move_do_not_count_for_a_target() {
+    let budgets = Budgets { target: 1 << 20, ..Budgets::default() };
+    let mut policy = Policy::new(&TIERS[..2], budgets);
+    let mut pass = Pass { seconds: 1, memory: (1 << 20) + 1000, ..Pass::default() };
+    let old = seen(0, 0, Memory::default());
+    let stays = policy.judge(old, 1024);
+    for _ in 0..10 {
+        pass.count(&old, &stays, 1024);
+        pass.stays(&old, 1024);
+        // It was tried in vain.
+        let tried = seen(0, 0, Memory::default().in_tier(1));
+        pass.count(&tried, &policy.judge(tried, 1024), 1024);
+    }
+    let young = seen(0, 1024 - 64, Memory::default());
+    (0..10).for_each(|_| pass.count(&young, &stays, 1024));
+    policy.learn(&pass);
+    assert_eq!(policy.age(1), Some(64), "the old ones are of no help");
 }
 
 /// A pass that sees these intervals end, so many of each.

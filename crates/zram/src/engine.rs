@@ -11,7 +11,7 @@ mod post_processing;
 mod recovery;
 mod sharing;
 
-pub(crate) use self::packing::Packing;
+pub(crate) use self::packing::{Packable, Packed, Packing};
 pub(crate) use self::sharing::Alike;
 
 use alloc::{boxed::Box, format, sync::Arc};

@@ -6,9 +6,10 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
-//! `counts`, `blocks`, `page_ops`, `record`, `resources`, `tables`; `engine`; `request`, `ranges`,
-//! `read_backing`; `settings`, `stats`, `tier_walk`, `disk`; `data_path`, `lifecycle`, `recovery`,
-//! `configure`, `post_processing`, `pack_share`, `tiering`, `check`; `attributes`.
+//! `counts`, `blocks`, `page_ops`, `record`, `resources`, `tables`, `fingerprints`; `engine`;
+//! `request`, `ranges`, `read_backing`; `settings`, `stats`, `tier_moves`, `tier_walk`, `disk`;
+//! `data_path`, `lifecycle`, `recovery`, `configure`, `post_processing`, `pack_share`, `tiering`,
+//! `check`; `attributes`.
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!
@@ -27,6 +28,7 @@ mod counts;
 mod data_path;
 mod disk;
 mod engine;
+mod fingerprints;
 mod lifecycle;
 mod pack_share;
 mod page_ops;
@@ -43,6 +45,7 @@ mod slot;
 pub mod slots;
 mod stats;
 mod tables;
+mod tier_moves;
 mod tier_walk;
 mod tiering;
 
@@ -50,8 +53,9 @@ pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
+pub use fingerprints::fingerprint;
 pub use objects::Object;
-pub use pack_share::{Pack, Share, fingerprint};
+pub use pack_share::{Pack, Share};
 pub use page_ops::Select;
 pub use post_processing::{Recompress, Writeback};
 pub use record::{LAYOUT, OLDEST_LAYOUT};

@@ -6,13 +6,13 @@ use alloc::{format, vec::Vec};
 
 use block::IoError;
 use control::{ControlError, Errno};
-use twox_hash::XxHash3_64;
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{EXTENT_PAGES, PRIORITIES};
+use zcomp::EXTENT_PAGES;
 
 use crate::counts::Count;
 use crate::disk::Disk;
-use crate::engine::{Alike, Engine, Packing};
+use crate::engine::{Alike, Engine, Packable, Packing};
+use crate::fingerprints::fingerprint;
 use crate::page_ops::Select;
 use crate::record::{OLDEST_LAYOUT, Record};
 use crate::resources::Design;
@@ -43,12 +43,6 @@ pub struct Share {
     pub max_pages: Option<u64>,
 }
 
-/// The fingerprint of a page (XXH3, 64 bits): equal pages have equal ones.
-#[must_use]
-pub fn fingerprint(page: &Page) -> u64 {
-    XxHash3_64::oneshot(page)
-}
-
 /// A fingerprint, and twice the number of its page, plus one if the page has an object of its own:
 /// sorted, equal pages are neighbours, and those that share already come first.
 type Print = (u64, u64);
@@ -65,8 +59,7 @@ impl<D: Design> Disk<D> {
     pub fn pack(&self, what: &Pack) -> Result<u64, ControlError> {
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
-        let priority = self.packing_priority(&engine, &what.which)?;
-        let mut packing = self.packing(&engine, priority)?;
+        let mut packing = self.packing(&engine, &what.which)?;
         let (mut done, end, group) = (0, self.pages(), EXTENT_PAGES);
         let mut first = engine.next_touched(0, end) / group * group;
         while first < end && what.max_pages.is_none_or(|most| done + group as u64 <= most) {
@@ -74,42 +67,34 @@ impl<D: Design> Disk<D> {
             let reader = self.readers.enter(CPU);
             if !engine.is_current(&reader, &packing) {
                 drop(reader);
-                packing = self.packing(&engine, priority)?;
+                packing = self.packing(&engine, &what.which)?;
                 continue;
             }
-            let packed = engine.pack(&reader, CPU, first..last, what.select, &mut packing);
-            done += packed.map_err(|error| ended_early("packed", error))?;
+            let chosen = Packable::all(what.select);
+            let packed = engine.pack(&reader, CPU, first..last, chosen, &mut packing);
+            done += packed.map_err(|error| ended_early("packed", error))?.pages;
             let next = first + group;
             first = if next < end { engine.next_touched(next, end) / group * group } else { end };
         }
         Ok(done)
     }
 
-    /// The priority of the codec that packs pages.
-    fn packing_priority(&self, engine: &Engine<D>, which: &Which) -> Result<u8, ControlError> {
-        let packs = |priority: u8| {
-            let reader = self.readers.enter(CPU);
-            engine.packing(&reader, priority).map(|packing| packing.is_some())
-        };
+    /// The codec that packs pages: the chosen one, or the first that does.
+    fn packing(&self, engine: &Engine<D>, which: &Which) -> Result<Packing, ControlError> {
         if *which == Which::default() {
-            for priority in (1..PRIORITIES as u8).chain([0]) {
-                if packs(priority).map_err(no_memory)? {
-                    return Ok(priority);
-                }
-            }
-            let message = format!(
-                "no algorithm of {} packs pages: {} does, so give it a priority with \
-                 recomp_algorithm",
-                self.name(),
-                zcomp::ZSTD
-            );
-            return Err(ControlError::invalid(message));
+            let packing = engine.any_packing(&self.readers.enter(CPU), None).map_err(no_memory)?;
+            return packing.ok_or_else(|| {
+                let message = format!(
+                    "no algorithm of {} packs pages: {} does, so give it a priority with \
+                     recomp_algorithm",
+                    self.name(),
+                    zcomp::ZSTD
+                );
+                ControlError::invalid(message)
+            });
         }
-        Ok(find(&self.settings.lock(), which, 0)? as u8)
-    }
-
-    fn packing(&self, engine: &Engine<D>, priority: u8) -> Result<Packing, ControlError> {
-        let packing = engine.packing(&self.readers.enter(CPU), priority);
+        let priority = find(&self.settings.lock(), which, 0)? as u8;
+        let packing = engine.packing(&self.readers.enter(CPU), priority, None);
         packing.map_err(no_memory)?.ok_or_else(|| {
             let name = self.chosen_algorithms()[usize::from(priority)].unwrap_or("no algorithm");
             ControlError::invalid(format!("{name} packs no pages; {} does", zcomp::ZSTD))

@@ -1,60 +1,24 @@
 //! Tiers: pages move to smaller forms by themselves, as [`tiers::Policy`] decides.
 //!
 //! A thread of the program calls `Disk::move_pages` regularly. Each call goes on with the present
-//! pass over all pages until the pass ends or the CPU time that it may take is spent.
+//! pass over all pages until the pass ends or the CPU time that it may take is spent. Pages are
+//! looked at in aligned groups: neighbours that are cold are packed together.
 
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 
-use block::IoError;
-use objects::Object;
-use pagealloc::LazyTable;
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
 use sync::{Reader, ReaderEpochs};
 use tiers::{Action, Budgets, Credit, MOST_TIERS, Memory, Pass, Policy, Seen, Tier, TierPass};
-use units::{Cpu, PAGE_SIZE};
+use units::PAGE_SIZE;
+use zcomp::EXTENT_PAGES;
 
 use crate::engine::Engine;
-use crate::page_ops::{Recompressed, Recompression, Select};
 use crate::resources::Design;
-use crate::slot::{Kind, Slot};
+use crate::tier_moves::{COLD, CPU, Group, Mover, TIERS, WARM, Warmed, packs, tier_of};
 
-/// The CPU of the thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
-/// Pages between two looks at the CPU time: pages that only are looked at, and pages that move.
+/// Pages that are looked at between two looks at the CPU time.
 const LOOKS: usize = 4096;
-const MOVES: u32 = 8;
-
-/// How a page gets into a tier.
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// As every page is stored.
-    Store,
-    /// By compression with the codec of this priority.
-    Recompress(u8),
-}
-
-/// The tiers of a device. A further tier is one more line here, a step, and its arm in [`tier_of`]
-/// and [`TierWalk::move_down`].
-static TIERS: [Tier; 2] = [
-    Tier { name: "hot", slowest_read: 0, worth: 0 },
-    Tier { name: "warm", slowest_read: 40, worth: 64 },
-];
-const STEPS: [Step; TIERS.len()] = [Step::Store, Step::Recompress(1)];
-
-/// The codec of the warm tier, if the device has no other of its priority, and its level.
-pub(crate) const WARM: (&str, i32) = ("zstd", 1);
-
-/// The tier of a page; `None` if its slot holds nothing that could move.
-fn tier_of<D: Design>(engine: &Engine<D>, reader: &Reader<'_>, slot: Slot) -> Option<usize> {
-    let priority = match slot.kind() {
-        Kind::Stored(Object::Compressed { codec, .. }) => engine.priority_of(reader, codec),
-        Kind::Stored(Object::Huge(_)) => 0,
-        _ => return None,
-    };
-    let is_there =
-        |step: &Step| matches!(step, Step::Recompress(at) if priority > 0 && *at <= priority);
-    Some(STEPS.iter().rposition(is_there).unwrap_or(0))
-}
 
 /// What the tiers of a device did since it got its size.
 #[derive(Clone, Debug, Default)]
@@ -96,9 +60,10 @@ pub(crate) struct TierWalk {
     budgets: Budgets,
     policy: Policy,
     credit: Credit,
+    mover: Mover,
     /// What the policy remembers of each page.
     memory: LazyTable<AtomicU32>,
-    /// The page with which the pass goes on.
+    /// The page with which the pass goes on: the first of a group.
     next: usize,
     pass: Pass,
     /// When the present pass began; `None` between two passes.
@@ -112,25 +77,36 @@ pub(crate) struct TierWalk {
 pub(crate) struct Place<'a, D: Design> {
     pub(crate) engine: &'a Engine<D>,
     pub(crate) readers: &'a ReaderEpochs,
+    pub(crate) provider: &'a dyn MemoryProvider,
     pub(crate) pages: usize,
     pub(crate) now: u32,
 }
 
 impl TierWalk {
-    pub(crate) fn new(generation: u64, budgets: Budgets, memory: LazyTable<AtomicU32>) -> TierWalk {
+    /// For a device of so many pages that may grow to `capacity` pages.
+    ///
+    /// # Errors
+    /// Says that there is no memory.
+    pub(crate) fn new(
+        provider: &dyn MemoryProvider,
+        (pages, capacity): (usize, usize),
+        (generation, budgets): (u64, Budgets),
+    ) -> Result<TierWalk, String> {
         let counts = |tier: &Tier| TierCounts { name: tier.name, ..TierCounts::default() };
-        TierWalk {
+        let no_memory = |error: NoMemory| alloc::format!("{error}");
+        Ok(TierWalk {
             generation,
             budgets,
             policy: Policy::new(&TIERS, budgets),
             credit: Credit::new(budgets.cpu_percent),
-            memory,
+            mover: Mover::new(provider, pages)?,
+            memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
             next: 0,
             pass: Pass::default(),
             begun: None,
             last: None,
             stats: TierStats { tiers: TIERS.iter().map(counts).collect(), ..Default::default() },
-        }
+        })
     }
 
     /// How often the device had got its size when this was made.
@@ -175,89 +151,142 @@ impl TierWalk {
         place: &Place<'_, D>,
         has_time: &dyn Fn() -> bool,
     ) -> bool {
-        let Place { engine, readers, pages, now } = *place;
+        let Place { engine, readers, pages, now, .. } = *place;
         if self.begun.is_none() {
             let is_due = |(begun, _)| now.saturating_sub(begun) >= self.policy.pause();
             if !self.last.is_none_or(is_due) {
                 return false;
             }
             self.begun = Some(now);
+            self.mover.begin(engine, readers, (place.provider, pages));
         }
         let end = pages.min(engine.capacity());
-        let mut moves = 0;
         while self.next < end {
             if !has_time() {
                 return true;
             }
-            let piece = self.next..(self.next + LOOKS).min(end);
-            let reader = readers.enter(CPU);
-            let mut index = engine.next_touched(piece.start, piece.end);
-            while index < piece.end {
-                moves += u32::from(self.see(engine, &reader, index, now));
-                index = engine.next_touched(index + 1, piece.end);
-                // The reader leaves before long, for others wait for it.
-                if moves == MOVES {
-                    moves = 0;
-                    break;
-                }
+            // The readers leave before long, for others wait for them.
+            let group = self.look(place, &readers.enter(CPU), end);
+            if let Some(group) = group {
+                self.move_group(engine, readers, &group);
             }
-            self.next = index;
         }
         self.finish(engine, now);
         false
     }
 
-    /// Looks at a page, and moves it if that is to be done. Returns whether it tried.
+    /// Looks at some pages, up to a group of which some are to move.
+    fn look<D: Design>(
+        &mut self,
+        place: &Place<'_, D>,
+        reader: &Reader<'_>,
+        end: usize,
+    ) -> Option<Group> {
+        let Place { engine, now, .. } = *place;
+        let until = end.min(self.next + LOOKS);
+        let mut index = engine.next_touched(self.next, until);
+        while index < until {
+            let first = index / EXTENT_PAGES * EXTENT_PAGES;
+            let mut group =
+                Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
+            while index < group.end {
+                self.see(engine, reader, index, now, &mut group);
+                index = engine.next_touched(index + 1, group.end);
+            }
+            self.note_lonely(engine, &group, now);
+            self.next = group.end;
+            if !group.is_empty() {
+                return Some(group);
+            }
+            index = engine.next_touched(group.end, until.max(group.end));
+        }
+        self.next = self.next.max(until);
+        None
+    }
+
+    /// Looks at a page of a group.
     fn see<D: Design>(
         &mut self,
         engine: &Engine<D>,
         reader: &Reader<'_>,
         index: usize,
         now: u32,
-    ) -> bool {
+        group: &mut Group,
+    ) {
         let slot = engine.peek(index);
-        let Some(tier) = tier_of(engine, reader, slot) else { return false };
+        let Some(tier) = tier_of(engine, reader, slot) else { return };
+        let (member, bit) = (index - group.first, 1 << (index - group.first));
         let word = self.memory.get(index);
-        let remembered = Memory::from_bits(word.load(Ordering::Relaxed));
+        let memory = Memory::from_bits(word.load(Ordering::Relaxed));
         let last_used = engine.last_access(index).unwrap_or(now);
-        let seen = Seen { tier, last_used, memory: remembered };
+        let seen = Seen { tier, last_used, memory };
         let verdict = self.policy.judge(seen, now);
         self.pass.count(&seen, &verdict, now);
-        let remember = |memory: Memory| {
-            if memory != remembered {
-                word.store(memory.bits(), Ordering::Relaxed);
-            }
-        };
+        group.memories[member] = verdict.memory;
         match verdict.action {
             Action::Stay => {
-                remember(verdict.memory);
-                false
-            }
-            Action::Up => {
-                // Without space, it stays where it is.
-                let is_up = engine.raise(reader, CPU, index).unwrap_or(false);
-                self.pass.tiers[tier].raised += u64::from(is_up);
-                remember(verdict.memory);
-                true
-            }
-            Action::Down(_) if slot.is_incompressible() => false,
-            Action::Down(to) => {
-                let before = slot.object().map_or(PAGE_SIZE, Object::bytes);
-                match move_down(engine, reader, index, to) {
-                    Ok(Recompressed::Smaller) => {
-                        let after = engine.peek(index).object().map_or(before, Object::bytes);
-                        let TierPass { moved, saved, .. } = &mut self.pass.tiers[to];
-                        *moved += 1;
-                        *saved += before.saturating_sub(after) as u64;
-                        remember(verdict.memory);
-                    }
-                    Ok(Recompressed::InVain) => remember(verdict.memory),
-                    // It was used meanwhile, or is bad, or there is no space: later.
-                    Ok(Recompressed::Skipped) | Err(_) => {}
+                self.remember(index, verdict.memory);
+                if verdict.memory.tier() == COLD && packs(slot) {
+                    group.with_cold |= bit;
                 }
-                true
+                group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
+            }
+            Action::Up => group.up |= bit,
+            Action::Down(WARM) if !slot.is_incompressible() => group.to_warm |= bit,
+            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
+            Action::Down(_) => self.pass.stays(&seen, now),
+        }
+    }
+
+    /// Pages that are old enough to be packed, but have no neighbour that is.
+    fn note_lonely<D: Design>(&mut self, engine: &Engine<D>, group: &Group, now: u32) {
+        if group.packs() {
+            return;
+        }
+        for (index, memory) in group.pages(group.to_cold) {
+            let last_used = engine.last_access(index).unwrap_or(now);
+            self.pass.stays(&Seen { tier: WARM, last_used, memory }, now);
+        }
+    }
+
+    fn remember(&self, index: usize, memory: Memory) {
+        let word = self.memory.get(index);
+        if word.load(Ordering::Relaxed) != memory.bits() {
+            word.store(memory.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Moves the pages of a group.
+    fn move_group<D: Design>(&mut self, engine: &Engine<D>, readers: &ReaderEpochs, group: &Group) {
+        for (index, memory) in group.pages(group.up) {
+            let reader = readers.enter(CPU);
+            let tier = tier_of(engine, &reader, engine.peek(index)).unwrap_or(0);
+            drop(reader);
+            let is_up = self.mover.raise(engine, readers, index);
+            self.pass.tiers[tier].raised += u64::from(is_up);
+            self.remember(index, memory);
+        }
+        for (index, memory) in group.pages(group.to_warm) {
+            match self.mover.warm(engine, readers, index) {
+                Ok(Warmed::Saved(bytes)) => {
+                    let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
+                    (*moved, *saved) = (*moved + 1, *saved + bytes);
+                    self.remember(index, memory);
+                }
+                Ok(Warmed::InVain) => self.remember(index, memory),
+                // It was used meanwhile, or is bad, or there is no space: later.
+                Ok(Warmed::Not) | Err(_) => {}
             }
         }
+        if !group.packs() {
+            return;
+        }
+        // Without space they are tried again later.
+        let Ok(packed) = self.mover.pack(engine, readers, group) else { return };
+        let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
+        (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
+        // Also those that were not packed: they would take no less memory.
+        group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
     }
 
     /// Ends a pass.
@@ -279,21 +308,5 @@ impl TierWalk {
         }
         self.stats.passes += 1;
         (self.last, self.next, self.pass) = (Some((begun, now)), 0, Pass::default());
-    }
-}
-
-/// Moves a page down to a tier.
-fn move_down<D: Design>(
-    engine: &Engine<D>,
-    reader: &Reader<'_>,
-    index: usize,
-    to: usize,
-) -> Result<Recompressed, IoError> {
-    match STEPS[to] {
-        Step::Store => Ok(Recompressed::Skipped),
-        Step::Recompress(priority) => {
-            let how = Recompression { priority, select: Select::Any, threshold: 0, last: false };
-            engine.recompress(reader, CPU, index, how)
-        }
     }
 }

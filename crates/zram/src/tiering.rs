@@ -3,14 +3,13 @@
 use alloc::format;
 
 use control::{ControlError, Errno};
-use pagealloc::LazyTable;
 use tiers::Budgets;
 use zcomp::Params;
 
 use crate::disk::Disk;
-use crate::engine::Engine;
 use crate::resources::Design;
-use crate::tier_walk::{Place, TierStats, TierWalk, WARM};
+use crate::tier_moves::WARM_CODEC;
+use crate::tier_walk::{Place, TierStats, TierWalk};
 
 impl<D: Design> Disk<D> {
     /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
@@ -29,7 +28,7 @@ impl<D: Design> Disk<D> {
             return Err(ControlError::invalid(message));
         }
         if on && self.chosen_algorithms()[1].is_none() {
-            let (name, level) = WARM;
+            let (name, level) = WARM_CODEC;
             self.switch_algorithm(1, name, Params::at_level(Some(level)))?;
         }
         self.settings.lock().auto = on;
@@ -87,16 +86,26 @@ impl<D: Design> Disk<D> {
         let Some(engine) = self.engine() else { return Ok(false) };
         let mut tier_walk = self.tier_walk.lock();
         let (generation, budgets) = (self.generation(), self.budgets());
+        let provider = &*self.resources.provider;
         let known = tier_walk.take().filter(|it| it.generation() == generation);
         let tier_walk = match known {
             Some(known) => tier_walk.insert(known),
-            None => tier_walk.insert(self.new_tier_walk(&engine, generation, budgets)?),
+            None => {
+                let pages = (self.pages(), engine.capacity());
+                let made = TierWalk::new(provider, pages, (generation, budgets));
+                tier_walk.insert(made.map_err(|error| ControlError::new(Errno::ENOMEM, error))?)
+            }
         };
         let begun = spent();
         let credit = tier_walk.earn(budgets, elapsed);
         let has_time = || spent().saturating_sub(begun) < credit;
-        let place =
-            Place { engine: &engine, readers: &self.readers, pages: self.pages(), now: self.now() };
+        let place = Place {
+            engine: &engine,
+            readers: &self.readers,
+            provider,
+            pages: self.pages(),
+            now: self.now(),
+        };
         let waits = tier_walk.go_on(&place, &has_time);
         if tier_walk.takes_compaction() {
             // It is one piece of work. A debt of CPU time is paid before the next pass.
@@ -104,17 +113,5 @@ impl<D: Design> Disk<D> {
         }
         tier_walk.spend(spent().saturating_sub(begun));
         Ok(waits)
-    }
-
-    fn new_tier_walk(
-        &self,
-        engine: &Engine<D>,
-        generation: u64,
-        budgets: Budgets,
-    ) -> Result<TierWalk, ControlError> {
-        let memory = LazyTable::new(&*self.resources.provider, engine.capacity());
-        let memory =
-            memory.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
-        Ok(TierWalk::new(generation, budgets, memory))
     }
 }

@@ -50,6 +50,9 @@ pub trait AnyDisk: BlockDevice {
         fingerprint: &dyn Fn(&Page) -> u64,
     ) -> Result<u64, ControlError>;
     fn density(&self) -> Density;
+    fn set_track_access(&self, on: bool) -> Result<(), ControlError>;
+    fn set_auto(&self, on: bool) -> Result<(), ControlError>;
+    fn move_pages(&self, elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError>;
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice>;
 }
 
@@ -95,6 +98,9 @@ impl<D: Design> AnyDisk for Disk<D> {
         share(what: &Share) -> Result<u64, ControlError>;
         share_by(what: &Share, fingerprint: &dyn Fn(&Page) -> u64) -> Result<u64, ControlError>;
         density() -> Density;
+        set_track_access(on: bool) -> Result<(), ControlError>;
+        set_auto(on: bool) -> Result<(), ControlError>;
+        move_pages(elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError>;
     }
 
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice> {

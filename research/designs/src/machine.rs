@@ -142,6 +142,11 @@ impl Machine {
         })
     }
 
+    /// Sets the clock that dates pages, in seconds.
+    pub fn set_clock(&self, seconds: u32) {
+        self.resources.clock.set(seconds);
+    }
+
     /// The zone the disks take their frames from.
     #[must_use]
     pub fn frames(&self) -> &Arc<dyn Frames> {

@@ -31,6 +31,9 @@ const CPU: Cpu = Cpu(0);
 const COLD: u32 = 64;
 /// The most cold reads that are timed.
 const READS: usize = 4096;
+/// No page moves any more when none moved for this many seconds: longer than any tier waits at
+/// first.
+const REST: u32 = 320;
 /// The most seconds until no more pages move.
 const PATIENCE: u32 = 1200;
 /// Bytes of the kernel's table for a page (`struct zram_table_entry` on 64 bits).
@@ -164,7 +167,7 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
     let store_ns = each(begun, corpus.pages);
 
     let (mut still, mut moved, mut second) = (0, 0, 0);
-    while second < load.seconds().unwrap_or(PATIENCE) && (load.seconds().is_some() || still < COLD)
+    while second < load.seconds().unwrap_or(PATIENCE) && (load.seconds().is_some() || still < REST)
     {
         interrupt::check()?;
         second += 1;

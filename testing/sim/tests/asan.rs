@@ -68,7 +68,7 @@ fn disk<T: SlotTable + 'static>(readers_of_objects: bool) -> (Arc<dyn AnyDisk>, 
     let over_codec = Box::new(move |codec| Arc::new(Interrupted(codec, others.clone())) as _);
     let without = Without { readers_of_objects, ..Without::default() };
     let bench = Bench { without, over_codec, ..Bench::new(Arc::new(Plain::new(0))) };
-    let (disk, _) = bench.disk::<T>();
+    let (disk, ..) = bench.disk::<T>();
     disk.set_algorithm(zcomp::LZO).unwrap();
     disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
     (disk, moment)

@@ -87,6 +87,7 @@ scenarios! {
     writeback_to_one_block: Scenario::ONE_PLAIN_BLOCK;
     compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
     packing_and_sharing: Scenario::DENSE;
+    tiers: Scenario::TIERS;
     sharing: Scenario::SHARED;
     compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
     limits: Scenario::LIMITED;

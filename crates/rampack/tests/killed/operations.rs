@@ -98,6 +98,33 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation { prepare: all_idle, run: pack, ..of("pack") },
     Operation { prepare: all_idle, run: share, alike: true, ..of("share") },
+    Operation { prepare: all_old, run: move_pages, alike: true, ..of("move down to warm") },
+    Operation {
+        prepare: |it| {
+            all_old(it);
+            move_pages(it);
+            it.set_clock(OLD + 600);
+        },
+        run: move_pages,
+        alike: true,
+        ..of("move down to cold")
+    },
+    Operation {
+        prepare: |it| {
+            all_old(it);
+            move_pages(it);
+            it.set_clock(OLD + 600);
+            move_pages(it);
+            it.set_clock(OLD + 610);
+            read_all(it);
+            move_pages(it);
+            it.set_clock(OLD + 620);
+            read_all(it);
+        },
+        run: move_pages,
+        alike: true,
+        ..of("move up")
+    },
     Operation {
         prepare: all_packed,
         run: |it| {
@@ -234,6 +261,7 @@ fn machine_with(memory: &Memfds, directory: &Path, page: fn(u64) -> u64) -> Mach
     File::create(&backing).unwrap().set_len(200 * PAGE_SIZE as u64).unwrap();
     let attributes = attributes(disk.clone());
     let set = |name, value: &str| control::Object::store(&attributes, name, value).unwrap();
+    set("track_access", "1");
     set("sealed_backing", "0");
     set("backing_dev", backing.to_str().unwrap());
     set("compressed_writeback", "1");
@@ -275,6 +303,20 @@ fn recompress(machine: &Machine) {
 
 fn all_idle(machine: &Machine) {
     disk(machine).mark_idle(None).unwrap();
+}
+
+/// The second in which all pages are old enough to become warm. In second 0 they were written.
+const OLD: u32 = 200;
+
+fn all_old(machine: &Machine) {
+    disk(machine).set_auto(true).unwrap();
+    machine.set_clock(OLD);
+}
+
+fn move_pages(machine: &Machine) {
+    assert!(!disk(machine).move_pages(1 << 40, &|| 0).unwrap(), "it had time for all");
+    let tiers = disk(machine).tier_stats().tiers;
+    assert!(tiers.iter().any(|tier| tier.moved + tier.raised > 20), "{tiers:?}");
 }
 
 fn all_idle_again(machine: &Machine) {

@@ -4,6 +4,7 @@ use std::io::{BufRead, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 use block::IoError;
 use host::Memfds;
@@ -113,6 +114,7 @@ fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
             set("backing_dev", backing.to_str().unwrap());
             set("compressed_writeback", "1");
         }
+        set("auto", "1");
         set("disksize", &(SMALL * PAGE_SIZE as u64).to_string());
     }
     machine
@@ -185,7 +187,7 @@ fn write(writer: usize, mut rng: Rng, machine: &Machine, journal: &Journal) {
 fn administer(mut rng: Rng, disk: &Disk, machine: &Machine, journal: &Journal) {
     let number = disk.id() as usize;
     loop {
-        match rng.below(12) {
+        match rng.below(14) {
             0 => _ = disk.compact().unwrap(),
             1 => disk.mark_idle(None).unwrap(),
             2 => recompress(disk, Select::Idle),
@@ -199,6 +201,13 @@ fn administer(mut rng: Rng, disk: &Disk, machine: &Machine, journal: &Journal) {
             6 => _ = machine.frames().maintain(8),
             7 => _ = disk.share(&Share { select: Select::Idle, max_pages: Some(300) }).unwrap(),
             8 | 9 => pack(disk),
+            10 | 11 => {
+                // A clock whose seconds are milliseconds: pages are old soon, also for the process
+                // that comes next.
+                let since = UNIX_EPOCH.elapsed().unwrap().as_millis();
+                machine.set_clock(since as u32 & i32::MAX as u32);
+                let _ = disk.move_pages(1 << 40, &|| 0).unwrap();
+            }
             _ => change_size(disk, number, journal),
         }
     }

@@ -9,7 +9,7 @@ pub(super) const AUTO: Attribute<Disk> = Attribute {
     name: "auto",
     access: Access::ReadWrite,
     unit: "flag",
-    help: "1 lets pages that are not used move to a stronger codec by themselves, at any time",
+    help: "1 lets pages that are not used move to smaller forms by themselves, at any time",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.auto())))),
     store: Some(|disk, text| disk.set_auto(parse_switch("auto", text)?)),
 };

@@ -10,7 +10,7 @@ use block::IoError;
 use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Compressor, EXTENT_PAGES, Packer};
+use zcomp::{Compressor, EXTENT_PAGES, PRIORITIES, Packer};
 
 use super::Engine;
 use super::contents::refused;
@@ -57,13 +57,38 @@ struct Member {
     entry: u32,
 }
 
+/// The pages of a group that may be packed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packable {
+    /// The kind of pages.
+    pub(crate) select: Select,
+    /// A bit for each page of the group, the lowest for the first.
+    pub(crate) members: u32,
+}
+
+impl Packable {
+    /// All pages of a kind.
+    pub(crate) fn all(select: Select) -> Packable {
+        Packable { select, members: u32::MAX }
+    }
+}
+
+/// What packing a group did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Packed {
+    /// Pages that are in new extents.
+    pub(crate) pages: u64,
+    /// Bytes of the pool that this saved, if no page was used meanwhile.
+    pub(crate) saved: u64,
+}
+
 /// How the pages of a group are put together: runs of pages that become extents. What is in none
 /// gets an object of its own.
 type Plan = [Range<usize>; 2];
 
 impl<D: Design> Engine<D> {
-    /// What a thread needs to pack pages with the codec of a priority; `None` if the codec packs no
-    /// pages, or there is none.
+    /// What a thread needs to pack pages with the codec of a priority, at its level or `level` if
+    /// that is higher; `None` if the codec packs no pages, or there is none.
     ///
     /// # Errors
     /// Says that there is no memory.
@@ -71,12 +96,15 @@ impl<D: Design> Engine<D> {
         &self,
         reader: &Reader<'_>,
         priority: u8,
+        level: Option<i32>,
     ) -> Result<Option<Packing>, String> {
         let Some((codec, current)) = self.objects.codecs().current(reader, priority) else {
             return Ok(None);
         };
         let compressor = current.chosen.compressor.clone();
-        let Some(packer) = compressor.packer().map_err(|error| error.0)? else { return Ok(None) };
+        let Some(packer) = compressor.packer(level).map_err(|error| error.0)? else {
+            return Ok(None);
+        };
         let room = |bytes| -> Result<Vec<u8>, String> {
             let mut room = Vec::new();
             room.try_reserve_exact(bytes).map_err(|_| format!("{bytes} bytes"))?;
@@ -88,6 +116,23 @@ impl<D: Design> Engine<D> {
         Ok(Some(Packing { compressor, packer, codec, priority, pages, output }))
     }
 
+    /// The same with the first codec that packs pages, from priority 1 on and the primary one last.
+    ///
+    /// # Errors
+    /// Says that there is no memory.
+    pub(crate) fn any_packing(
+        &self,
+        reader: &Reader<'_>,
+        level: Option<i32>,
+    ) -> Result<Option<Packing>, String> {
+        for priority in (1..PRIORITIES as u8).chain([0]) {
+            if let Some(packing) = self.packing(reader, priority, level)? {
+                return Ok(Some(packing));
+            }
+        }
+        Ok(None)
+    }
+
     /// Whether the codec is still the one of its priority.
     pub(crate) fn is_current(&self, reader: &Reader<'_>, packing: &Packing) -> bool {
         let current = self.objects.codecs().current(reader, packing.priority);
@@ -96,9 +141,9 @@ impl<D: Design> Engine<D> {
         })
     }
 
-    /// Packs the selected pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
-    /// then. Pages of an extent of which half is gone are packed anew or get objects of their own.
-    /// Returns how many pages are in new extents.
+    /// Packs the chosen pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
+    /// then. Those that are in an extent are packed anew, or get objects of their own, if half of
+    /// it is gone, or if it has room for a page that comes to it.
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the pages have their contents.
@@ -107,19 +152,25 @@ impl<D: Design> Engine<D> {
         reader: &Reader<'_>,
         cpu: Cpu,
         group: Range<usize>,
-        select: Select,
+        which: Packable,
         packing: &mut Packing,
-    ) -> Result<u64, IoError> {
-        let fits = group.clone().filter(|index| self.packs(self.slots.peek(*index), select));
-        let is_wasted = |index| matches!(self.slots.peek(index).kind(), Kind::Shared(_));
-        let (count, wasted) = fits.fold((0, false), |(n, w), at| (n + 1, w || is_wasted(at)));
-        if count < 2 && !wasted {
-            return Ok(0);
+    ) -> Result<Packed, IoError> {
+        let first = group.start;
+        let is_chosen = |index: &usize| which.members >> (index - first) & 1 == 1;
+        let slots = || group.clone().filter(is_chosen).map(|index| self.slots.peek(index));
+        let select = which.select;
+        let comes = slots().any(|slot| slot.object().is_some() && select.admits(slot));
+        let fits = slots().filter(|slot| self.packs(*slot, select, comes));
+        let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
+        let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
+        if count < 2 && !parts {
+            return Ok(Packed::default());
         }
         let mut members = [Member::default(); EXTENT_PAGES];
         let mut count = 0;
-        for index in group.clone() {
-            if let Some(member) = self.take(reader, cpu, index, select, packing.page(count)) {
+        for index in group.clone().filter(is_chosen) {
+            let page = packing.page(count);
+            if let Some(member) = self.take(reader, cpu, index, (select, comes), page) {
                 members[count] = member;
                 count += 1;
             }
@@ -131,16 +182,24 @@ impl<D: Design> Engine<D> {
         packed
     }
 
-    /// Whether a page may become a part of a new extent.
-    fn packs(&self, slot: Slot, select: Select) -> bool {
+    /// Whether a page may become a part of a new extent. `comes`: one of its group does that has
+    /// an object of its own.
+    fn packs(&self, slot: Slot, select: Select, comes: bool) -> bool {
         match slot.kind() {
             Kind::Stored(_) => select.admits(slot),
             Kind::Shared(Part { packed: true, entry, .. }) => {
-                let (shared, pages) = (self.shared.peek(entry), self.shared.count(entry));
-                shared.is_some_and(|shared| 2 * pages <= shared.pages as u64)
+                self.is_wasted(slot)
+                    || comes && self.shared.peek(entry).is_some_and(|it| it.pages < EXTENT_PAGES)
             }
             _ => false,
         }
+    }
+
+    /// Whether a page is in an extent of which half the pages are gone.
+    pub(crate) fn is_wasted(&self, slot: Slot) -> bool {
+        let Kind::Shared(Part { packed: true, entry, .. }) = slot.kind() else { return false };
+        let (shared, pages) = (self.shared.peek(entry), self.shared.count(entry));
+        shared.is_some_and(|shared| 2 * pages <= shared.pages as u64)
     }
 
     /// Marks a page and reads it.
@@ -149,11 +208,12 @@ impl<D: Design> Engine<D> {
         reader: &Reader<'_>,
         cpu: Cpu,
         index: usize,
-        select: Select,
+        (select, comes): (Select, bool),
         page: &mut Page,
     ) -> Option<Member> {
-        let mark = |slot| self.packs(slot, select).then(|| slot.with_mark(true));
-        if !self.packs(self.slots.peek(index), select) || !self.alter(index, mark) {
+        let packs = |slot| self.packs(slot, select, comes);
+        let mark = |slot| packs(slot).then(|| slot.with_mark(true));
+        if !packs(self.slots.peek(index)) || !self.alter(index, mark) {
             return None;
         }
         let read = self.slots.load(cpu, index, |slot| {
@@ -177,17 +237,20 @@ impl<D: Design> Engine<D> {
         cpu: Cpu,
         members: &[Member],
         packing: &mut Packing,
-    ) -> Result<u64, IoError> {
+    ) -> Result<Packed, IoError> {
         let (now, count) = (self.bytes_now(members), members.len());
         let whole = if count > 1 { packing.compress(0..count) } else { None };
         if let Some(length) = whole.filter(|length| self.bytes_of(*length) < now) {
-            return self.make_extent(cpu, members, length, packing);
+            let pages = self.make_extent(cpu, members, length, packing)?;
+            return Ok(Packed { pages, saved: (now - self.bytes_of(length)) as u64 });
         }
-        let Some(plan) = self.best_plan(reader, cpu, members, now, packing) else { return Ok(0) };
-        let mut packed = 0;
+        let Some((plan, bytes)) = self.best_plan(reader, cpu, members, now, packing) else {
+            return Ok(Packed::default());
+        };
+        let mut packed = Packed { pages: 0, saved: (now - bytes) as u64 };
         for run in &plan {
             if let Some(length) = packing.compress(run.clone()).filter(|_| !run.is_empty()) {
-                packed += self.make_extent(cpu, &members[run.clone()], length, packing)?;
+                packed.pages += self.make_extent(cpu, &members[run.clone()], length, packing)?;
             }
         }
         for (n, member) in members.iter().enumerate() {
@@ -198,8 +261,8 @@ impl<D: Design> Engine<D> {
         Ok(packed)
     }
 
-    /// The plan by which pages that do not go together take least memory; `None` if it is not less
-    /// than `now`.
+    /// The plan by which pages that do not go together take least memory, and the bytes; `None` if
+    /// it is not less than `now`.
     fn best_plan(
         &self,
         reader: &Reader<'_>,
@@ -207,7 +270,7 @@ impl<D: Design> Engine<D> {
         members: &[Member],
         now: usize,
         packing: &mut Packing,
-    ) -> Option<Plan> {
+    ) -> Option<(Plan, usize)> {
         let count = members.len();
         let plans: [Plan; 4] = [
             [0..0, 0..0],
@@ -226,7 +289,7 @@ impl<D: Design> Engine<D> {
             if let Some(bytes) = self.bytes_by(reader, cpu, members, plan, packing)
                 && bytes < best.0
             {
-                best = (bytes, Some(plan.clone()));
+                best = (bytes, Some((plan.clone(), bytes)));
             }
         }
         best.1

@@ -151,6 +151,7 @@ impl<D: Design> Engine<D> {
     ) -> Result<bool, IoError> {
         let is_low = |slot: Slot| match slot.kind() {
             Kind::Stored(Object::Compressed { codec, .. }) => self.priority_of(reader, codec) > 0,
+            Kind::Shared(_) => true,
             _ => false,
         };
         let _turn = self.turn(index);

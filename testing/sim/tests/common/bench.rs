@@ -11,7 +11,7 @@ use designs::AnyDisk;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use zcomp::{Compressor, PerCpuStreams};
 use zram::slots::SlotTable;
-use zram::{Design, Disk, HostFiles, Resources, Without};
+use zram::{Clock, Design, Disk, HostFiles, Resources, Without};
 
 /// The number of CPUs. It is below the number of threads, so that some share a CPU.
 pub const CPUS: usize = 2;
@@ -44,8 +44,8 @@ impl Bench {
         Bench { device_below, without: Without::default(), over_codec: Box::new(|codec| codec) }
     }
 
-    /// Makes a disk without a size, and its memory.
-    pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>) {
+    /// Makes a disk without a size, its memory, and the clock that dates its pages.
+    pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>, Arc<Clock>) {
         let zone = ZoneOptions::new(CPUS, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let files = Arc::new(FaultyDevice(self.device_below));
@@ -56,7 +56,8 @@ impl Bench {
             without: self.without,
             ..Resources::new(Arc::new(host::Mmap), frames.clone(), CPUS, files)
         };
-        (Disk::<With<T>>::new(0, Arc::new(resources)), frames)
+        let clock = resources.clock.clone();
+        (Disk::<With<T>>::new(0, Arc::new(resources)), frames, clock)
     }
 }
 

@@ -176,6 +176,8 @@ impl Watched {
         self.disk.set_params(Params::at_level(plan.level)).expect("the level is right");
         self.disk.set_mem_limit(plan.mem_limit);
         self.disk.set_algorithm_at(1, zcomp::ZSTD).expect("the algorithm is known");
+        self.disk.set_track_access(true).expect("it has no size");
+        self.disk.set_auto(true).expect("it keeps times of use");
         if plan.backing_pages > 0 {
             self.disk.set_backing("backing").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
@@ -192,7 +194,7 @@ impl Watched {
         let disk = &self.disk;
         let pages = disk.bytes() / PAGE_SIZE as u64;
         let of_kind = |select| Writeback { select: Some(select), pages: Vec::new() };
-        let done = match number % 15 {
+        let done = match number % 16 {
             0 => disk.mark_idle(None),
             1 | 4 => disk.writeback(&of_kind(Select::Idle)),
             2 => disk.recompress(&Recompress::default()),
@@ -204,7 +206,7 @@ impl Watched {
             }
             6 => {
                 let names = zcomp::ALGORITHMS;
-                let name = names[number as usize / 15 % names.len()];
+                let name = names[number as usize / 16 % names.len()];
                 disk.switch_algorithm(0, name, Params::default())
             }
             7 => disk.compact().map(drop),
@@ -229,6 +231,11 @@ impl Watched {
             11 => disk.share(&Share::default()).map(drop),
             12 => disk.pack(&Pack { select: Select::Idle, ..Pack::default() }).map(drop),
             13 => disk.share(&Share { select: Select::Idle, max_pages: Some(9) }).map(drop),
+            14 => {
+                // Pages that were not used since the time before last are old enough to move.
+                self.machine.set_clock(1000 + number.saturating_mul(40));
+                disk.move_pages(1 << 40, &|| 0).map(drop)
+            }
             _ => disk.recompress(&Recompress { select: Select::Idle, ..Recompress::default() }),
         };
         match done {

@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::IoError;
 use control::ControlError;
@@ -39,6 +40,8 @@ pub enum Action {
     Recompress(Select),
     Pack(Select),
     Share(Select),
+    /// Time goes by, and pages move as the policy of the tiers wants it.
+    Move,
     Switch,
     Limit,
     Streams,
@@ -201,6 +204,13 @@ impl Scenario {
         alike: true,
         ..Scenario::BASE
     };
+    /// Pages that move between tiers by themselves.
+    pub const TIERS: Scenario = Scenario {
+        actions: &[Action::Move, Action::Move, Action::Move, Action::Compact],
+        algorithm: zcomp::LZ4,
+        blocks: 0,
+        ..Scenario::DENSE
+    };
     /// Shared objects alone.
     pub const SHARED: Scenario = Scenario {
         actions: &[Action::Share(Select::Any), Action::Share(Select::Any), Action::MarkIdle],
@@ -247,6 +257,7 @@ impl Scenario {
             Action::Recompress(Select::Any),
             Action::Share(Select::Any),
             Action::Pack(Select::Any),
+            Action::Move,
             Action::Switch,
             Action::Limit,
             Action::Streams,
@@ -263,8 +274,12 @@ impl Scenario {
     /// Runs one schedule of the scenario.
     pub fn play(&self, subject: &Subject) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
-        let run =
-            Run { made: subject.make(self.blocks), scenario: *self, history: History::default() };
+        let run = Run {
+            made: subject.make(self.blocks),
+            scenario: *self,
+            history: History::default(),
+            seconds: AtomicU32::new(1000),
+        };
         run.set_up();
         let mut users: Vec<User> = (0..self.users).map(|n| User::new(n, rng.fork())).collect();
         run.fill(&mut rng, &mut users);
@@ -310,6 +325,8 @@ struct Run {
     made: Made,
     scenario: Scenario,
     history: History,
+    /// The second of the next move of pages.
+    seconds: AtomicU32,
 }
 
 impl Run {
@@ -320,7 +337,11 @@ impl Run {
     fn set_up(&self) {
         let (disk, scenario) = (self.disk(), &self.scenario);
         disk.set_algorithm(scenario.algorithm).expect("it is known");
-        disk.set_algorithm_at(1, zcomp::LZ4HC).expect("it is known");
+        let is_auto = scenario.actions.contains(&Action::Move);
+        let second = if is_auto { zcomp::ZSTD } else { zcomp::LZ4HC };
+        disk.set_algorithm_at(1, second).expect("it is known");
+        disk.set_track_access(is_auto).expect("it has no size");
+        disk.set_auto(is_auto).expect("it keeps times of use");
         disk.set_mem_limit(scenario.limit * P);
         if scenario.blocks > 0 {
             disk.set_backing("backing").expect("there is one");
@@ -406,6 +427,12 @@ impl Run {
                 // All pages have one fingerprint, so only the comparison tells them apart.
                 let what = Share { select, max_pages: None };
                 self.done(disk.share_by(&what, &|_| 7).map(drop));
+            }
+            Action::Move => {
+                // Older than any page must be to move, so pages in use move as well.
+                let seconds = self.seconds.fetch_add(500, Ordering::Relaxed);
+                (self.made.set_clock)(seconds);
+                self.done(disk.move_pages(1 << 40, &|| 0).map(drop));
             }
             Action::Switch => {
                 let names = [zcomp::LZO, zcomp::LZ4, zcomp::LZO_RLE, zcomp::LZ4HC, zcomp::ZSTD];

@@ -29,7 +29,8 @@ pub struct Subject {
 pub struct Made {
     pub disk: Arc<dyn AnyDisk>,
     pub frames: Arc<dyn Frames>,
-    _machine: Option<Machine>,
+    /// Sets the clock that dates pages.
+    pub set_clock: Box<dyn Fn(u32) + Send + Sync>,
 }
 
 impl Subject {
@@ -59,7 +60,8 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
         let disk = machine.add().expect("there are numbers");
-        Made { disk, frames: machine.frames().clone(), _machine: Some(machine) }
+        let frames = machine.frames().clone();
+        Made { disk, frames, set_clock: Box::new(move |seconds| machine.set_clock(seconds)) }
     };
     Subject { name: slots, streams, make, without: Without::default() }
 }
@@ -76,8 +78,8 @@ pub fn flawed<T: SlotTable + 'static>(without: Without) -> Subject {
 
 fn bench<T: SlotTable + 'static>(subject: &Subject, blocks: usize) -> Made {
     let bench = Bench { without: subject.without, ..Bench::new(device_below(blocks)) };
-    let (disk, frames) = bench.disk::<T>();
-    Made { disk, frames, _machine: None }
+    let (disk, frames, clock) = bench.disk::<T>();
+    Made { disk, frames, set_clock: Box::new(move |seconds| clock.set(seconds)) }
 }
 
 fn device_below(blocks: usize) -> Arc<dyn BlockDevice> {
