@@ -134,13 +134,13 @@ The daemon serves NBD on sockets that it gets from systemd (LISTEN_FDS). It then
 directory only if --root or RAMPACK_ROOT names one.";
 
 const KEEP_NOTES: &str = "\
-What `serve` and `swap on` store outlives a daemon that is killed, crashes or panics. Its devices \
-come back with every page, and whoever uses them sees a pause and no error: programs and file \
-systems on block devices, swap space on them, swap devices, and NBD clients that connect again. A \
-block device needs root and Linux 6.9 (a swap device by ublk Linux 6.4); before, its users get \
-errors, and what is stored is there all the same. Pages that were written back encrypted come back \
-where the kernel has secret memory (Linux 5.14). What `up` \
-has is lost, and it is started anew.
+What `serve`, `up` and `swap on` store outlives a daemon that is killed, crashes or panics. Its \
+devices come back with every page, and whoever uses them sees a pause and no error: programs and \
+file systems on block devices, swap space on them, swap devices, and NBD clients that connect \
+again. A block device needs root and Linux 6.9 (a swap device by ublk Linux 6.4); before, its \
+users get errors, and what is stored is there all the same. Pages that were written back encrypted \
+come back where the kernel has secret memory (Linux 5.14). What `up --mount` has mounted stays \
+mounted.
 
 The memory of the devices, the mount of their files and the sockets stay with this process, which \
 does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
@@ -150,7 +150,9 @@ to it), is not started again; its exit code is the exit code here.
 Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
 does the same.
 
-Example: sudo rampack keep serve --size 1G";
+Examples:
+  sudo rampack keep serve --size 1G
+  sudo rampack keep up --size 8G --mount /mnt/fast";
 
 const FSCK_NOTES: &str = "\
 The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \

@@ -5,7 +5,7 @@ use std::mem::{self, ManuallyDrop};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread;
@@ -22,9 +22,7 @@ use crate::devices::Devices;
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence, ublk_error};
-use crate::filesystem::{self, Kind};
 use crate::machine::{self, Machine};
-use crate::mounts::mounts;
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Root, RootLock};
 use crate::server::{ControlServer, Handler};
@@ -32,16 +30,18 @@ use crate::state::{Connection, Named, State};
 use crate::successor::successor;
 use crate::swap::recovery::{self, Taken};
 use crate::swap::{self, Swaps};
-use crate::sys::{self, Unmount};
+use crate::sys;
 use crate::takeover;
 use crate::transport::Transport;
 use crate::tree;
 use crate::zone::ZoneReport;
 
+mod file_systems;
 mod files;
 mod hand_over;
 mod listen;
 mod remains;
+pub use file_systems::FileSystems;
 use listen::listen;
 use remains::{Kept, clear_leftovers};
 
@@ -70,13 +70,6 @@ struct Handing {
     sockets: Named,
 }
 
-/// A file system that was made and mounted for the user.
-struct Mounted {
-    kind: &'static Kind,
-    device: PathBuf,
-    target: PathBuf,
-}
-
 /// A running daemon. A drop takes everything down, by force if need be.
 pub struct Daemon {
     devices: Arc<Devices>,
@@ -85,7 +78,7 @@ pub struct Daemon {
     control: Option<ControlServer>,
     nbd: Mutex<Option<Arc<Server>>>,
     handing: Handing,
-    mounted: Mutex<Option<Mounted>>,
+    file_systems: FileSystems,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
     claim: RootLock,
@@ -187,12 +180,12 @@ impl Daemon {
         // From here on a drop of the daemon removes what was made.
         let mut daemon = Daemon {
             swaps: Arc::new(Swaps::new(devices.clone())),
+            file_systems: FileSystems::new(devices.clone()),
             devices,
             machine,
             control: None,
             nbd: Mutex::new(None),
             handing,
-            mounted: Mutex::new(None),
             tree: Mutex::new(None),
             notes,
             claim,
@@ -230,7 +223,8 @@ impl Daemon {
             notes.extend(note);
         }
         if let Some(loops) = loops {
-            self.swaps.change_by(loops);
+            self.swaps.change_by(loops.clone());
+            self.file_systems.change_by(loops);
         }
         if transport == Transport::Ublk {
             swap::served::is_there().map_err(|error| ublk_error(&error))?;
@@ -337,6 +331,12 @@ impl Daemon {
         &self.swaps
     }
 
+    /// The file system that it makes for its user.
+    #[must_use]
+    pub fn file_systems(&self) -> &FileSystems {
+        &self.file_systems
+    }
+
     /// The machine the devices belong to.
     #[must_use]
     pub fn machine(&self) -> &Arc<Machine> {
@@ -353,22 +353,6 @@ impl Daemon {
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
-    }
-
-    /// Mounts the file system of `kind` that is on `device` at `target`, until the daemon stops.
-    ///
-    /// # Errors
-    /// The error of the system call.
-    pub fn mount(
-        &self,
-        kind: &'static Kind,
-        device: &Path,
-        target: &Path,
-    ) -> Result<(), ControlError> {
-        kind.mount(device, target)?;
-        let (device, target) = (device.to_path_buf(), target.to_path_buf());
-        *self.mounted.lock() = Some(Mounted { kind, device, target });
-        Ok(())
     }
 
     /// Swaps off, unmounts, detaches and removes everything the daemon made, except the control
@@ -392,7 +376,7 @@ impl Daemon {
     /// Checks for users before swap devices are drained: a drain may take long, and is wasted if
     /// the stop is refused. Users of the daemon's own mount are found later, by unmounting it.
     fn check_unused(&self) -> Result<(), ControlError> {
-        match self.swaps.is_empty() || self.mounted.lock().is_some() {
+        match self.swaps.is_empty() || self.file_systems.is_mounted() {
             true => Ok(()),
             false => self.devices.check_unused(),
         }
@@ -400,12 +384,9 @@ impl Daemon {
 
     fn stop_rest(&self, force: bool) -> Result<(), ControlError> {
         let _limit = force.then(|| self.devices.end_waits());
-        let mounted = self.unmount(force)?;
+        let mounted = self.file_systems.unmount(force)?;
         if let Err(error) = self.stop_files(force) {
-            let again = mounted.map(|it| self.mount(it.kind, &it.device, &it.target));
-            if let Some(Err(error)) = again {
-                tracing::error!("it is not mounted any more: {error}");
-            }
+            mounted.into_iter().for_each(|it| self.file_systems.mount_again(it));
             return Err(error);
         }
         if let Some(server) = &*self.nbd.lock() {
@@ -449,24 +430,6 @@ impl Daemon {
                 _ => return,
             }
         }
-    }
-
-    /// Unmounts the daemon's own mount, if it is still there, and returns it.
-    fn unmount(&self, force: bool) -> Result<Option<Mounted>, ControlError> {
-        let mut mounted = self.mounted.lock();
-        let Some(it) = &*mounted else { return Ok(None) };
-        // The user may have unmounted it, and mounted something else there.
-        if mounts().iter().any(|mount| mount.target == it.target && mount.source == it.device) {
-            match filesystem::unmount(&it.target, Unmount::WhenUnused) {
-                Err(error) if force && error.errno == Errno::EBUSY => {
-                    filesystem::unmount(&it.target, Unmount::Lazily)?;
-                }
-                result => result?,
-            }
-        } else {
-            *mounted = None;
-        }
-        Ok(mounted.take())
     }
 }
 

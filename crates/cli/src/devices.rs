@@ -31,6 +31,7 @@ use attached::Attached;
 pub use attached::Files;
 use by_ublk::Ublks;
 pub use module::device_count;
+pub use report::export_uri;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
@@ -166,9 +167,22 @@ impl Devices {
     /// # Errors
     /// The error of an attribute or of a frontend. There is no new device then.
     pub fn add(&self, options: &Add) -> Result<Arc<Disk>, ControlError> {
+        self.add_noted(options, |_| ())
+    }
+
+    /// As [`Devices::add`]. What `note` changes of the state is in the table with the device.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_noted(
+        &self,
+        options: &Add,
+        note: impl FnOnce(&Disk),
+    ) -> Result<Arc<Disk>, ControlError> {
         let lifecycle = self.lifecycle.lock();
         lifecycle.check()?;
         let disk = self.machine.add()?;
+        note(&disk);
         let made = configure(&disk, options)
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
             .and_then(|()| self.attach(&lifecycle, &disk));
@@ -575,14 +589,6 @@ pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
         rows.store("disksize", size)?;
     }
     Ok(())
-}
-
-/// The URI of an export at an NBD address.
-#[must_use]
-pub fn export_uri(address: &str, name: &str) -> String {
-    // The name of a device needs no escapes.
-    let (base, query) = address.split_at(address.find('?').unwrap_or(address.len()));
-    format!("{}/{name}{query}", base.strip_suffix('/').unwrap_or(base))
 }
 
 #[cfg(test)]

@@ -107,7 +107,7 @@ pub fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<(), ControlError> {
     match &cli.command {
         Command::Serve(serve) => up::serve(cli.root, serve),
-        Command::Up(up) => up::up(Root::choose(cli.root.as_deref())?, up),
+        Command::Up(up) => up::up(&Root::choose(cli.root.as_deref())?, up),
         Command::Swap(Swap { action: SwapAction::On(on) }) => {
             swap::commands::on(Root::choose(cli.root.as_deref())?, on)
         }

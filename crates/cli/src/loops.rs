@@ -1,12 +1,13 @@
-//! Block devices on the files of a mount.
+//! Block devices on the files of a mount, and the file systems that rampack makes on them.
 //!
-//! To attach a loop device, to change it or to ask for its users, a thread waits for the mount that
-//! has its file. If that mount outlives this process ([`crate::state`]), the thread could wait for
-//! an answer of a process that is dead: it would keep the process from its end, so nobody would
-//! start another one, which alone could answer. So a daemon whose mount outlives it has such work
-//! done by a process of its own, a helper. A helper outlives the daemon as well, and gets its
-//! answers from the next one. That one serves the mount first, then waits for the helpers that are
-//! left ([`HelpersEnd`]), and then looks which loop devices there are.
+//! To attach a loop device, to change it or to ask for its users, and to mount what is on it, a
+//! thread waits for the mount that has its file. If that mount outlives this process
+//! ([`crate::state`]), the thread could wait for an answer of a process that is dead: it would keep
+//! the process from its end, so nobody would start another one, which alone could answer. So a
+//! daemon whose mount outlives it has such work done by a process of its own, a helper. A helper
+//! outlives the daemon as well, and gets its answers from the next one. That one serves the mount
+//! first, then waits for the helpers that are left ([`HelpersEnd`]), and then looks which loop
+//! devices there are.
 //!
 //! Each helper has the write end of a pipe, whose read end the service manager keeps: when it tells
 //! the end, there is no helper any more.
@@ -28,7 +29,8 @@ use rampack::host;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{failed, frontend_error};
-use crate::sys;
+use crate::filesystem::{self, Kind};
+use crate::sys::{self, Unmount};
 
 /// The subcommand of the helper; an [`Action`] in JSON follows it.
 pub const COMMAND: &str = "loop-helper";
@@ -57,6 +59,9 @@ enum Action {
     Detach { device: BlockFile, force: bool },
     Claim { device: BlockFile },
     SwapOn { path: PathBuf, priority: Option<u16> },
+    MakeFileSystem { kind: String, device: PathBuf },
+    Mount { kind: String, device: PathBuf, target: PathBuf },
+    Unmount { target: PathBuf, lazily: bool },
 }
 
 /// What an action results in.
@@ -172,6 +177,33 @@ impl Loops {
     /// The error of swapon(2).
     pub fn swap_on(&self, path: &Path, priority: Option<u16>) -> Result<(), ControlError> {
         self.perform(&Action::SwapOn { path: path.into(), priority }).map(drop)
+    }
+
+    /// Makes a file system on the block device `device`, which is empty.
+    ///
+    /// # Errors
+    /// Those of [`Kind::make`].
+    pub fn make_file_system(&self, kind: &Kind, device: &Path) -> Result<(), ControlError> {
+        let (kind, device) = (kind.name.to_owned(), device.into());
+        self.perform(&Action::MakeFileSystem { kind, device }).map(drop)
+    }
+
+    /// Mounts the file system on the block device `device` at `target`.
+    ///
+    /// # Errors
+    /// Those of [`Kind::mount`].
+    pub fn mount(&self, kind: &Kind, device: &Path, target: &Path) -> Result<(), ControlError> {
+        let (kind, device, target) = (kind.name.to_owned(), device.into(), target.into());
+        self.perform(&Action::Mount { kind, device, target }).map(drop)
+    }
+
+    /// Unmounts a file system on one of the block devices.
+    ///
+    /// # Errors
+    /// Those of [`filesystem::unmount`].
+    pub fn unmount(&self, target: &Path, how: Unmount) -> Result<(), ControlError> {
+        let lazily = how == Unmount::Lazily;
+        self.perform(&Action::Unmount { target: target.into(), lazily }).map(drop)
     }
 
     /// The users of a device.
@@ -364,6 +396,19 @@ fn perform(action: &Action) -> Result<Answer, ControlError> {
         Action::SwapOn { path, priority } => {
             let what = || format!("cannot swap on {}", path.display());
             host::swap_on(path, *priority).map_err(|error| failed(what(), &error))?;
+            Answer::Done
+        }
+        Action::MakeFileSystem { kind, device } => {
+            filesystem::kind(kind)?.make(device)?;
+            Answer::Done
+        }
+        Action::Mount { kind, device, target } => {
+            filesystem::kind(kind)?.mount(device, target)?;
+            Answer::Done
+        }
+        Action::Unmount { target, lazily } => {
+            let how = if *lazily { Unmount::Lazily } else { Unmount::WhenUnused };
+            filesystem::unmount(target, how)?;
             Answer::Done
         }
     })

@@ -15,7 +15,6 @@ use std::env;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,7 +29,12 @@ use rampack::{Machine, SavedDisk};
 use crate::failure::failed;
 use crate::layouts::{DISK, Part, SWAP, TABLE as TABLE_PART};
 
+mod connections;
+pub mod file_system;
 pub mod swaps;
+pub use connections::Connection;
+use connections::{CONNECTIONS, path_of_socket};
+use file_system::FileSystem;
 use swaps::{LeftSwap, SavedArea, SharedSwap};
 
 /// Begins the names of the descriptors of the state.
@@ -38,9 +42,6 @@ const PREFIX: &str = "rampack.";
 const TABLE: &str = "rampack.table";
 /// The name of the descriptor of the mount of the files, and the name of that mount in the table.
 const FILES: (&str, &str) = ("rampack.mount.files", "files");
-/// What the daemon before left besides regions and mounts.
-const CONNECTIONS: [Connection; 4] =
-    [Connection::Control, Connection::Nbd, Connection::NbdTcp, Connection::Helpers];
 /// Among the settings of a device: its block device by ublk, which the kernel keeps for the next
 /// daemon. Its number and the process that made it follow.
 const UBLK: &str = "ublk";
@@ -61,32 +62,8 @@ pub struct State {
     /// The block devices that the driver ublk keeps, by the numbers of their disks.
     ublks: Mutex<BTreeMap<u32, Id>>,
     swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
+    file_system: Mutex<Option<FileSystem>>,
     written: Mutex<Written>,
-}
-
-/// A descriptor that connects the daemon with others.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Connection {
-    /// The socket of commands.
-    Control,
-    /// The Unix socket of NBD.
-    Nbd,
-    /// The TCP socket of NBD.
-    NbdTcp,
-    /// A pipe that helpers have the other end of.
-    Helpers,
-}
-
-impl Connection {
-    /// The name of its descriptor.
-    fn name(self) -> &'static str {
-        match self {
-            Connection::Control => "rampack.listen.control",
-            Connection::Nbd => "rampack.listen.nbd",
-            Connection::NbdTcp => "rampack.listen.nbd-tcp",
-            Connection::Helpers => "rampack.helpers",
-        }
-    }
 }
 
 /// What was handed over and was not taken yet.
@@ -166,6 +143,7 @@ impl State {
         swap.take_channels(&mut others);
         let swaps = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
         let swaps = Mutex::new((swaps, swap.shared));
+        let file_system = Mutex::new(file_system::left(&contents.devices)?);
         let handed_over = match is_kept {
             true => HandedOver::take(&mut others, &contents.mounts, swap),
             // A daemon died before there was a table: nobody depends on what it left.
@@ -185,6 +163,7 @@ impl State {
             handed_over,
             ublks,
             swaps,
+            file_system,
             written,
         }))
     }
@@ -374,6 +353,17 @@ impl State {
         }
     }
 
+    /// The file system that was made for the user.
+    #[must_use]
+    pub fn file_system(&self) -> Option<FileSystem> {
+        self.file_system.lock().clone()
+    }
+
+    /// Sets the file system that was made for the user, from the next [`State::save`] on.
+    pub fn set_file_system(&self, file_system: FileSystem) {
+        *self.file_system.lock() = Some(file_system);
+    }
+
     /// Makes the next daemon find the devices of `machine` as they are now.
     ///
     /// # Errors
@@ -386,7 +376,8 @@ impl State {
             }
             let (areas, shared) = &*self.swaps.lock();
             let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());
-            saved.into_iter().map(device).chain(swaps).collect()
+            let file_system = self.file_system.lock().as_ref().map(file_system::device);
+            saved.into_iter().map(device).chain(swaps).chain(file_system).collect()
         };
         self.write(devices).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");
@@ -520,11 +511,6 @@ impl HandedOver {
     }
 }
 
-fn path_of_socket(fd: &OwnedFd) -> Option<PathBuf> {
-    let socket = UnixListener::from(fd.try_clone().ok()?);
-    Some(socket.local_addr().ok()?.as_pathname()?.to_owned())
-}
-
 /// Takes the regions of a table. Descriptors that the table does not name are of a change that was
 /// under way.
 fn adopt(
@@ -584,7 +570,8 @@ fn device(disk: SavedDisk) -> Device {
 /// # Errors
 /// `EINVAL` for a name that is none.
 pub fn disks(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError> {
-    let disks = devices.into_iter().filter(|device| !swaps::is_of_swap(device));
+    let is_other = |it: &Device| swaps::is_of_swap(it) || file_system::is_one(it);
+    let disks = devices.into_iter().filter(|device| !is_other(device));
     disks.map(saved).collect()
 }
 

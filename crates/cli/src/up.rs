@@ -122,41 +122,62 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
     frontends.nbd.check_address().map_err(ControlError::invalid)
 }
 
-/// `rampack up`.
+/// `rampack up`. It takes over what a daemon before left, and makes what that did not.
 ///
 /// # Errors
 /// The error of the step that failed.
-pub fn up(root: Root, up: &Up) -> Result<(), ControlError> {
-    let plan = Plan::check(&root, up)?;
+pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
+    check_frontends(&up.frontends)?;
+    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
+    let (left, _) = state::split(kept::handed_over().map_err(taken)?);
+    // The checks may look into file systems on devices of the daemon before, so those come first.
+    let plan = left.is_empty().then(|| Plan::check(root, up)).transpose()?;
     keep_memory_private(up.frontends.lock_memory)?;
     sandbox::choose(up.frontends.sandbox)?;
+    let state = begin_state(left, &up.frontends)?;
     let events = listen()?;
-    let daemon = start(root, &up.frontends, events.sender())?;
+    let lasting = (state.clone(), Vec::new());
+    let daemon = start_with(root.clone(), &up.frontends, events.sender(), lasting)?;
     say_notes(&daemon);
+    let result = match make(&daemon, up, plan, &events) {
+        Ok(Some(text)) => {
+            print(&text);
+            watch(&daemon, &events, up.frontends.force, |_| false)
+        }
+        other => other.map(drop),
+    };
+    end_daemon(daemon, state, result)
+}
+
+/// Makes the device of `up` and what is on it, as far as a daemon before did not. Returns what the
+/// user can do with it; None if the daemon was told to end meanwhile.
+fn make(
+    daemon: &Daemon,
+    up: &Up,
+    plan: Option<Plan>,
+    events: &Events,
+) -> Result<Option<String>, ControlError> {
+    let (root, devices) = (daemon.root(), daemon.devices());
+    let file_systems = daemon.file_systems();
+    if !file_systems.begins_anew()? {
+        let Some((disk, kind)) = file_systems.go_on()? else { return Ok(Some(served(daemon))) };
+        return Ok(Some(welcome(root, &devices.report(&disk), Some(kind))));
+    }
+    let plan = plan.map_or_else(|| Plan::check(root, up), Ok)?;
     // Checked after the start: a killed daemon may have left its mount there, and the start clears
     // it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
-    let disk = daemon.devices().add(&up.device.request(Some(&up.size)))?;
-    let mut report = daemon.devices().report(&disk);
-    if let Some(kind) = plan.kind {
-        let device = report.block_device.clone().ok_or_else(|| {
-            let why = daemon.notes().join("; ");
-            let message = format!("there is no block device to make a file system on: {why}");
-            ControlError::new(Errno::ENODEV, message)
-        })?;
-        let device = PathBuf::from(device);
-        if interrupted(&events) {
-            return Ok(());
-        }
-        kind.make(&device)?;
-        if let Some(target) = &plan.target {
-            daemon.mount(kind, &device, target)?;
-        }
-        report = daemon.devices().report(&disk);
+    let (request, target) = (up.device.request(Some(&up.size)), plan.target.as_deref());
+    let Some(kind) = plan.kind else {
+        let disk = devices.add(&request)?;
+        return Ok(Some(welcome(root, &devices.report(&disk), None)));
+    };
+    let disk = file_systems.add_for(&request, kind, target)?;
+    if interrupted(events) {
+        return Ok(None);
     }
-    let text = welcome(daemon.root(), &report, plan.kind);
-    print(&text);
-    watch(&daemon, &events, up.frontends.force, |_| false)
+    file_systems.make(&disk, kind, target)?;
+    Ok(Some(welcome(root, &devices.report(&disk), Some(kind))))
 }
 
 /// `rampack serve`.
@@ -392,14 +413,6 @@ fn listen() -> Result<Events, ControlError> {
     // first start.
     protections::begin();
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
-}
-
-fn start(
-    root: Root,
-    frontends: &FrontendOptions,
-    events: Sender<Event>,
-) -> Result<Daemon, ControlError> {
-    start_with(root, frontends, events, (None, Vec::new()))
 }
 
 fn start_with(

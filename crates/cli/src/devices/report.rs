@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rampack::control::{Access, ControlError, Object};
 use rampack::zram::Disk;
 
+use super::Devices;
 use super::swapped::is_swap;
-use super::{Devices, export_uri};
 use crate::mounts::{SWAP, places_of};
 use crate::protocol::{Attribute, Description, DeviceReport};
 use crate::swap::active;
@@ -92,4 +92,12 @@ impl Devices {
         report.name = name;
         report
     }
+}
+
+/// The URI of an export at an NBD address.
+#[must_use]
+pub fn export_uri(address: &str, name: &str) -> String {
+    // The name of a device needs no escapes.
+    let (base, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+    format!("{}/{name}{query}", base.strip_suffix('/').unwrap_or(base))
 }

@@ -106,7 +106,7 @@ fn fio_finds_every_block_it_wrote_although_the_daemon_is_killed() {
 }
 
 /// Makes a directory with files of random contents and sizes.
-fn make_tree(at: &Path, rng: &mut Rng) {
+pub fn make_tree(at: &Path, rng: &mut Rng) {
     for directory in 0..6 {
         let directory = at.join(format!("d{directory}"));
         fs::create_dir_all(&directory).unwrap();

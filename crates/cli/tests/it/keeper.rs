@@ -112,6 +112,25 @@ impl Keeper {
         self.killed = daemon;
     }
 
+    /// Kills the daemon, if it or the next one is there before the keeper ends.
+    pub fn try_kill(&mut self, signal: i32) {
+        while self.is_there() {
+            if let Some(daemon) = daemon_of(self.child.id()).filter(|it| *it != self.killed) {
+                // SAFETY: two numbers; the process is ours until its parent, the keeper, asks for
+                // its end, and the number is not used again at once.
+                unsafe { libc::kill(daemon, signal) };
+                self.killed = daemon;
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Has the keeper not ended?
+    pub fn is_there(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+
     /// Kills so many daemons, each at a random moment: mostly SIGKILL, sometimes as a fault does.
     pub fn kill_often(&mut self, times: usize, rng: &mut Rng) {
         for number in 0..times {

@@ -14,6 +14,7 @@ mod golden;
 mod keep;
 mod keep_backing;
 mod keep_swap;
+mod keep_up;
 mod keep_users;
 mod keeper;
 mod killed;
