@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use testkit::{Need, Rng, met};
+use testkit::{Need, Rng, met, run};
 
 use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
 use crate::keep::{Kept, PAGES, contents, write_until_killed};
@@ -80,9 +80,10 @@ fn program_of(process: i32) -> PathBuf {
     fs::read_link(format!("/proc/{process}/exe")).unwrap()
 }
 
-/// A copy of the program at `path`.
+/// A copy of the program at `path`. Another process makes it: a file that this one has open to write
+/// would be open in the children that other tests start meanwhile, and could not be run (ETXTBSY).
 fn copy(path: &Path) {
-    fs::copy(program().get_program(), path).unwrap();
+    run(Command::new("cp").arg(program().get_program()).arg(path));
 }
 
 /// A program at `path` that a shell reads.
