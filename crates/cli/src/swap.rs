@@ -38,6 +38,13 @@ pub use swaps::Swaps;
 /// The most swap devices of a daemon: as many as the engine has swap types.
 pub const MOST: usize = rampack::zswap::MAX_TYPES;
 
+/// A place where a test has the process end (`--cfg killed`, `tests/killed.rs`).
+#[inline]
+fn kill_point(_name: &str) {
+    #[cfg(killed)]
+    rampack::sync::atomic::killed::point(_name);
+}
+
 /// The name of swap device `number`.
 #[must_use]
 pub fn name(number: usize) -> String {

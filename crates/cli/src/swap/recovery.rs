@@ -26,7 +26,7 @@ use super::helpers::Helpers;
 use super::report::Protection;
 use super::served::Serving;
 use super::stuck::Watcher;
-use super::{name, protections};
+use super::{kill_point, name, protections};
 use crate::machine::Machine;
 use crate::root::Root;
 use crate::state::State;
@@ -72,12 +72,15 @@ pub fn take_over(
     left: LeftSwap,
 ) -> Result<(ManuallyDrop<Taken>, Vec<String>), ControlError> {
     let LeftSwap { areas: saved, shared, cache, mut channels } = left;
+    kill_point("begun");
     let (backings, recovered) = open(machine, state, &saved, &cache)?;
     let (zswap, told) = recovered;
+    kill_point("recovered");
     let mut backings = backings;
     let headroom = Headroom::of_frames(shared.headroom);
     let (watcher, watched) = Watcher::new(Duration::from_secs(shared.oom_after));
     let helpers = ManuallyDrop::new(Helpers::start(&zswap, headroom, watcher)?);
+    kill_point("provided");
     let mut areas = ManuallyDrop::new(Vec::new());
     for saved in saved {
         let number = saved.number;
@@ -87,7 +90,9 @@ pub fn take_over(
         let at = root.swap().join(name(number));
         let device = Arc::new(cache.device());
         let waits = saved.backing.is_some();
+        kill_point("unserved");
         let serving = Serving::take_over(&at, device, saved.ublk, channels, waits)?;
+        kill_point("served");
         let (cache, backing) = (ManuallyDrop::into_inner(cache), ManuallyDrop::into_inner(backing));
         areas.push(TakenArea { saved, serving, cache, backing });
     }

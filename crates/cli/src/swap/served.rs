@@ -20,8 +20,8 @@ use rampack::sync::Mutex;
 use rampack::ublk::{self, Id, Ublk};
 use rampack::units::PAGE_SIZE;
 
-use super::protections;
 use super::report::ServingReport;
+use super::{kill_point, protections};
 use crate::failure::{frontend_error, ublk_error};
 use crate::loops::{BlockFile, Loops};
 use crate::root::Made;
@@ -319,6 +319,12 @@ impl Drop for Served {
     }
 }
 
+/// What each thread that serves does first.
+fn begin() {
+    kill_point("thread");
+    protections::begin_to_serve();
+}
+
 fn ublk_options(waits: bool, lasts: bool) -> rampack::ublk::Options {
     rampack::ublk::Options {
         queues: rampack::host::online_cpus().min(QUEUES),
@@ -326,7 +332,7 @@ fn ublk_options(waits: bool, lasts: bool) -> rampack::ublk::Options {
         largest: LARGEST.max(rampack::host::page_bytes() as u32),
         waiters: if waits { WAITING } else { 0 },
         cpu: rampack::host::cpu,
-        begin: protections::begin_to_serve,
+        begin,
         recoverable: lasts,
     }
 }
@@ -336,5 +342,5 @@ fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
     // The service manager has room for some hundred descriptors.
     let cpus = if lasts { cpus.min(QUEUES) } else { cpus };
     let threads = cpus + 1 + if waits { WAITING } else { 0 };
-    SwapFileOptions { threads, cpu: rampack::host::cpu, begin: protections::begin_to_serve }
+    SwapFileOptions { threads, cpu: rampack::host::cpu, begin }
 }

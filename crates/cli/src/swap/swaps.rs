@@ -21,7 +21,7 @@ use super::recovery::Taken;
 use super::report::{PoolReport, Protection, SwapReport};
 use super::signals::HeldSignals;
 use super::stuck::{self, Watcher};
-use super::{MOST, header, limits, name, served};
+use super::{MOST, header, kill_point, limits, name, served};
 use crate::devices::Devices;
 use crate::loops::Loops;
 use crate::protocol::SwapOn;
@@ -86,6 +86,7 @@ impl Swaps {
         let shared = self.devices.state().map(|state| state.shared_swap()).unwrap_or_default();
         let guard = Guard { protections, helpers, shared, _signals: HeldSignals::begin() };
         *self.guard.lock() = Some(guard);
+        kill_point("protected");
         let loops = self.loops.lock().clone();
         let mut areas = ManuallyDrop::new(areas.into_iter());
         for area in areas.by_ref() {
@@ -95,6 +96,7 @@ impl Swaps {
                 None => tracing::info!("{} was not in use and is gone", name(number)),
             }
         }
+        kill_point("adopted");
         protections::make_resident();
         self.end_guard();
         Ok(())

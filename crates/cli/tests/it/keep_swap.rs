@@ -14,7 +14,8 @@ use rampack::host::Memfds;
 use testkit::{Need, Rng, met};
 
 use crate::common::{Daemon, Place, Said, wait_until};
-use crate::keep_users::{NEEDS, hungry, survive, try_hungry};
+use crate::hungry::{hungry, try_hungry};
+use crate::keep_users::{NEEDS, survive};
 use crate::keeper::{Keeper, has_resend, kill, kills};
 
 const MIB: u64 = 1 << 20;

@@ -1,7 +1,7 @@
 //! What the users of disks see of a daemon that is killed again and again: nothing but a pause.
 
 use std::fs::{self, OpenOptions, Permissions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use cli::swap::active;
 use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
-use cli::swap::selftest::hungry::Outcome;
 use testkit::{Need, Rng, TempDir, met, run, try_run};
 
 use crate::common::{Daemon, Place, program, wait_until};
+use crate::hungry::hungry;
 use crate::keeper::{Keeper, has_resend, kill, kills};
 
 const MIB: u64 = 1 << 20;
@@ -296,36 +296,6 @@ impl Drop for Swapped<'_> {
     fn drop(&mut self) {
         let _ = rampack::host::swap_off(self.0);
     }
-}
-
-/// A program in a group with little memory, that compares all it has in each round.
-pub fn hungry(group: &Group, seed: u64, used: impl Fn() -> u64) -> (Outcome, u64) {
-    let (outcome, most) = try_hungry(group, seed, used);
-    (outcome.unwrap_or_else(|ended| panic!("{ended}")), most)
-}
-
-/// As [`hungry`], for a program that may be hurt: the error says how it ended.
-pub fn try_hungry(
-    group: &Group,
-    seed: u64,
-    used: impl Fn() -> u64,
-) -> (Result<Outcome, String>, u64) {
-    let mut command = program();
-    command.args(["selftest", "hungry", "--rounds", "2", "--pages", "4000", "--seed"]);
-    command.arg(seed.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().unwrap();
-    group.take(child.id()).unwrap();
-    child.stdin.take().unwrap().write_all(b"go\n").unwrap();
-    let mut most = 0;
-    wait_until("the program's end", || {
-        group.relieve();
-        most = most.max(used());
-        child.try_wait().unwrap().is_some()
-    });
-    let mut text = String::new();
-    child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
-    let outcome = serde_json::from_str(text.trim());
-    (outcome.map_err(|_| format!("{:?} {text}", child.wait())), most)
 }
 
 #[test]

@@ -60,7 +60,12 @@ impl Keeper {
 
     /// As [`Keeper::start`], for a daemon of a swap device.
     pub fn start_swap(place: &Place, line: &str) -> Keeper {
-        let keeper = Keeper::begin(program(), place, line);
+        Keeper::start_swap_by(program(), place, line)
+    }
+
+    /// As [`Keeper::start_swap`], by a command that becomes the program.
+    pub fn start_swap_by(command: Command, place: &Place, line: &str) -> Keeper {
+        let keeper = Keeper::begin(command, place, line);
         wait_until("there is a swap device", || {
             let said = keeper.ask("status --json");
             said.code == 0 && said.out.contains("\"swap0\"")

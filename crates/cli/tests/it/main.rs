@@ -11,6 +11,7 @@ mod exec_modules;
 mod filesystem;
 mod fsck;
 mod golden;
+mod hungry;
 mod keep;
 mod keep_backing;
 mod keep_swap;

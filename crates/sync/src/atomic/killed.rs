@@ -55,6 +55,29 @@ pub fn has(flaw: Flaw) -> bool {
     FLAW.load(Ordering::Relaxed) == flaw as u64 + 1
 }
 
+/// The variable of the environment that names the file of [`point`].
+pub const POINT: &str = "RAMPACK_KILL_POINT";
+
+/// A named place in a program. If the file that [`POINT`] names has this name in it, the process
+/// ends here; with the word `panics` behind the name, the thread panics. The file is removed first,
+/// so the next process goes on.
+///
+/// # Panics
+/// If it is asked for.
+pub fn point(name: &str) {
+    let Some(file) = std::env::var_os(POINT) else { return };
+    let Ok(asked) = std::fs::read_to_string(&file) else { return };
+    let (asked, how) = asked.split_once(' ').unwrap_or((&asked, ""));
+    // Of several threads one removes it.
+    if asked != name || std::fs::remove_file(&file).is_err() {
+        return;
+    }
+    match how {
+        "" => std::process::abort(),
+        how => panic!("{name} {how}"),
+    }
+}
+
 pub(super) fn step() {
     match ENDS_AFTER.load(Ordering::Relaxed) {
         0 => {}
