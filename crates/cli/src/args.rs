@@ -222,6 +222,12 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub mem_limit: Option<Size>,
 
+    /// What a write does at the memory limit: fail at once; wait while pages move to --backing or
+    /// to the algorithm of --recompress-with, and fail when none can; or spill, that is go to
+    /// --backing at once. Not for swap space [default: fail]
+    #[arg(long, value_parser = ["fail", "wait", "spill"])]
+    pub when_full: Option<String>,
+
     /// A block device or a file for pages that `set NAME writeback=…` writes back.
     #[arg(long, value_name = "PATH")]
     pub backing: Option<PathBuf>,

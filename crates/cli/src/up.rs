@@ -51,6 +51,9 @@ impl DeviceOptions {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
             attributes.push(attribute("backing_dev", path.display().to_string()));
         }
+        if let Some(policy) = &self.when_full {
+            attributes.push(attribute("when_full", policy.clone()));
+        }
         if let Some(name) = &self.recompress_with {
             attributes.push(attribute("recomp_algorithm", format!("algo={name} priority=1")));
         }

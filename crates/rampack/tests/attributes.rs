@@ -54,8 +54,8 @@ fn the_attributes_are_these() {
     assert_eq!(
         names.join(" "),
         "disksize initstate reset resize comp_algorithm recomp_algorithm algorithm_params \
-         switch_algorithm recompress pack share max_comp_streams mem_limit mem_used_max compact \
-         track_access idle backing_dev writeback writeback_limit writeback_limit_enable \
+         switch_algorithm recompress pack share max_comp_streams mem_limit when_full mem_used_max \
+         compact track_access idle backing_dev writeback writeback_limit writeback_limit_enable \
          writeback_batch_size compressed_writeback sealed_backing scrub auto auto_target \
          auto_cpu_percent auto_slowest_read auto_stat num_reads num_writes failed_reads \
          failed_writes invalid_io \
@@ -244,6 +244,25 @@ fn the_limit_is_kept_and_can_change() {
     assert_eq!(refused(&attributes, "mem_used_max", "1"), Errno::EINVAL);
     attributes.store("mem_used_max", "0").unwrap();
     assert_eq!(disk.stats().pool_bytes_peak, 0);
+}
+
+#[test]
+fn when_full_is_one_of_three_words_until_a_reset() {
+    let (disk, attributes) = disk();
+    assert_eq!(attributes.show("when_full").unwrap(), "fail\n");
+    for bad in ["", "x", "0", "fail wait", "Wait"] {
+        assert_eq!(refused(&attributes, "when_full", bad), Errno::EINVAL, "{bad:?}");
+    }
+    attributes.store("when_full", "spill\n").unwrap();
+    assert_eq!(attributes.show("when_full").unwrap(), "spill\n");
+    assert_eq!(refused(&attributes, "disksize", "1M"), Errno::ENODEV, "no backing device");
+    attributes.store("when_full", "wait").unwrap();
+    attributes.store("disksize", "1M").unwrap();
+    assert_eq!(refused(&attributes, "when_full", "spill"), Errno::ENODEV);
+    let saved = rampack::zram::saved_settings(&disk);
+    assert!(saved.contains(&("when_full", "wait".into())), "{saved:?}");
+    attributes.store("reset", "1").unwrap();
+    assert_eq!(attributes.show("when_full").unwrap(), "fail\n");
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     algorithms::SHARE,
     settings::MAX_COMP_STREAMS,
     settings::MEM_LIMIT,
+    settings::WHEN_FULL,
     settings::MEM_USED_MAX,
     settings::COMPACT,
     settings::TRACK_ACCESS,

@@ -28,6 +28,8 @@ pub struct BackingBlocks {
     blocks: u64,
     /// No block before this one is free.
     lowest: Mutex<u64>,
+    /// Held by the thread that waits for readers of blocks in quarantine. Taken before `lowest`.
+    recycling: Mutex<()>,
     /// Counts the blocks that entered the quarantine since it was last emptied.
     stale: AtomicU64,
     /// If set, `recycle` does not wait for readers: see [`crate::Without`].
@@ -59,6 +61,7 @@ impl BackingBlocks {
             leaving: LazyTable::new(provider, words)?,
             blocks,
             lowest: Mutex::new(0),
+            recycling: Mutex::new(()),
             stale: AtomicU64::new(0),
             #[cfg(any(shuttle, asan))]
             without_readers: false,
@@ -95,7 +98,9 @@ impl BackingBlocks {
         if let Some(block) = self.take_free() {
             return Some(block);
         }
-        self.recycle().then(|| self.take_free()).flatten()
+        // While another thread recycles, what was given up is neither free nor in quarantine.
+        let _one_at_a_time = self.recycling.lock();
+        self.take_free().or_else(|| self.recycle().then(|| self.take_free()).flatten())
     }
 
     fn take_free(&self) -> Option<u32> {
@@ -150,8 +155,9 @@ impl BackingBlocks {
     }
 
     /// Waits for all present readers, then frees the blocks that were put in quarantine before.
-    /// Returns whether there were any. The calling thread must not be a reader.
-    pub fn recycle(&self) -> bool {
+    /// Returns whether there were any. The calling thread must not be a reader, and holds
+    /// `recycling`.
+    fn recycle(&self) -> bool {
         // Acquire pairs with the Release in `retire`.
         if self.stale.swap(0, Ordering::Acquire) == 0 {
             return false;

@@ -10,6 +10,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::resources::Design;
 use crate::settings::{Which, find, place};
+use crate::when_full::Room;
 
 /// The largest batch. No device gains from more pages, and each takes a page of memory.
 const BATCH_MAX: u32 = 4096;
@@ -113,7 +114,7 @@ impl<D: Design> Disk<D> {
         let frames = pages_for(bytes);
         let mut settings = self.settings.lock();
         settings.mem_limit = frames.saturating_mul(PAGE_SIZE as u64);
-        self.with_engine(|engine| engine.pool().set_limit(frames));
+        self.limit_pool(&settings, Room::Stores);
     }
 
     /// Lets at most `count` threads compress at once with each codec, from now on. The policy

@@ -13,11 +13,13 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::make_room::Patience;
 use crate::page_ops::Loaded;
-use crate::ranges::{self, Change, Pass, Stopped};
+use crate::ranges::{self, Change, Pass, Stopped, Why};
 use crate::read_backing::Fetcher;
 use crate::request::Request;
 use crate::resources::Design;
+use crate::when_full::WhenFull;
 
 impl<D: Design> Disk<D> {
     /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
@@ -26,9 +28,20 @@ impl<D: Design> Disk<D> {
     /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
     #[inline]
     pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
-        self.begin(Context::waiting(cpu), (index, 1), |request| {
-            request.count_write(request.store(index as usize, page))
-        })?
+        let stored = self.begin(Context::waiting(cpu), (index, 1), |request| {
+            match request.store(index as usize, page) {
+                Err(IoError::NoSpace) => None,
+                stored => Some(request.count_write(stored)),
+            }
+        })?;
+        match stored {
+            Some(stored) => stored,
+            // Another try, which makes room if it has to and may.
+            None => {
+                let range = (index * PAGE_SIZE as u64, PAGE_SIZE as u64);
+                self.change(Context::waiting(cpu), range, Change::Write(page))
+            }
+        }
     }
 
     /// Loads page `index` on this thread. A page that was never stored reads as zeroes.
@@ -64,7 +77,7 @@ impl<D: Design> Disk<D> {
     /// pages from a first one on. Every operation begins here. The calling thread is no reader: it
     /// may wait for a change of the size.
     #[inline]
-    fn begin<R>(
+    pub(crate) fn begin<R>(
         &self,
         context: Context,
         pages: (u64, u64),
@@ -148,21 +161,73 @@ impl<D: Design> Disk<D> {
         (offset, length): (u64, u64),
         change: Change<'_>,
     ) -> Result<(), IoError> {
-        let mut done = 0;
+        let (mut done, mut patience) = (0, Patience::default());
         loop {
             let range = (offset + done, length - done);
             let pages = ranges::touched_pages(range.0, range.1);
             let stopped = self.begin(context, pages, |request| {
+                if done == 0 {
+                    self.look_for_room(request.engine, context, pages.1)?;
+                }
                 Pass { request, context }.change(range, change.after(done as usize), done > 0)
             })??;
             let Some(stopped) = stopped else { return Ok(()) };
             let rest = change.after(done as usize);
+            if stopped.why == Why::Full {
+                done += stopped.of_range.start as u64;
+                if self.go_on_when_full(context, done, &stopped, rest, &mut patience)? {
+                    done += stopped.within.len() as u64;
+                }
+                if done == length {
+                    return Ok(());
+                }
+                continue;
+            }
             self.fetch_and_modify(context.cpu, &stopped, &mut |page| {
                 rest.put(stopped.of_range.clone(), &mut page[stopped.within.clone()]);
             })?;
             done += stopped.next as u64;
             if done == length {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Lets a change that was refused for a page go on: makes room, or writes the page to the
+    /// backing device. Returns whether the page is done. `done` bytes were changed before it.
+    ///
+    /// # Errors
+    /// `NoSpace` if there will be no room; those of [`Disk::spill`]. They are counted. `WouldBlock`
+    /// if the thread must not wait and nothing has changed.
+    #[cold]
+    fn go_on_when_full(
+        &self,
+        context: Context,
+        done: u64,
+        stopped: &Stopped<D>,
+        rest: Change<'_>,
+        patience: &mut Patience,
+    ) -> Result<bool, IoError> {
+        let policy = self.when_full();
+        // A thread that has begun ends what it does: others filled the device after its look.
+        if policy != WhenFull::Fail && done == 0 && matches!(rest, Change::Write(_)) {
+            context.may_wait()?;
+        }
+        let is_whole = stopped.within.len() == PAGE_SIZE;
+        let gone = if policy == WhenFull::Spill && is_whole {
+            let mut buffer = [0; PAGE_SIZE];
+            rest.put(stopped.of_range.clone(), &mut buffer);
+            self.spill(&stopped.engine, context.cpu, stopped.page, &buffer).map(|()| true)
+        } else {
+            self.make_room(stopped.page, patience).map(|()| false)
+        };
+        // A page that is not done yet is counted when it is.
+        match gone {
+            Ok(false) => Ok(false),
+            gone => {
+                let counted = (Count::Writes, Count::FailedWrites);
+                self.counts.add_result(context.cpu, counted, gone.map(drop))?;
+                Ok(true)
             }
         }
     }
@@ -175,7 +240,17 @@ impl<D: Design> Disk<D> {
         stopped: &Stopped<D>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
-        let modified = self.fetch_and_modify_uncounted(cpu, stopped, edit);
+        let mut patience = Patience::default();
+        let modified = loop {
+            match self.fetch_and_modify_uncounted(cpu, stopped, edit) {
+                Err(IoError::NoSpace) => {
+                    if let Err(error) = self.make_room(stopped.page, &mut patience) {
+                        break Err(error);
+                    }
+                }
+                modified => break modified,
+            }
+        };
         self.counts.add_result(cpu, (Count::Writes, Count::FailedWrites), modified)
     }
 

@@ -16,6 +16,7 @@ use crate::resources::{Design, Product, Resources};
 use crate::settings::Settings;
 use crate::stats::Stats;
 use crate::tier_walk::TierWalk;
+use crate::when_full::Full;
 
 /// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
 /// `reset`. Any number of threads may call all methods at once.
@@ -34,6 +35,8 @@ pub struct Disk<D: Design = Product> {
     pub(crate) post: Mutex<()>,
     /// What moves pages between tiers by itself. Taken after `post`.
     pub(crate) tier_walk: Mutex<Option<TierWalk>>,
+    /// What a write does at `mem_limit`.
+    pub(crate) full: Full,
 }
 
 impl<D: Design> Disk<D> {
@@ -51,6 +54,7 @@ impl<D: Design> Disk<D> {
             counts: Arc::new(Counts::new(resources.counting_cpus)),
             post: Mutex::new(()),
             tier_walk: Mutex::new(None),
+            full: Full::new(),
             resources,
         })
     }

@@ -30,6 +30,7 @@ mod disk;
 mod engine;
 mod fingerprints;
 mod lifecycle;
+mod make_room;
 mod pack_share;
 mod page_ops;
 mod post_processing;
@@ -48,6 +49,7 @@ mod tables;
 mod tier_moves;
 mod tier_walk;
 mod tiering;
+mod when_full;
 
 pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes, saved_settings};
@@ -68,6 +70,7 @@ pub use slot::{Backed, Kind, Part, Slot};
 pub use stats::{Density, Stats};
 pub use tier_walk::{TierCounts, TierStats};
 pub use tiers::Budgets;
+pub use when_full::WhenFull;
 pub use zsmalloc::Census;
 
 #[cfg(test)]

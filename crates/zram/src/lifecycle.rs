@@ -14,6 +14,7 @@ use crate::record::Record;
 use crate::resources::{Design, Resources};
 use crate::settings::Settings;
 use crate::tables::Table;
+use crate::when_full::{Room, WhenFull};
 
 /// Pages that every device reserves addresses for, so that it can grow: 16 TiB.
 const ROOM: u64 = 1 << 32;
@@ -23,8 +24,9 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `EINVAL` for a size of 0 or a codec parameter out of range, `EBUSY` when it has a size
-    /// already, `ENOMEM` when memory or addresses for its tables are out. Nothing has changed
-    /// then. (Linux, `Documentation/admin-guide/blockdev/zram.rst`, "Set Disksize".)
+    /// already, `ENODEV` when pages are to spill to a backing device that is not there, `ENOMEM`
+    /// when memory or addresses for its tables are out. Nothing has changed then. (Linux,
+    /// `Documentation/admin-guide/blockdev/zram.rst`, "Set Disksize".)
     pub fn set_disksize(&self, bytes: u64) -> Result<(), ControlError> {
         if bytes == 0 {
             return Err(ControlError::invalid(
@@ -36,6 +38,7 @@ impl<D: Design> Disk<D> {
         let _post = self.post.lock();
         let settings = self.settings.lock();
         self.refuse_a_second_size()?;
+        self.refuse_to_spill(self.when_full(), &settings)?;
         let rounded = rounded(bytes)?;
         let pages = rounded / PAGE_SIZE as u64;
         let room = pages.max(ROOM).max(pages.saturating_mul(2));
@@ -48,7 +51,7 @@ impl<D: Design> Disk<D> {
             pages: usize::try_from(pages).map_err(|_| too_large(bytes))?,
             room: usize::try_from(room).unwrap_or(usize::MAX),
             codecs: &codecs,
-            limit_frames: pages_for(settings.mem_limit),
+            limit_frames: self.full.limit(pages_for(settings.mem_limit), Room::Stores),
             streams,
             readers: self.readers.clone(),
             clock: settings.track_access.then(|| self.resources.clock.clone()),
@@ -168,6 +171,7 @@ impl<D: Design> Disk<D> {
         drop(self.engine.withdraw());
         self.counts.clear();
         *settings = Settings::new(&self.resources);
+        self.full.set_policy(WhenFull::default());
         Ok(())
     }
 

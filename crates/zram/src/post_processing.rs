@@ -47,7 +47,7 @@ pub struct Recompress {
 
 /// The memory of one page, aligned for O_DIRECT.
 #[repr(C, align(4096))]
-struct Buffer(Page);
+pub(crate) struct Buffer(pub(crate) Page);
 
 impl<D: Design> Disk<D> {
     /// Marks pages idle: all pages, or those that were not used in the last `seconds`. Pages used
@@ -246,7 +246,7 @@ impl<D: Design> Disk<D> {
 
     /// Takes up to `wanted` pages from the writeback limit. Returns how many pages may be written,
     /// and whether they were charged: they are not while the limit is off.
-    fn spend(&self, wanted: u64) -> (u64, bool) {
+    pub(crate) fn spend(&self, wanted: u64) -> (u64, bool) {
         let mut settings = self.settings.lock();
         if !settings.writeback_limited {
             return (wanted, false);
@@ -257,7 +257,7 @@ impl<D: Design> Disk<D> {
     }
 
     /// Gives back pages that were charged and not written.
-    fn refund(&self, pages: u64) {
+    pub(crate) fn refund(&self, pages: u64) {
         let mut settings = self.settings.lock();
         settings.writeback_limit = settings.writeback_limit.saturating_add(pages);
     }

@@ -84,8 +84,18 @@ impl Change<'_> {
     }
 }
 
-/// Where a change stopped: at a part of a page that must be fetched from the backing device first.
+/// Why a change stopped at a part of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Why {
+    /// The page must be fetched from the backing device first.
+    Fetch,
+    /// The device is at its `mem_limit`. The part is neither done nor counted.
+    Full,
+}
+
+/// Where a change stopped.
 pub(crate) struct Stopped<D: Design> {
+    pub(crate) why: Why,
     /// The engine with the page.
     pub(crate) engine: Arc<Engine<D>>,
     /// The page.
@@ -157,9 +167,9 @@ impl<D: Design> Pass<'_, D> {
                     self.modify(&part, begun || part.of_range.start > 0, &mut put)
                 }
             };
-            if let Ok(Loaded::Backed(_)) = written {
+            if let Some(why) = stops(written) {
                 let next = part.of_range.end;
-                return Ok(Some(self.stopped(part, next)));
+                return Ok(Some(self.stopped(why, part, next)));
             }
             self.count_write(written)?;
         }
@@ -183,7 +193,7 @@ impl<D: Design> Pass<'_, D> {
                     let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
                     self.modify(&part, begun, &mut zero)
                 };
-                if let Ok(Loaded::Backed(_)) = done {
+                if let Some(why) = stops(done) {
                     let before = (range.start - offset) as usize;
                     part.of_range = before + part.of_range.start..before + part.of_range.end;
                     // What lies between the two ranges is done.
@@ -191,7 +201,7 @@ impl<D: Design> Pass<'_, D> {
                         end if end == head.end => (tail.start - offset) as usize,
                         _ => part.of_range.end,
                     };
-                    return Ok(Some(self.stopped(part, next)));
+                    return Ok(Some(self.stopped(why, part, next)));
                 }
                 begun = true;
                 self.count_write(done)?;
@@ -200,9 +210,9 @@ impl<D: Design> Pass<'_, D> {
         Ok(None)
     }
 
-    fn stopped(&self, part: Part, next: usize) -> Stopped<D> {
+    fn stopped(&self, why: Why, part: Part, next: usize) -> Stopped<D> {
         let Part { page, within, of_range } = part;
-        Stopped { engine: self.request.shared.clone(), page, within, of_range, next }
+        Stopped { why, engine: self.request.shared.clone(), page, within, of_range, next }
     }
 
     /// Empties the whole pages of a range; returns whether there are any.
@@ -287,6 +297,16 @@ impl<D: Design> Pass<'_, D> {
             Loaded::Backed(_) if !begun => self.context.may_wait().map(|()| modified),
             _ => Ok(modified),
         }
+    }
+}
+
+/// Whether a change stops at a page, and why.
+#[inline]
+fn stops(done: Result<Loaded, IoError>) -> Option<Why> {
+    match done {
+        Ok(Loaded::Backed(_)) => Some(Why::Fetch),
+        Err(IoError::NoSpace) => Some(Why::Full),
+        _ => None,
     }
 }
 

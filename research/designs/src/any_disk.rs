@@ -6,7 +6,7 @@ use block::{BlockDevice, IoError};
 use control::ControlError;
 use units::{Cpu, Page};
 use zcomp::Params;
-use zram::{Density, Design, Disk, Pack, Recompress, Share, Stats, Writeback};
+use zram::{Density, Design, Disk, Pack, Recompress, Share, Stats, WhenFull, Writeback};
 
 /// The methods of a [`zram::Disk`] of any design. [`zram::Disk`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zram::Disk with that name")]
@@ -29,11 +29,14 @@ pub trait AnyDisk: BlockDevice {
     ) -> Result<(), ControlError>;
     fn set_params(&self, params: Params) -> Result<(), ControlError>;
     fn set_mem_limit(&self, bytes: u64);
+    fn set_when_full(&self, policy: WhenFull) -> Result<(), ControlError>;
     fn set_max_streams(&self, count: u32) -> Result<(), ControlError>;
     fn max_streams(&self) -> u32;
     fn set_backing(&self, path: &str) -> Result<(), ControlError>;
     fn set_compressed_writeback(&self, on: bool) -> Result<(), ControlError>;
     fn set_writeback_batch(&self, pages: u32) -> Result<(), ControlError>;
+    fn set_writeback_limit(&self, pages: u64);
+    fn limit_writeback(&self, on: bool);
     fn reset_peak(&self);
     fn set_disksize(&self, bytes: u64) -> Result<(), ControlError>;
     fn resize(&self, bytes: u64) -> Result<(), ControlError>;
@@ -81,11 +84,14 @@ impl<D: Design> AnyDisk for Disk<D> {
         switch_algorithm(priority: u8, name: &str, params: Params) -> Result<(), ControlError>;
         set_params(params: Params) -> Result<(), ControlError>;
         set_mem_limit(bytes: u64) -> ();
+        set_when_full(policy: WhenFull) -> Result<(), ControlError>;
         set_max_streams(count: u32) -> Result<(), ControlError>;
         max_streams() -> u32;
         set_backing(path: &str) -> Result<(), ControlError>;
         set_compressed_writeback(on: bool) -> Result<(), ControlError>;
         set_writeback_batch(pages: u32) -> Result<(), ControlError>;
+        set_writeback_limit(pages: u64) -> ();
+        limit_writeback(on: bool) -> ();
         reset_peak() -> ();
         set_disksize(bytes: u64) -> Result<(), ControlError>;
         resize(bytes: u64) -> Result<(), ControlError>;

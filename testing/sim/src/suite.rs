@@ -63,6 +63,22 @@ pub fn against_model(make: Make<'_>, bytes: u64, drive: Drive) {
     }
 }
 
+/// Runs the model on a device whose memory runs out and that has another place for pages. It must
+/// refuse nothing. `make` must return a device whose memory cannot hold noise in half of its bytes.
+///
+/// # Panics
+/// When a change is refused or a page is lost.
+pub fn overflowing(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
+    const BYTES: u64 = 400 * P;
+    let weights = Weights { write_pages: 60, discard: 2, punch: 1, ..Weights::default() };
+    against_model(&make, BYTES, Drive { weights, ..Drive::new(seed, 3000) });
+    let device = make(BYTES);
+    for round in 0..2 {
+        let refused = edges::fill_with_noise(&*device, seed.wrapping_add(round));
+        assert_eq!(refused, 0, "pages were refused in round {round}");
+    }
+}
+
 /// Runs the model on a device that runs out of space. `make` must return a device that cannot hold
 /// noise in half of its bytes. Stored pages must survive a refused change. After a discard of
 /// everything the device must have space again.

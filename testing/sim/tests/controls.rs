@@ -99,9 +99,23 @@ fn full_devices_must_keep_what_they_have() {
     }
     let said = run(WhenFull::StaysFull).expect("a device that stays full passes");
     assert!(said.contains("space again"), "{said}");
+    let said = run(WhenFull::SaysDone).expect("a device that forgets what it took passes");
+    assert!(said.contains("was stored"), "{said}");
     let plain = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Plain::new(bytes as usize)) };
     let said = complaint(|| suite::filling_up(seed, plain)).expect("no limit is no test");
     assert!(said.contains("nothing was refused"), "{said}");
+}
+
+/// A device with a place for pages that its memory cannot hold refuses none and forgets none.
+#[test]
+fn wrong_answers_of_an_overflowing_device_are_found() {
+    let seed = seed("wrong_answers_of_an_overflowing_device_are_found");
+    let run = |when_full| {
+        let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Budget::new(bytes, when_full)) };
+        complaint(|| suite::overflowing(seed, make)).expect("a device without another place passes")
+    };
+    assert!(run(WhenFull::KeepsOld).contains("limit is reached"));
+    assert!(run(WhenFull::SaysDone).contains("was stored"));
 }
 
 #[test]

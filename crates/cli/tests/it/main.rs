@@ -31,5 +31,6 @@ mod swap_signals;
 mod tree_files;
 mod trim;
 mod upgrade;
+mod when_full;
 mod writeback;
 mod zram_rst;

@@ -23,6 +23,7 @@ pub fn saved_settings<D: Design>(disk: &Disk<D>) -> Vec<(&'static str, String)> 
     }
     saved.push(("compressed_writeback", flag(settings.compressed_writeback)));
     saved.push(("mem_limit", settings.mem_limit.to_string()));
+    saved.push(("when_full", disk.when_full().name().into()));
     if let Some(streams) = settings.max_streams {
         saved.push(("max_comp_streams", streams.to_string()));
     }

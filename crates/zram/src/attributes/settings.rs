@@ -5,7 +5,7 @@ use alloc::format;
 use control::{Access, Attribute, ControlError, parse_switch};
 
 use super::keys::{decimal, integer, put, size};
-use crate::Disk;
+use crate::{Disk, WhenFull};
 
 pub(super) const DISKSIZE: Attribute<Disk> = Attribute {
     name: "disksize",
@@ -70,6 +70,15 @@ pub(super) const MEM_LIMIT: Attribute<Disk> = Attribute {
         disk.set_mem_limit(size(text)?);
         Ok(())
     }),
+};
+
+pub(super) const WHEN_FULL: Attribute<Disk> = Attribute {
+    name: "when_full",
+    access: Access::ReadWrite,
+    unit: "text",
+    help: "what a write does at mem_limit: fail, wait for pages to move out, spill to backing_dev",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.when_full().name()))),
+    store: Some(|disk, text| disk.set_when_full(WhenFull::parse(text)?)),
 };
 
 pub(super) const MEM_USED_MAX: Attribute<Disk> = Attribute {

@@ -90,6 +90,13 @@ impl<D: Design> Engine<D> {
         true
     }
 
+    /// Replaces a page by one that was written to `place` of the backing device.
+    pub(crate) fn store_backed(&self, cpu: Cpu, index: usize, place: Backed) {
+        // As in `store`: the time is set before the page can be seen.
+        self.note(index);
+        self.commit(cpu, index, Slot::written_back(place));
+    }
+
     /// Compresses a page again.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{HostFiles, Pack, Recompress, Select, Share, Writeback};
+use zram::{HostFiles, Pack, Recompress, Select, Share, WhenFull, Writeback};
 
 /// The options of a disk.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,8 @@ pub struct Plan {
     pub level: Option<i32>,
     /// The device's own limit; 0 for none.
     pub mem_limit: u64,
+    /// What a write does at that limit.
+    pub when_full: WhenFull,
     /// The memory of the whole machine.
     pub memory: u64,
     pub cpus: usize,
@@ -67,6 +69,7 @@ impl Plan {
             algorithm,
             level: None,
             mem_limit: 0,
+            when_full: WhenFull::Fail,
             memory: 1 << 30,
             cpus: 3,
             compact_every: 0,
@@ -185,6 +188,7 @@ impl Watched {
         if plan.max_streams > 0 {
             self.disk.set_max_streams(plan.max_streams).expect("it has no size");
         }
+        self.disk.set_when_full(plan.when_full).expect("it has no size");
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
     }
 

@@ -1,0 +1,168 @@
+//! Disks whose memory is full: a write fails, waits while pages move out, or goes to the backing
+//! device.
+
+mod common;
+
+use block::{BlockDevice, IoError, Operation};
+use common::Plan;
+use sim::content::Fill;
+use sim::suite::{self, Crowd};
+use testkit::{Rng, seed};
+use units::{Cpu, PAGE_SIZE, Page};
+use zram::WhenFull;
+
+const P: u64 = PAGE_SIZE as u64;
+const CPU: Cpu = Cpu(1);
+const POLICIES: [WhenFull; 2] = [WhenFull::Wait, WhenFull::Spill];
+const QUICK: &str = if cfg!(asan) { zcomp::LZO } else { zcomp::LZ4 };
+
+/// A disk whose memory holds 100 pages of noise, with a backing device for `backing_pages`.
+fn plan(bytes: u64, when_full: WhenFull, backing_pages: u64) -> Plan {
+    Plan { mem_limit: 100 * P, when_full, backing_pages, ..Plan::new(bytes, QUICK) }
+}
+
+fn noise(number: u64) -> Page {
+    let mut page = [0; PAGE_SIZE];
+    Fill::Noise(number).render(&mut page);
+    page
+}
+
+fn holds(disk: &common::Watched, index: u64, number: u64) -> bool {
+    let mut page = [0; PAGE_SIZE];
+    disk.disk.load_page(CPU, index, &mut page).expect("it can be read");
+    page == noise(number)
+}
+
+#[test]
+fn nothing_is_refused_while_pages_can_move() {
+    let mut rng = Rng::new(seed("nothing_is_refused_while_pages_can_move"));
+    for (n, slots) in designs::SLOT_SCHEMES.iter().enumerate() {
+        for when_full in POLICIES {
+            let compressed_writeback = n % 2 == 0;
+            let make = |bytes: u64| {
+                let plan = plan(bytes, when_full, 2 * bytes / P);
+                Plan { slots, compressed_writeback, ..plan }.device()
+            };
+            suite::overflowing(rng.next_u64(), make);
+        }
+    }
+}
+
+/// Others take the room that a writer makes.
+#[test]
+fn crowds_make_room_for_each_other() {
+    let mut rng = Rng::new(seed("crowds_make_room_for_each_other"));
+    for slots in designs::SLOT_SCHEMES {
+        for when_full in POLICIES {
+            let plan = Plan { mem_limit: 4 * P, slots, ..plan(16 * P, when_full, 200) };
+            let disk = plan.build();
+            // A whole page that spills needs no room; for others there may be none for long.
+            let may_refuse = when_full == WhenFull::Wait;
+            suite::hot_pages(&disk, Crowd { may_refuse, ..Crowd::new(rng.next_u64()) });
+            let crowd = Crowd { may_refuse: true, ..Crowd::new(rng.next_u64()) };
+            suite::neighbours(&disk, crowd);
+        }
+    }
+}
+
+#[test]
+fn a_write_fails_when_nothing_can_move() {
+    let mut rng = Rng::new(seed("a_write_fails_when_nothing_can_move"));
+    // Noise is not compressed again. The second device has blocks for some of the pages alone.
+    for (when_full, blocks) in
+        [(WhenFull::Wait, 0), (WhenFull::Wait, 40), (WhenFull::Spill, 40), (WhenFull::Fail, 400)]
+    {
+        suite::filling_up(rng.next_u64(), |bytes| plan(bytes, when_full, blocks).device());
+    }
+}
+
+#[test]
+fn pages_are_compressed_again_for_a_write_that_waits() {
+    let stored = |when_full| {
+        let disk = Plan { mem_limit: 200 * P, ..plan(2000 * P, when_full, 0) }.build();
+        let mut page = [0; PAGE_SIZE];
+        let write = |index: u64, page: &mut Page| {
+            Fill::Text(index).render(page);
+            disk.disk.store_page(CPU, index, page)
+        };
+        let count = (0..2000).take_while(|index| write(*index, &mut page).is_ok()).count() as u64;
+        assert_eq!(write(count, &mut page), Err(IoError::NoSpace));
+        for index in 0..count {
+            let mut found = [0; PAGE_SIZE];
+            Fill::Text(index).render(&mut page);
+            disk.disk.load_page(CPU, index, &mut found).expect("it can be read");
+            assert!(found == page, "page {index} has other contents");
+        }
+        count
+    };
+    let (at_once, later) = (stored(WhenFull::Fail), stored(WhenFull::Wait));
+    assert!(later > at_once * 11 / 10, "{later} pages, and {at_once} without a wait");
+}
+
+#[test]
+fn a_failing_backing_device_fails_the_write_alone() {
+    for when_full in POLICIES {
+        let plan = Plan { backing_faults: 1_000_000, ..plan(400 * P, when_full, 400) };
+        let disk = plan.build();
+        let store = |index, number| disk.disk.store_page(CPU, index, &noise(number));
+        let full = (0..400).find(|index| store(*index, *index).is_err()).expect("there is a limit");
+        let error = match when_full {
+            WhenFull::Spill => IoError::Failed,
+            _ => IoError::NoSpace,
+        };
+        assert_eq!(store(3, 1003), Err(error), "{when_full:?}: a page that has contents");
+        let mut part = [7; 512];
+        let write = Operation::Write { offset: 5 * P + 512, from: &part };
+        assert_eq!(disk.submit(CPU, write), Err(IoError::NoSpace), "{when_full:?}: a part");
+        let read = Operation::Read { offset: full * P, into: &mut part };
+        assert_eq!(disk.submit(CPU, read), Ok(()));
+        assert_eq!(part, [0; 512], "a page that was never stored");
+        for index in 0..full {
+            assert!(holds(&disk, index, index), "{when_full:?}: page {index}");
+        }
+        let stats = disk.disk.stats();
+        assert_eq!((stats.failed_writes, stats.backed_writes, stats.backed_pages), (3, 0, 0));
+    }
+}
+
+/// Each page counts once, however often it was tried.
+#[test]
+fn what_waits_is_counted_once() {
+    for when_full in POLICIES {
+        let disk = plan(400 * P, when_full, 800).build();
+        for index in 0..100 {
+            let four: Vec<u8> = (0..4).flat_map(|n| noise(4 * index + n)).collect();
+            let write = Operation::Write { offset: 4 * index * P, from: &four };
+            assert_eq!(disk.submit(CPU, write), Ok(()));
+        }
+        let stats = disk.disk.stats();
+        assert_eq!((stats.num_writes, stats.failed_writes), (400, 0), "{when_full:?}");
+        assert!(stats.backed_pages >= 300, "{when_full:?}: {stats:?}");
+        assert!(stats.pool_bytes <= 100 * P);
+        (0..400).for_each(|index| assert!(holds(&disk, index, index), "page {index}"));
+    }
+}
+
+#[test]
+fn a_limit_of_writeback_is_kept() {
+    for when_full in POLICIES {
+        let disk = plan(400 * P, when_full, 800).build();
+        disk.disk.limit_writeback(true);
+        disk.disk.set_writeback_limit(50);
+        let store = |index| disk.disk.store_page(CPU, index, &noise(index));
+        let full = (0..400).find(|index| store(*index).is_err()).expect("there is a limit");
+        assert_eq!(store(full), Err(IoError::NoSpace));
+        assert_eq!((full, disk.disk.stats().backed_writes), (149, 50), "{when_full:?}");
+    }
+}
+
+#[test]
+fn spilling_needs_a_backing_device() {
+    let disk = plan(40 * P, WhenFull::Wait, 0).build();
+    let error = disk.disk.set_when_full(WhenFull::Spill).unwrap_err();
+    assert_eq!(error.errno, control::Errno::ENODEV, "{error}");
+    disk.disk.reset().expect("nobody uses it");
+    disk.disk.set_when_full(WhenFull::Spill).expect("it may get a backing device yet");
+    let error = disk.disk.set_disksize(40 * P).unwrap_err();
+    assert_eq!(error.errno, control::Errno::ENODEV, "{error}");
+}
