@@ -22,7 +22,7 @@ pub struct DiskOptions {
     pub mem_limit: u64,
     /// Pages that are not used move to smaller forms within these budgets, whenever the program
     /// calls [`Rampack::move_pages`](crate::Rampack::move_pages); `None` if no page moves by
-    /// itself. It takes eight bytes a page.
+    /// itself. It takes 16 bytes a page.
     pub auto: Option<Budgets>,
 }
 
