@@ -53,7 +53,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
         runs.add(&mut benchmarks)?;
 
-        for mut checker in checkers::models(root, &target)? {
+        for mut checker in checkers::models(root, &target, long)? {
             runs.add(&mut checker)?;
         }
         match checkers::sanitized(root, &target)? {

@@ -118,10 +118,10 @@ const CASES: &[Case] = &[
         "--time 900 -- pressure --kills 8 \
          rampack --backing /dev/vdd --size 1G --max-pool 60M -- 700 1 100 45 --random",
     ),
-    short("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
-    short("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
-    short("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),
-    short("the_same_with_the_kernels_zswap", "--time 240 -- pressure zswap -- 700 1 1 60"),
+    long("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
+    long("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
+    long("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),
+    long("the_same_with_the_kernels_zswap", "--time 240 -- pressure zswap -- 700 1 1 60"),
     long(
         "three_passes_in_random_order",
         "--time 900 -- pressure rampack --size 1G -- 700 1 3 400 --random",
