@@ -203,6 +203,29 @@ fn a_page_whose_neighbours_are_in_use_stays_warm() {
 }
 
 #[test]
+fn noise_whose_neighbours_are_in_use_stays_as_it_is() {
+    let noise = |index: u64| {
+        let mut rng = testkit::Rng::new(index);
+        let mut page = page(index);
+        if index % 4 == 3 {
+            rng.fill(&mut page);
+        }
+        page
+    };
+    let subject = Subject::with(Budgets::default(), &noise);
+    let before = subject.disk.stats().compressed_bytes;
+    let mut found = [0; PAGE_SIZE];
+    for _ in 0..180 {
+        subject.go(2);
+        for index in (0..PAGES).filter(|index| index % 4 != 3) {
+            subject.disk.load_page(CPU, index, &mut found).unwrap();
+        }
+    }
+    assert_eq!((subject.warm().moved, subject.cold().moved), (0, 0));
+    assert_eq!(subject.disk.stats().compressed_bytes, before);
+}
+
+#[test]
 fn idle_pages_that_are_equal_share_an_object() {
     // Every page is there three times, far from each other.
     let thrice = |index: u64| page(index % (PAGES / 3));

@@ -138,6 +138,7 @@ impl Pass {
     pub fn stays(&mut self, page: &Seen, now: u32) {
         let age = now.saturating_sub(page.last_used);
         let count = &mut self.tiers[page.tier].ages[generation(age)];
+        debug_assert!(*count > 0, "a page that was not counted: {page:?}");
         *count = count.saturating_sub(1);
     }
 }

@@ -9,7 +9,8 @@
 //! A page goes down one tier at a time. So a cold page was compared with other idle pages before,
 //! when it became warm; afterwards it is not.
 
-use alloc::{boxed::Box, string::String};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
 use core::ops::Range;
 
 use block::IoError;
@@ -144,7 +145,6 @@ impl Mover {
     /// # Errors
     /// Says that there is no memory.
     pub(crate) fn new(provider: &dyn MemoryProvider, pages: usize) -> Result<Mover, String> {
-        use alloc::string::ToString;
         let fingerprints = Fingerprints::new(provider, pages).map_err(|error| error.to_string())?;
         let alike = Alike::new().ok_or("no memory for the pages to compare")?;
         let page = Box::new([0; PAGE_SIZE]);

@@ -189,11 +189,12 @@ impl TierWalk {
             let first = index / EXTENT_PAGES * EXTENT_PAGES;
             let mut group =
                 Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
+            let mut seen = [None; EXTENT_PAGES];
             while index < group.end {
-                self.see(engine, reader, index, now, &mut group);
+                seen[index - first] = self.see(engine, reader, index, now, &mut group);
                 index = engine.next_touched(index + 1, group.end);
             }
-            self.note_lonely(engine, &group, now);
+            self.note_lonely(&group, &seen, now);
             self.next = group.end;
             if !group.is_empty() {
                 return Some(group);
@@ -204,7 +205,7 @@ impl TierWalk {
         None
     }
 
-    /// Looks at a page of a group.
+    /// Looks at a page of a group. Returns what the pass has counted, if the page can move.
     fn see<D: Design>(
         &mut self,
         engine: &Engine<D>,
@@ -212,9 +213,9 @@ impl TierWalk {
         index: usize,
         now: u32,
         group: &mut Group,
-    ) {
+    ) -> Option<Seen> {
         let slot = engine.peek(index);
-        let Some(tier) = tier_of(engine, reader, slot) else { return };
+        let tier = tier_of(engine, reader, slot)?;
         let (member, bit) = (index - group.first, 1 << (index - group.first));
         let word = self.memory.get(index);
         let memory = Memory::from_bits(word.load(Ordering::Relaxed));
@@ -236,16 +237,18 @@ impl TierWalk {
             Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
             Action::Down(_) => self.pass.stays(&seen, now),
         }
+        Some(seen)
     }
 
     /// Pages that are old enough to be packed, but have no neighbour that is.
-    fn note_lonely<D: Design>(&mut self, engine: &Engine<D>, group: &Group, now: u32) {
+    fn note_lonely(&mut self, group: &Group, seen: &[Option<Seen>; EXTENT_PAGES], now: u32) {
         if group.packs() {
             return;
         }
-        for (index, memory) in group.pages(group.to_cold) {
-            let last_used = engine.last_access(index).unwrap_or(now);
-            self.pass.stays(&Seen { tier: WARM, last_used, memory }, now);
+        for (index, _) in group.pages(group.to_cold) {
+            if let Some(seen) = &seen[index - group.first] {
+                self.pass.stays(seen, now);
+            }
         }
     }
 
