@@ -49,6 +49,33 @@ fn frames_of(objects: usize, class: &SizeClass) -> usize {
     (objects * class.slot).div_ceil(PAGE_SIZE) + 1
 }
 
+/// Zspages that could be emptied together.
+#[derive(Clone, Copy, Default)]
+struct Chosen {
+    frames: usize,
+    objects: u32,
+    holes: u32,
+}
+
+impl Chosen {
+    fn and(self, other: Chosen) -> Chosen {
+        Chosen {
+            frames: self.frames + other.frames,
+            objects: self.objects + other.objects,
+            holes: self.holes + other.holes,
+        }
+    }
+
+    /// The new frames that their objects need when no hole is left in other zspages.
+    fn frames_elsewhere(&self, state: &ClassState, class: &SizeClass) -> usize {
+        let elsewhere = (state.holes - self.holes).saturating_sub(state.leaving);
+        match self.objects.saturating_sub(elsewhere) {
+            0 => 0,
+            objects => frames_of(objects as usize, class),
+        }
+    }
+}
+
 /// One pass of a compaction. The thread that compacts has it alone.
 pub struct Pass<'a> {
     pool: &'a Pool,
@@ -106,9 +133,9 @@ impl Pool {
     }
 
     /// Takes zspages out of the lists if their objects fit elsewhere in fewer frames: into holes of
-    /// other zspages, or into at most `growth` new frames. The emptiest come first. A zspage
-    /// without a hole can be wasteful too, if its objects lie across frames that hold little else.
-    /// Returns whether there were any among those that it looked at.
+    /// other zspages, and into at most `growth` new frames, which they share. The emptiest come
+    /// first. A zspage without a hole can be wasteful too, if its objects lie across frames that
+    /// hold little else. Returns whether there were any among those that it looked at.
     fn choose(&self, state: &mut ClassState, class: &SizeClass, growth: &mut usize) -> bool {
         let mut seen = [0u32; LOOK_AT];
         let mut count = 0;
@@ -116,28 +143,39 @@ impl Pool {
             *id = member;
             count += 1;
         }
-        let mut any = false;
-        for id in &seen[..count] {
-            let zspage = self.zspages.get(*id as usize);
+        // As many of them are chosen as give most frames back.
+        let (mut all, mut kept) = (Chosen::default(), 0);
+        let (mut best, mut gain, mut taken) = (0, 0, 0);
+        for n in 0..count {
+            let zspage = self.zspages.get(seen[n] as usize);
             let (used, backed) = (zspage.used(), zspage.backed(class));
-            let holes = (backed & !used).count_ones();
-            let objects = used.count_ones();
-            let elsewhere = (state.holes - holes).saturating_sub(state.leaving);
-            let without_hole = objects.saturating_sub(elsewhere) as usize;
-            let to_take = match without_hole {
-                0 => 0,
-                objects => frames_of(objects, class),
+            let one = Chosen {
+                frames: zspage.frame_count(class),
+                objects: used.count_ones(),
+                holes: (backed & !used).count_ones(),
             };
-            if zspage.frame_count(class) <= to_take || to_take > *growth {
+            let with = all.and(one);
+            let to_take = with.frames_elsewhere(state, class);
+            let is_dense =
+                one.objects as usize * class.slot + class.slot / 2 > one.frames * PAGE_SIZE;
+            if to_take > *growth || to_take > 0 && is_dense {
                 continue;
             }
-            *growth -= to_take;
-            state.holes -= holes;
-            state.leaving += objects;
-            state.regroup(&self.zspages, *id, EMPTYING);
-            any = true;
+            (all, seen[kept]) = (with, seen[n]);
+            kept += 1;
+            if all.frames > to_take + gain {
+                (best, gain, taken) = (kept, all.frames - to_take, to_take);
+            }
         }
-        any
+        *growth -= taken;
+        for id in &seen[..best] {
+            let zspage = self.zspages.get(*id as usize);
+            let used = zspage.used();
+            state.holes -= (zspage.backed(class) & !used).count_ones();
+            state.leaving += used.count_ones();
+            state.regroup(&self.zspages, *id, EMPTYING);
+        }
+        best > 0
     }
 
     /// Puts a zspage that was being emptied on its list again, or gives up its number.
