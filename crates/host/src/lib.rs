@@ -24,7 +24,7 @@ mod watermarks;
 pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu};
 pub use heap::{Heap, return_freed_memory};
 pub use memfd::{KEY_BYTES, KeptRegion, KeptSecret, Memfds, NamedMemory};
-pub use memory::{available_memory, page_bytes, resident_bytes, total_memory};
+pub use memory::{anonymous_bytes, available_memory, page_bytes, resident_bytes, total_memory};
 pub use mmap::{Mmap, MmapAhead};
 pub use oom::OomKiller;
 pub use pressure::{MemoryStall, Pressure, PressureEnd, Waited};

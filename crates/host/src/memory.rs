@@ -51,6 +51,13 @@ pub fn resident_bytes() -> u64 {
     field_in_kib("/proc/self/smaps_rollup", "Rss:").or_else(resident_from_statm).unwrap_or(0)
 }
 
+/// Bytes of anonymous memory of this process that are resident now: without pages of files, such as
+/// its program's code. `None` if `Anonymous` of /proc/self/smaps_rollup cannot be read.
+#[must_use]
+pub fn anonymous_bytes() -> Option<u64> {
+    field_in_kib("/proc/self/smaps_rollup", "Anonymous:")
+}
+
 fn resident_from_statm() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split_ascii_whitespace().nth(1)?.parse().ok()?;

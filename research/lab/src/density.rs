@@ -121,6 +121,12 @@ fn check(corpus: &Corpus<'_>, index: usize, found: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Resident bytes without pages of files. The code that the first device of a process loads would
+/// count as memory of this device.
+fn resident() -> Result<u64> {
+    host::anonymous_bytes().context("/proc/self/smaps_rollup tells no anonymous memory")
+}
+
 fn machine() -> Result<Machine> {
     let options = MachineOptions {
         cpus: host::cpus(),
@@ -151,7 +157,7 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
     let mut used = Vec::with_capacity(corpus.pages);
     let mut times: Vec<f64> = Vec::with_capacity(READS);
     let order = load::order(corpus.pages, &mut random);
-    let base = host::resident_bytes();
+    let base = resident()?;
     let machine = machine()?;
     // The clock of a machine is never at its beginning.
     let start = 1000;
@@ -187,7 +193,7 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
         moved = now;
     }
     machine.frames().drain();
-    let rss_bytes = host::resident_bytes().saturating_sub(base);
+    let rss_bytes = resident()?.saturating_sub(base);
     let (stats, tiers) = (disk.stats(), disk.tier_stats());
 
     let is_cold = |index: &usize| second - last_used[*index] >= COLD;

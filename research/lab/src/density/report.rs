@@ -52,7 +52,7 @@ pub struct Run {
     pub seconds: u32,
     /// Bytes of all pages.
     pub data_bytes: u64,
-    /// Memory that this process gained.
+    /// Memory that this process gained, without pages of its program.
     pub rss_bytes: u64,
     /// Memory of the pool.
     pub pool_bytes: u64,
