@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 
-use estimate::{ByCodec, Error, Image, Options, Process, Report, Source};
+use estimate::{ByCodec, ByTier, Error, Image, Options, Process, Report, Source, Stored};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rampack::control::{ControlError, Errno};
 use rampack::units::human;
@@ -148,7 +148,7 @@ fn bar() -> ProgressBar {
     bar
 }
 
-/// A table of sources, the most memory first, and a table of codecs.
+/// A table of sources, the most memory first, one of codecs and one of tiers.
 fn tables(report: &Report) -> String {
     let codecs = &report.sum.codecs;
     let mut head: Vec<String> =
@@ -157,6 +157,8 @@ fn tables(report: &Report) -> String {
         let name = codec.codec.to_uppercase();
         head.extend([name.clone(), format!("{name} FREES")]);
     }
+    // The hot tier is the first algorithm.
+    head.extend(["WARM", "WARM FREES", "COLD", "COLD FREES"].map(String::from));
     let mut all = table::table(head, 2);
     let mut sources: Vec<_> = report.sources.iter().collect();
     sources.sort_by_key(|it| std::cmp::Reverse(it.resident_bytes));
@@ -164,39 +166,76 @@ fn tables(report: &Report) -> String {
         let pid = it.pid.map_or("-".into(), |pid| pid.to_string());
         let mut row = vec![pid, printable(&it.name)];
         let parts = [it.same_filled, it.duplicates];
-        row.extend(cells(it.resident_bytes, it.sampled_bytes, parts, &it.codecs));
+        row.extend(cells(it.resident_bytes, it.sampled_bytes, parts, forms(&it.codecs, &it.tiers)));
         all.add_row(row);
     }
     let sum = &report.sum;
     let mut row = vec!["ALL".into(), String::new()];
     let parts = [sum.same_filled, sum.duplicates];
-    row.extend(cells(sum.resident_bytes, sum.sampled_bytes, parts, codecs));
+    row.extend(cells(sum.resident_bytes, sum.sampled_bytes, parts, forms(codecs, &sum.tiers)));
     all.add_row(row);
 
     let head = ["ALGORITHM", "RATIO", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"];
     let mut costs = table::table(head.map(String::from).to_vec(), 1);
-    for codec in codecs {
+    for ByCodec { codec, stored } in codecs {
         costs.add_row([
-            codec.codec.clone(),
-            format!("{:.2}", codec.ratio),
-            format!("{:.1} us", codec.compression_us),
-            format!("{:.1} us", codec.decompression_us),
-            format!("{:.1} s", codec.cpu_seconds),
+            codec.clone(),
+            format!("{:.2}", stored.ratio),
+            us(stored.compression_us, stored.compression_error_us),
+            us(stored.decompression_us, stored.decompression_error_us),
+            format!("{:.1} s", stored.cpu_seconds),
         ]);
     }
-    format!("{}\n{}", table::text(&all), table::text(&costs))
+    let head = ["IDLE WITH --AUTO", "RATIO", "FREES", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"];
+    let mut idle = table::table(head.map(String::from).to_vec(), 1);
+    for ByTier { tier, stored } in &sum.tiers {
+        idle.add_row([
+            (*tier).to_owned(),
+            format!("{:.2}", stored.ratio),
+            freed(stored),
+            us(stored.compression_us, stored.compression_error_us),
+            us(stored.decompression_us, stored.decompression_error_us),
+            format!("{:.1} s", stored.cpu_seconds),
+        ]);
+    }
+    format!("{}\n{}\n{}", table::text(&all), table::text(&costs), table::text(&idle))
 }
 
-fn cells(resident: u64, sampled: u64, parts: [f64; 2], codecs: &[ByCodec]) -> Vec<String> {
+/// What has a column in the table of sources.
+fn forms<'a>(
+    codecs: &'a [ByCodec],
+    tiers: &'a [ByTier],
+) -> impl Iterator<Item = &'a Stored> + use<'a> {
+    let tiers = tiers.iter().filter(|it| it.tier != "hot").map(|it| &it.stored);
+    codecs.iter().map(|it| &it.stored).chain(tiers)
+}
+
+/// Microseconds, and how far they may be off.
+fn us(mean: f64, error: Option<f64>) -> String {
+    match error {
+        Some(error) => format!("{mean:.1} us ±{error:.1}"),
+        None => format!("{mean:.1} us ±?"),
+    }
+}
+
+fn freed(stored: &Stored) -> String {
+    match stored.error_bytes {
+        Some(0) => human(stored.freed_bytes).to_string(),
+        Some(error) => format!("{} ±{}", human(stored.freed_bytes), human(error)),
+        None => format!("{} ±?", human(stored.freed_bytes)),
+    }
+}
+
+fn cells<'a>(
+    resident: u64,
+    sampled: u64,
+    parts: [f64; 2],
+    forms: impl Iterator<Item = &'a Stored>,
+) -> Vec<String> {
     let mut cells = vec![human(resident).to_string(), human(sampled).to_string()];
     cells.extend(parts.map(|part| format!("{:.1}%", part * 100.0)));
-    for codec in codecs {
-        cells.push(format!("{:.2}", codec.ratio));
-        cells.push(match codec.error_bytes {
-            Some(0) => human(codec.freed_bytes).to_string(),
-            Some(error) => format!("{} ±{}", human(codec.freed_bytes), human(error)),
-            None => format!("{} ±?", human(codec.freed_bytes)),
-        });
+    for stored in forms {
+        cells.extend([format!("{:.2}", stored.ratio), freed(stored)]);
     }
     cells
 }

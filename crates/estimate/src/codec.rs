@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use units::{PAGE_SIZE, Page};
-use zcomp::{ALGORITHMS, CodecError, Compressor, Params, Stream};
+use zcomp::{ALGORITHMS, CodecError, Compressor, Packer, Params, Stream};
 use zsmalloc::{RAW_THRESHOLD, SizeClasses};
 
 /// A codec that pages are tried with.
@@ -91,6 +91,21 @@ impl Trial {
         debug_assert!(result.is_ok() && *self.back == *page, "a codec changed a page");
         Tried { bytes, compression, decompression }
     }
+
+    /// What compresses extents with this codec, at its level or at `level` if that is higher.
+    pub fn packer(&self, level: i32) -> Result<Box<dyn Packer>, CodecError> {
+        let packer = self.compressor.packer(Some(level))?;
+        packer.ok_or_else(|| CodecError(format!("{} packs no pages", self.compressor.name())))
+    }
+
+    /// Reads one page of an extent of so many, and returns how long it took.
+    pub fn read_part(&mut self, extent: &[u8], part: (usize, usize), page: &Page) -> Duration {
+        let start = Instant::now();
+        let read = self.stream.context.decompress_part(extent, part, &mut self.back);
+        let time = start.elapsed();
+        debug_assert!(read.is_ok() && *self.back == *page, "a codec changed a page");
+        time
+    }
 }
 
 /// The memory that objects cost.
@@ -101,6 +116,16 @@ pub(crate) struct Costs {
 impl Costs {
     pub fn new() -> Costs {
         Costs { classes: SizeClasses::new() }
+    }
+
+    /// The size class of an object of `bytes`: a number that grows with the size.
+    pub fn class(&self, bytes: usize) -> usize {
+        self.classes.index_of(bytes)
+    }
+
+    /// The bytes of the slot that an object of `bytes` takes.
+    pub fn slot(&self, bytes: usize) -> usize {
+        self.classes.get(self.class(bytes)).slot
     }
 
     /// The bytes of frames that an object of `bytes` takes in a pool with many objects: its share

@@ -1,22 +1,18 @@
 //! The estimate of a number of sources.
 
-use std::collections::HashSet;
-use std::hash::{BuildHasher, RandomState};
-use std::io;
-use std::time::Duration;
-
 use nix::errno::Errno;
 use serde::Serialize;
-use units::{PAGE_SIZE, Page};
-use zcomp::same_filled;
+use units::PAGE_SIZE;
 
-use crate::codec::{Codec, Costs, Trial};
+use crate::codec::Codec;
 use crate::error::Error;
+use crate::look::{Looker, Sums, Whole};
 use crate::process::Frames;
 use crate::resident::Resident;
-use crate::sample::{CLUSTER, Choice};
+use crate::sample::Choice;
 use crate::source::Source;
-use crate::tally::{Mean, Tally};
+use crate::tally::Mean;
+use crate::tier::{TIERED, TIERS};
 
 /// The memory that says of a page where its object is, in bytes: the slot of a disk.
 const SLOT: f64 = 8.0;
@@ -24,7 +20,7 @@ const SLOT: f64 = 8.0;
 /// How an estimate is made.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The codecs that are compared.
+    /// The codecs that are compared, one at least. The first is that of the hot tier.
     pub codecs: Vec<Codec>,
     /// About how many bytes are read of all sources together; of each, 4 MiB at the least.
     pub sample: u64,
@@ -32,12 +28,10 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// What storing pages with a codec would take.
+/// What storing pages in some form would take.
 #[derive(Clone, PartialEq, Serialize, Debug)]
-pub struct ByCodec {
-    /// The codec.
-    pub codec: String,
-    /// The memory that the pages would take, with fragmentation and slots, in bytes.
+pub struct Stored {
+    /// The memory that the pages would take, with fragmentation and tables, in bytes.
     pub stored_bytes: u64,
     /// How far `stored_bytes` may be from the truth, 95 times of 100; `None` if the sample is too
     /// small to say.
@@ -46,12 +40,40 @@ pub struct ByCodec {
     pub ratio: f64,
     /// The memory that becomes free.
     pub freed_bytes: u64,
-    /// The time to compress a page that is not same-filled, in microseconds.
+    /// The time to compress a page that is compressed, in microseconds.
     pub compression_us: f64,
+    /// How far the mean of `compression_us` may be off, 95 times of 100; `None` as for the bytes.
+    pub compression_error_us: Option<f64>,
     /// The time to decompress a page, in microseconds.
     pub decompression_us: f64,
-    /// The CPU time to store all pages once, in seconds.
+    /// How far the mean of `decompression_us` may be off, 95 times of 100; `None` as for the bytes.
+    pub decompression_error_us: Option<f64>,
+    /// The CPU time to compress all pages once, in seconds.
     pub cpu_seconds: f64,
+}
+
+/// What storing pages with a codec would take.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub struct ByCodec {
+    /// The codec.
+    pub codec: String,
+    /// What it would take.
+    #[serde(flatten)]
+    pub stored: Stored,
+}
+
+/// What pages would take on a disk with tiers (`--auto`) once all have moved to a tier. Times of
+/// the tier `cold` are those of pages in extents: of a page to compress its extent, in all ways
+/// that are tried, and of a page to read it alone.
+#[derive(Clone, PartialEq, Serialize, Debug)]
+pub struct ByTier {
+    /// `hot`, `warm` or `cold`.
+    pub tier: &'static str,
+    /// What it would take, with the tables of tiers. Equal pages share an object in the tiers
+    /// `warm` and `cold` if they are of one source and both in the sample; a smaller sample finds
+    /// fewer of them, which `error_bytes` does not know.
+    #[serde(flatten)]
+    pub stored: Stored,
 }
 
 /// The estimate of one source.
@@ -74,6 +96,8 @@ pub struct Estimate {
     pub duplicates: f64,
     /// By codec, in the order of the options.
     pub codecs: Vec<ByCodec>,
+    /// By tier, the hot one first.
+    pub tiers: Vec<ByTier>,
 }
 
 /// The sum over sources. Frames that several sources share count once.
@@ -89,6 +113,8 @@ pub struct Sum {
     pub duplicates: f64,
     /// By codec, in the order of the options.
     pub codecs: Vec<ByCodec>,
+    /// By tier, the hot one first.
+    pub tiers: Vec<ByTier>,
 }
 
 /// An estimate.
@@ -106,7 +132,7 @@ pub struct Report {
 /// read, and those that will be. `left_out` is told of sources that cannot be read.
 ///
 /// # Errors
-/// [`Error`] if a codec cannot begin for want of memory.
+/// [`Error`] if no codec is named, or if one cannot begin for want of memory.
 pub fn estimate(
     sources: &[Source],
     options: &Options,
@@ -134,6 +160,8 @@ pub fn estimate(
         let seed = options.seed.wrapping_add((n as u64) << 48);
         let choice = Choice::new(seed, options.sample, total, resident.bytes);
         let mut sums = Sums::new(options.codecs.len());
+        let chosen = || resident.runs.iter().flat_map(|run| choice.parts(run.start, run.end));
+        chosen().for_each(|(start, end)| looker.count(source, start, end, &mut sums));
         for run in &resident.runs {
             for (start, end) in choice.parts(run.start, run.end) {
                 looker.look(source, start, end, &mut sums);
@@ -161,7 +189,12 @@ pub fn estimate(
         codecs: names
             .iter()
             .zip(&sums.codecs)
-            .map(|(name, sum)| sum.of(resident.bytes).by_codec(name))
+            .map(|(name, sum)| by_codec(name, sum.of(resident.bytes, SLOT)))
+            .collect(),
+        tiers: TIERS
+            .iter()
+            .zip(&sums.tiers)
+            .map(|(tier, sum)| by_tier(tier, sum.of(resident.bytes, SLOT + TIERED)))
             .collect(),
     });
     let sources = sources.collect();
@@ -178,9 +211,15 @@ fn sum(names: &[&str], found: &[(&Source, Resident)], sums: &[Sums], duplicates:
         .enumerate()
         .map(|(n, sums)| part(sums.same_filled, sums.pages) * own(n) as f64)
         .sum();
-    let codecs = names.iter().enumerate().map(|(codec, name)| {
-        let each = sums.iter().enumerate().map(|(n, sums)| sums.codecs[codec].of(own(n)));
-        each.fold(Whole::default(), Whole::plus).by_codec(name)
+    let all = |of: &dyn Fn(usize, &Sums) -> Whole| {
+        sums.iter().enumerate().map(|(n, sums)| of(n, sums)).fold(Whole::default(), Whole::plus)
+    };
+    let codecs = names
+        .iter()
+        .enumerate()
+        .map(|(codec, name)| by_codec(name, all(&|n, sums| sums.codecs[codec].of(own(n), SLOT))));
+    let tiers = TIERS.iter().enumerate().map(|(tier, name)| {
+        by_tier(name, all(&|n, sums| sums.tiers[tier].of(own(n), SLOT + TIERED)))
     });
     Sum {
         resident_bytes,
@@ -188,6 +227,7 @@ fn sum(names: &[&str], found: &[(&Source, Resident)], sums: &[Sums], duplicates:
         same_filled: if resident_bytes == 0 { 0.0 } else { same_filled / resident_bytes as f64 },
         duplicates: part(duplicates, pages),
         codecs: codecs.collect(),
+        tiers: tiers.collect(),
     }
 }
 
@@ -195,167 +235,32 @@ fn part(some: u64, all: u64) -> f64 {
     if all == 0 { 0.0 } else { some as f64 / all as f64 }
 }
 
-/// What was found in the sample of a source.
-struct Sums {
-    pages: u64,
-    same_filled: u64,
-    duplicates: u64,
-    seen: HashSet<u64>,
-    codecs: Vec<OfCodec>,
+fn by_codec(name: &str, whole: Whole) -> ByCodec {
+    ByCodec { codec: name.to_owned(), stored: told(whole) }
 }
 
-#[derive(Clone, Default)]
-struct OfCodec {
-    /// Bytes that pages take.
-    stored: Tally,
-    /// Pages that were compressed.
-    compressed: u64,
-    /// Pages that were decompressed.
-    decompressed: u64,
-    compression: Duration,
-    decompression: Duration,
+fn by_tier(tier: &'static str, whole: Whole) -> ByTier {
+    ByTier { tier, stored: told(whole) }
 }
 
-impl Sums {
-    fn new(codecs: usize) -> Sums {
-        let codecs = vec![OfCodec::default(); codecs];
-        Sums { pages: 0, same_filled: 0, duplicates: 0, seen: HashSet::new(), codecs }
-    }
-}
-
-/// What is said of all pages of a source, or of many.
-#[derive(Clone, Copy, Default)]
-struct Whole {
-    bytes: f64,
-    stored: f64,
-    /// The square of the error.
-    error: f64,
-    cpu: f64,
-    compressed: u64,
-    decompressed: u64,
-    compression: Duration,
-    decompression: Duration,
-}
-
-impl OfCodec {
-    fn of(&self, bytes: u64) -> Whole {
-        let pages = bytes as f64 / PAGE_SIZE as f64;
-        let Mean { mean, error } = self.stored.mean(pages).unwrap_or(Mean {
-            // Nothing could be read: nothing is promised.
-            mean: PAGE_SIZE as f64,
-            error: f64::INFINITY,
-        });
-        let (sampled, cpu) = (self.stored.pages(), self.compression.as_secs_f64());
-        Whole {
-            bytes: bytes as f64,
-            stored: pages * (mean + SLOT),
-            error: if pages == 0.0 { 0.0 } else { (pages * error).powi(2) },
-            cpu: if sampled == 0.0 { 0.0 } else { cpu / sampled * pages },
-            compressed: self.compressed,
-            decompressed: self.decompressed,
-            compression: self.compression,
-            decompression: self.decompression,
-        }
-    }
-}
-
-impl Whole {
-    fn plus(self, other: Whole) -> Whole {
-        Whole {
-            bytes: self.bytes + other.bytes,
-            stored: self.stored + other.stored,
-            error: self.error + other.error,
-            cpu: self.cpu + other.cpu,
-            compressed: self.compressed + other.compressed,
-            decompressed: self.decompressed + other.decompressed,
-            compression: self.compression + other.compression,
-            decompression: self.decompression + other.decompression,
-        }
-    }
-
-    fn by_codec(self, codec: &str) -> ByCodec {
-        let us = |time: Duration, pages: u64| match pages {
-            0 => 0.0,
-            pages => time.as_secs_f64() * 1e6 / pages as f64,
-        };
-        let error = self.error.sqrt();
-        ByCodec {
-            codec: codec.to_owned(),
-            stored_bytes: self.stored.round() as u64,
-            error_bytes: error.is_finite().then_some(error.round() as u64),
-            ratio: if self.stored == 0.0 { 0.0 } else { self.bytes / self.stored },
-            freed_bytes: (self.bytes - self.stored).max(0.0).round() as u64,
-            compression_us: us(self.compression, self.compressed),
-            decompression_us: us(self.decompression, self.decompressed),
-            cpu_seconds: self.cpu,
-        }
-    }
-}
-
-/// Looks at pages, one cluster after the other.
-struct Looker {
-    trials: Vec<Trial>,
-    costs: Costs,
-    hashes: RandomState,
-    buffer: Vec<u8>,
-    seen: HashSet<u64>,
-    /// Pages whose contents another page of the sample has, over all sources.
-    duplicates: u64,
-}
-
-impl Looker {
-    fn new(codecs: &[Codec]) -> Result<Looker, Error> {
-        let trials = codecs.iter().map(Trial::new).collect::<Result<_, _>>().map_err(|error| {
-            Error::new("cannot try a codec", io::Error::other(error.to_string()))
-        })?;
-        Ok(Looker {
-            trials,
-            costs: Costs::new(),
-            hashes: RandomState::new(),
-            buffer: vec![0; CLUSTER as usize],
-            seen: HashSet::new(),
-            duplicates: 0,
-        })
-    }
-
-    fn look(&mut self, source: &Source, start: u64, end: u64, sums: &mut Sums) {
-        let buffer = &mut self.buffer[..(end - start) as usize];
-        let read = source.read(start, buffer);
-        let (pages, _) = buffer[..read].as_chunks::<PAGE_SIZE>();
-        if pages.is_empty() {
-            return;
-        }
-        let mut stored = vec![0.0; self.trials.len()];
-        for page in pages {
-            sums.pages += 1;
-            if same_filled(page).is_some() {
-                sums.same_filled += 1;
-                continue;
-            }
-            let hash = self.hashes.hash_one(page);
-            sums.duplicates += u64::from(!sums.seen.insert(hash));
-            self.duplicates += u64::from(!self.seen.insert(hash));
-            try_all(&mut self.trials, &self.costs, page, &mut sums.codecs, &mut stored);
-        }
-        for (sum, stored) in sums.codecs.iter_mut().zip(stored) {
-            sum.stored.add(pages.len() as f64, stored);
-        }
-    }
-}
-
-fn try_all(
-    trials: &mut [Trial],
-    costs: &Costs,
-    page: &Page,
-    sums: &mut [OfCodec],
-    stored: &mut [f64],
-) {
-    for ((trial, sum), stored) in trials.iter_mut().zip(sums).zip(stored) {
-        let tried = trial.try_page(page);
-        *stored += costs.of(tried.bytes);
-        sum.compressed += 1;
-        sum.decompressed += u64::from(tried.bytes < PAGE_SIZE);
-        sum.compression += tried.compression;
-        sum.decompression += tried.decompression;
+fn told(whole: Whole) -> Stored {
+    let us = |seconds: Option<Mean>| seconds.map_or(0.0, |it| it.mean * 1e6);
+    let error_us = |seconds: Option<Mean>| match seconds {
+        Some(Mean { error, .. }) => error.is_finite().then_some(error * 1e6),
+        None => None,
+    };
+    let [compression, decompression] =
+        [whole.compression, whole.decompression].map(|it| it.mean(f64::INFINITY));
+    let error = whole.error.sqrt();
+    Stored {
+        stored_bytes: whole.stored.round() as u64,
+        error_bytes: error.is_finite().then_some(error.round() as u64),
+        ratio: if whole.stored == 0.0 { 0.0 } else { whole.bytes / whole.stored },
+        freed_bytes: (whole.bytes - whole.stored).max(0.0).round() as u64,
+        compression_us: us(compression),
+        compression_error_us: error_us(compression),
+        decompression_us: us(decompression),
+        decompression_error_us: error_us(decompression),
+        cpu_seconds: whole.cpu,
     }
 }

@@ -4,24 +4,29 @@ use std::error::Error;
 
 use plotters::prelude::*;
 
-use crate::estimate::{ByCodec, Report};
+use crate::estimate::{ByCodec, ByTier, Report, Stored};
 
 const WIDTH: u32 = 960;
 /// The height of a source, and of what is around all of them.
-const ROW: u32 = 56;
+const ROW: u32 = 80;
 const AROUND: u32 = 120;
 /// The sources with the most memory that have a row.
 const ROWS: usize = 20;
 const MIB: f64 = (1 << 20) as f64;
 
-/// Draws an SVG: for each source the memory it has now, and what it would take with each codec.
+/// Draws an SVG: for each source the memory it has now, and what it would take with each codec
+/// and, once it is idle, in the tiers `warm` and `cold` of a disk with tiers.
 /// The line at the end of a bar is the interval in which the truth is, 95 times of 100. The sum
 /// comes first, then the twenty sources with the most memory.
 ///
 /// # Errors
 /// The error of the drawing library.
 pub fn svg(report: &Report) -> Result<String, Box<dyn Error + '_>> {
-    let mut rows = vec![("all".to_owned(), report.sum.resident_bytes, &report.sum.codecs)];
+    let mut rows = vec![(
+        "all".to_owned(),
+        report.sum.resident_bytes,
+        forms(&report.sum.codecs, &report.sum.tiers),
+    )];
     let mut sources: Vec<_> = report.sources.iter().collect();
     sources.sort_by_key(|it| std::cmp::Reverse(it.resident_bytes));
     rows.extend(sources.iter().take(ROWS).map(|it| {
@@ -29,14 +34,22 @@ pub fn svg(report: &Report) -> Result<String, Box<dyn Error + '_>> {
             Some(pid) => format!("{} {pid}", it.name),
             None => it.name.rsplit('/').next().unwrap_or(&it.name).to_owned(),
         };
-        (name, it.resident_bytes, &it.codecs)
+        (name, it.resident_bytes, forms(&it.codecs, &it.tiers))
     }));
     let mut text = String::new();
     draw(&rows, &mut text)?;
     Ok(text)
 }
 
-type Row<'a> = (String, u64, &'a Vec<ByCodec>);
+/// The name of a row, its memory, and what that takes in each form.
+type Row<'a> = (String, u64, Vec<(String, &'a Stored)>);
+
+fn forms<'a>(codecs: &'a [ByCodec], tiers: &'a [ByTier]) -> Vec<(String, &'a Stored)> {
+    let codecs = codecs.iter().map(|it| (it.codec.clone(), &it.stored));
+    // The hot tier is the first codec.
+    let tiers = tiers.iter().skip(1).map(|it| (format!("idle, {}", it.tier), &it.stored));
+    codecs.chain(tiers).collect()
+}
 
 fn draw(rows: &[Row<'_>], text: &mut String) -> Result<(), Box<dyn Error>> {
     let height = ROW * rows.len() as u32 + AROUND;
@@ -61,21 +74,21 @@ fn draw(rows: &[Row<'_>], text: &mut String) -> Result<(), Box<dyn Error>> {
         .y_labels(rows.len() * 2 + 1)
         .y_label_formatter(&label)
         .draw()?;
-    let codecs: Vec<&str> = rows[0].2.iter().map(|codec| codec.codec.as_str()).collect();
-    let bars = codecs.len() + 1;
+    let names: Vec<&str> = rows[0].2.iter().map(|form| form.0.as_str()).collect();
+    let bars = names.len() + 1;
     let thick = 0.8 / bars as f64;
     for bar in 0..bars {
         let style = Palette99::pick(bar).filled();
         let of = |row: &Row<'_>| match bar {
             0 => (row.1 as f64, Some(0)),
-            n => (row.2[n - 1].stored_bytes as f64, row.2[n - 1].error_bytes),
+            n => (row.2[n - 1].1.stored_bytes as f64, row.2[n - 1].1.error_bytes),
         };
         let place = |n: usize| n as f64 + 0.1 + thick * bar as f64;
         let shape = rows.iter().enumerate().map(|(n, row)| {
             let end = of(row).0 / MIB;
             Rectangle::new([(0.0, place(n)), (end, place(n) + thick * 0.92)], style)
         });
-        let name = if bar == 0 { "now" } else { codecs[bar - 1] };
+        let name = if bar == 0 { "now" } else { names[bar - 1] };
         chart
             .draw_series(shape)?
             .label(name)

@@ -37,6 +37,23 @@ impl Tally {
         self.x
     }
 
+    /// The sum of y over all clusters.
+    pub fn sum(&self) -> f64 {
+        self.y
+    }
+
+    /// The clusters of both.
+    pub fn plus(self, other: Tally) -> Tally {
+        Tally {
+            clusters: self.clusters + other.clusters,
+            x: self.x + other.x,
+            y: self.y + other.y,
+            xx: self.xx + other.xx,
+            xy: self.xy + other.xy,
+            yy: self.yy + other.yy,
+        }
+    }
+
     /// The mean of y for each page; `None` without a page. The sample was taken of `all` pages.
     ///
     /// It is the ratio estimator of cluster sampling (Cochran, Sampling Techniques, chapter 6): a

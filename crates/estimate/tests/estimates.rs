@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
 
 use estimate::{Codec, Image, Options, Process, Report, Source, estimate};
-use rampack::{DiskOptions, PAGE_SIZE, Rampack};
+use rampack::{Budgets, DiskOptions, PAGE_SIZE, Rampack};
 use testkit::{Need, met};
 
 /// Codecs that are tried.
@@ -65,10 +65,10 @@ fn all_pages_give_what_storing_them_takes() {
     assert_eq!(report.sum.sampled_bytes, pages.len() as u64);
     for (codec, name) in report.sum.codecs.iter().zip(CODECS) {
         let truth = stored(&pages, name) as f64;
-        let off = codec.stored_bytes as f64 / truth - 1.0;
-        assert!(off.abs() < 0.03, "{name}: {} and {truth}: {off:+.3}", codec.stored_bytes);
-        assert_eq!(codec.error_bytes, Some(0));
-        assert!(codec.compression_us > 0.0 && codec.decompression_us > 0.0);
+        let off = codec.stored.stored_bytes as f64 / truth - 1.0;
+        assert!(off.abs() < 0.03, "{name}: {} and {truth}: {off:+.3}", codec.stored.stored_bytes);
+        assert_eq!(codec.stored.error_bytes, Some(0));
+        assert!(codec.stored.compression_us > 0.0 && codec.stored.decompression_us > 0.0);
     }
 }
 
@@ -89,13 +89,94 @@ fn a_sample_knows_how_wrong_it_may_be() {
         assert!(report.sum.sampled_bytes < pages.len() as u64 / 2);
         for (n, codec) in report.sum.codecs.iter().enumerate() {
             // Frames that are not full, which an estimate does not count, are 1 % of so few pages.
-            let off = (codec.stored_bytes as f64 - truth[n]).abs() - 0.01 * truth[n];
-            let error = codec.error_bytes.unwrap() as f64;
+            let off = (codec.stored.stored_bytes as f64 - truth[n]).abs() - 0.01 * truth[n];
+            let error = codec.stored.error_bytes.unwrap() as f64;
             assert!(error < 0.15 * truth[n], "an interval of {error} says little");
             missed[n] += u32::from(off > error);
         }
     }
     assert!(missed.iter().all(|missed| *missed <= 4), "{missed:?} of 20");
+}
+
+/// What a disk with tiers uses for pages: all hot, all warm, all cold. It has room for more: on a
+/// full one, a tenth of the equal pages do not find each other.
+fn stored_by_tier(pages: &[u8]) -> [u64; 3] {
+    const SECOND: u64 = 1_000_000_000;
+    let (whole, _) = pages.as_chunks::<PAGE_SIZE>();
+    let budgets = Budgets { cpu_percent: 100, ..Budgets::default() };
+    let options =
+        DiskOptions { size: 2 * pages.len() as u64, auto: Some(budgets), ..Default::default() };
+    let rampack = Rampack::new().unwrap();
+    let disk = rampack.disk(options).unwrap();
+    let mut now = 1000;
+    rampack.machine().set_clock(now);
+    for (n, page) in whole.iter().enumerate() {
+        disk.store(n as u64, page).unwrap();
+    }
+    // The slot, the time of last use, what is remembered of the page, and its fingerprint.
+    let tables = whole.len() as u64 * (8 + 4 + 4 + 8);
+    [0, 64 + 60, 300].map(|seconds| {
+        for _ in (0..seconds).step_by(4) {
+            now += 4;
+            rampack.machine().set_clock(now);
+            disk.device().move_pages(4 * SECOND, &|| 0).unwrap();
+        }
+        let density = disk.device().density();
+        let entries = 16 * (density.extents + density.shared_objects);
+        disk.stats().pool_bytes + entries + tables
+    })
+}
+
+/// Pages of which some are equal, and some neighbours of noise.
+fn mixed_pages() -> Vec<u8> {
+    let mut pages = pages();
+    // Many pages, for frames that are not full are not in an estimate: the same bytes with other
+    // boundaries.
+    for shift in [1000, 2000, 3000] {
+        pages.extend_from_within(shift..shift + (22 << 20));
+    }
+    let again = pages[4 << 20..6 << 20].to_vec();
+    pages.extend(again);
+    let mut random = fastrand::Rng::with_seed(!testkit::seed("estimates"));
+    let (whole, _) = pages.as_chunks_mut::<PAGE_SIZE>();
+    for page in whole[2048..3072].iter_mut().step_by(4) {
+        random.fill(page);
+    }
+    pages
+}
+
+/// How far the estimate of each tier is from the truth, as a part of it.
+fn off(pages: &[u8], truth: [u64; 3]) -> [f64; 3] {
+    let (_file, source) = image(pages);
+    let codecs = vec![Codec::parse("lz4").unwrap()];
+    let options = Options { codecs, sample: u64::MAX, seed: 1 };
+    let mut left_out = |error| panic!("{error}");
+    let report = estimate(&[source], &options, &mut left_out, &mut |_, _| {}).unwrap();
+    std::array::from_fn(|tier| {
+        let stored = &report.sum.tiers[tier].stored;
+        assert_eq!(stored.error_bytes, Some(0));
+        assert!(stored.compression_us > 0.0 && stored.decompression_us > 0.0, "{stored:?}");
+        assert!(stored.compression_error_us.is_some() && stored.decompression_error_us.is_some());
+        stored.stored_bytes as f64 / truth[tier] as f64 - 1.0
+    })
+}
+
+#[test]
+fn all_pages_give_what_each_tier_takes() {
+    let pages = mixed_pages();
+    let truth = stored_by_tier(&pages);
+    assert!(
+        truth[0] > truth[1] + truth[1] / 10 && truth[1] > truth[2] + truth[2] / 20,
+        "{truth:?}"
+    );
+    let found = off(&pages, truth);
+    println!("off by {found:.4?}");
+    assert!(found.iter().all(|off| off.abs() < 0.03), "{found:.4?} of {truth:?}");
+    // The same pages without their neighbours do not say what extents take.
+    let mut apart = pages.as_chunks::<PAGE_SIZE>().0.to_vec();
+    fastrand::Rng::with_seed(testkit::seed("estimates")).shuffle(&mut apart);
+    let [hot, warm, cold] = off(apart.as_flattened(), truth);
+    assert!(hot.abs() < 0.03 && warm.abs() < 0.03 && cold > 0.03, "{hot:.4} {warm:.4} {cold:.4}");
 }
 
 /// A process with pages that are known.
@@ -148,9 +229,10 @@ fn a_process_is_read_while_it_runs() {
     assert!((36 << 20..120 << 20).contains(&source.resident_bytes), "{source:?}");
     assert!((8 << 20..32 << 20).contains(&source.sampled_bytes), "{source:?}");
     assert!((0.03..0.5).contains(&source.same_filled), "{source:?}");
-    assert!(source.codecs[0].ratio > 1.5 && source.codecs[1].ratio > source.codecs[0].ratio);
+    let ratio = |codec: usize| source.codecs[codec].stored.ratio;
+    assert!(ratio(0) > 1.5 && ratio(1) > ratio(0));
     let picture = estimate::svg(&report).unwrap();
-    for word in ["now", "lz4", "zstd", "python3", "</svg>"] {
+    for word in ["now", "lz4", "zstd", "idle, warm", "idle, cold", "python3", "</svg>"] {
         assert!(picture.contains(word), "{word} is missing");
     }
 }

@@ -15,7 +15,14 @@ dumps, images of a guest's memory, or any file.
 A random sample is read. `±` is how far the truth may be from the estimate, 95 times of 100. ALL \
 counts pages that processes share once, where root asks (/proc/PID/pagemap). SAME is the part of \
 the pages that is the same eight bytes over and over, which take no memory; DUPL the part that \
-occurs again in the sample: each of them takes memory all the same.
+occurs again in the sample: with an algorithm, each of them takes memory all the same.
+
+WARM and COLD tell what the same pages take on a disk with `--auto` once all are idle. There equal \
+pages share one object; warm pages are compressed with zstd, of cold ones up to four neighbours \
+as one. Neighbours are those by address or by place in the file, in the hope that they become \
+neighbours on the disk, too. Equal pages share if they are of one process and both in the sample: \
+a smaller sample finds fewer, which `±` does not know. COMPRESS and DECOMPRESS are the mean for a \
+page; in the tier cold, to pack it and to read it alone.
 
 Another process can be read by root, or by whoever may trace it (ptrace(2)).
 
@@ -46,7 +53,8 @@ pub struct Estimate {
     #[arg(value_name = "FILE", group = "what")]
     pub files: Vec<PathBuf>,
 
-    /// Algorithms to compare, separated by commas; `zstd:9` is zstd at level 9.
+    /// Algorithms to compare, separated by commas; `zstd:9` is zstd at level 9. The first is that
+    /// of hot pages.
     #[arg(long, short, value_name = "NAMES", value_delimiter = ',', default_value = "lz4,zstd")]
     #[arg(value_parser = codec)]
     pub algorithm: Vec<Codec>,

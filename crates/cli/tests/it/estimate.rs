@@ -40,12 +40,16 @@ fn a_process_in_a_table_as_json_and_as_a_picture() {
     assert_eq!(said.code, 0, "{}", said.err);
     let lines: Vec<Vec<&str>> =
         said.out.lines().map(|line| line.split_whitespace().collect()).collect();
-    let head = "PID NAME RESIDENT SAMPLED SAME DUPL LZ4 LZ4 FREES ZSTD ZSTD FREES";
+    let head = "PID NAME RESIDENT SAMPLED SAME DUPL LZ4 LZ4 FREES ZSTD ZSTD FREES \
+                WARM WARM FREES COLD COLD FREES";
     assert_eq!(lines[0].join(" "), head);
     assert_eq!(lines[1][..2], [child.pid().to_string().as_str(), "sleep"]);
     assert_eq!(lines[2][0], "ALL");
     assert_eq!(lines[4].join(" "), "ALGORITHM RATIO COMPRESS DECOMPRESS CPU FOR ALL");
     assert_eq!([lines[5][0], lines[6][0]], ["lz4", "zstd"]);
+    let head = "IDLE WITH --AUTO RATIO FREES COMPRESS DECOMPRESS CPU FOR ALL";
+    assert_eq!(lines[8].join(" "), head);
+    assert_eq!([lines[9][0], lines[10][0], lines[11][0]], ["hot", "warm", "cold"]);
     assert!(fs::read_to_string(&picture).unwrap().contains("sleep"));
 
     let line = format!("estimate --pid {0},{0} --json --seed 5 --algorithm zstd:9", child.pid());
@@ -56,6 +60,12 @@ fn a_process_in_a_table_as_json_and_as_a_picture() {
     assert_eq!(source["sampled_bytes"], source["resident_bytes"]);
     assert_eq!(source["codecs"][0]["codec"], "zstd:9");
     assert_eq!(source["codecs"][0]["error_bytes"], 0);
+    let tiers = source["tiers"].as_array().unwrap();
+    let names: Vec<_> = tiers.iter().map(|tier| tier["tier"].as_str().unwrap()).collect();
+    assert_eq!(names, ["hot", "warm", "cold"]);
+    let stored = |tier: usize| tiers[tier]["stored_bytes"].as_u64().unwrap();
+    assert!(stored(2) <= stored(1) && stored(1) <= stored(0), "{source}");
+    assert_eq!(report["sum"]["tiers"].as_array().unwrap().len(), 3);
 }
 
 #[test]
@@ -68,6 +78,8 @@ fn images_are_files_with_pages() {
     assert_eq!(report["sum"]["resident_bytes"], 5 * 4096);
     assert_eq!(report["sum"]["same_filled"], 1.0);
     assert_eq!(report["sum"]["codecs"][0]["stored_bytes"], 5 * 8);
+    // A disk with tiers also keeps the time of last use, what it remembers, and a fingerprint.
+    assert_eq!(report["sum"]["tiers"][2]["stored_bytes"], 5 * (8 + 4 + 4 + 8));
 }
 
 #[test]
