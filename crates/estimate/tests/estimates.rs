@@ -171,7 +171,8 @@ fn all_pages_give_what_each_tier_takes() {
     );
     let found = off(&pages, truth);
     println!("off by {found:.4?}");
-    assert!(found.iter().all(|off| off.abs() < 0.03), "{found:.4?} of {truth:?}");
+    // Only frames that are not full are missing, so it is never above the truth.
+    assert!(found.iter().all(|off| (-0.03..0.005).contains(off)), "{found:.4?} of {truth:?}");
     // The same pages without their neighbours do not say what extents take.
     let mut apart = pages.as_chunks::<PAGE_SIZE>().0.to_vec();
     fastrand::Rng::with_seed(testkit::seed("estimates")).shuffle(&mut apart);
