@@ -1,7 +1,8 @@
 #!/bin/bash
 # Block devices of ublk, served by the example serve_ublk of crates/ublk: file systems, all kinds of
-# requests, devices that fail, panic or are slow, taking them down, and a server that is killed. The
-# name of one of the functions below and its arguments make it run that alone.
+# requests, devices that fail, panic or are slow, taking them down, a server that is killed, and
+# daemons in containers. The name of one of the functions below and its arguments make it run that
+# alone.
 cd "$(dirname "$0")" || exit 1
 PATH=$PWD:$PATH
 failures=0
@@ -286,6 +287,90 @@ next() {
   [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
 }
 
+# container NAME: runs the function in_NAME in a container: its own mounts, processes that are
+# numbered anew, and the root of the daemon at the same path as everywhere. `/tmp` is that of all.
+container() {
+  unshare -m -p --fork --mount-proc \
+    bash -c "mount -t tmpfs tmpfs /run && in_$1 && touch /tmp/$1.ended" > "/tmp/$1.log" 2>&1
+}
+
+# In a container: starts rampack, and waits until it serves; its process is in `daemon`.
+begins() {
+  local left=600
+  rampack "$@" > /run/log 2>&1 &
+  daemon=$!
+  until grep -q 'serving in' /run/log; do
+    kill -0 $daemon && [ $((left -= 1)) -gt 0 ] || { cat /run/log; return 1; }
+    sleep 0.1
+  done
+}
+
+# In a container: waits for a file, a minute at most.
+await() {
+  local left=600
+  until [ -e "$1" ]; do
+    [ $((left -= 1)) -gt 0 ] || return 1
+    sleep 0.1
+  done
+}
+
+# Its device is live all the time.
+in_living() {
+  begins serve --transport ublk --size 32M && touch /tmp/living.ready &&
+    await /tmp/clear && rampack stop && wait $daemon
+}
+
+# The device waits, because the daemon and its keeper are killed, until the next daemon clears it.
+in_waiting() {
+  local child
+  begins keep serve --transport ublk --size 16M || return
+  child=$(cat /proc/$daemon/task/$daemon/children)
+  echo $child > /tmp/pid
+  kill -9 $daemon $child
+  touch /tmp/waiting.ready
+  await /tmp/clear && begins serve --transport ublk --size 16M && cat /run/log &&
+    grep -q 'deleted /dev/ublkb1' /run/log && ! grep -q ublkb0 /run/log &&
+    rampack stop && wait $daemon
+}
+
+# A daemon with the process number of the one in `waiting` is killed, and the next one starts.
+in_killed() {
+  echo $(($(cat /tmp/pid) - 1)) > /proc/sys/kernel/ns_last_pid
+  begins serve --transport ublk --size 16M && [ $daemon = $(cat /tmp/pid) ] || return
+  kill -9 $daemon
+  wait $daemon
+  begins serve --transport ublk --size 16M && cat /run/log && rampack stop && wait $daemon &&
+    grep -q 'deleted /dev/ublkb2' /run/log && ! grep -q 'ublkb0' /run/log &&
+    grep -q 'ublkb1 is left alone' /run/log
+}
+
+# A start after a kill clears the devices of its own root alone.
+containers() {
+  local reader name
+  export -f begins await in_living in_waiting in_killed
+  rm -f /tmp/clear /tmp/*.ready /tmp/*.ended
+  container living &
+  wait_until 60 test -e /tmp/living.ready
+  dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none
+  must dd if=/tmp/random of=/dev/ublkb0 bs=1M oflag=direct conv=notrunc status=none
+  container waiting &
+  wait_until 60 test -e /tmp/waiting.ready
+  dd if=/dev/ublkb1 of=/dev/null bs=4k count=1 iflag=direct status=none 2> /dev/null &
+  reader=$!
+  container killed
+  kill -0 $reader || fail "a read from the device of another container ended"
+  must cmp -n 8388608 /tmp/random /dev/ublkb0
+  must dd if=/tmp/random of=/dev/ublkb0 bs=1M seek=8 oflag=direct conv=notrunc status=none
+  touch /tmp/clear
+  wait
+  for name in living waiting killed; do
+    [ -e /tmp/$name.ended ] || fail "container $name: $(cat /tmp/$name.log)"
+  done
+  wait_until 60 nothing_left
+  rm -f /tmp/random
+}
+
+# The server ends without taking it down: it goes by force.
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -313,7 +398,7 @@ else
   if command -v fio > /dev/null; then run mixed; fi
   run faults plain
   run faults waiting
-  for name in sizes failing slow swap killed unable next dropped; do run "$name"; done
+  for name in sizes failing slow swap killed unable next containers dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
 echo "RESULT kind=ublk failures=$failures"

@@ -56,6 +56,8 @@ pub struct Options {
     /// says: in Linux 6.12 a server that is killed when it has taken over one of several queues
     /// leaves a device that the driver cannot recover. `depth` must be at least 5.
     pub recoverable: bool,
+    /// The [`Id::maker`] of a new device. [`Ublk::recover`] does not use it.
+    pub maker: u32,
 }
 
 /// A device among all that ever were: its number is used again after it is gone.
@@ -63,7 +65,9 @@ pub struct Options {
 pub struct Id {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// The process that made it. Its server may be another one by now.
+    /// Who made it, by a number of the caller's choice. Processes that follow each other in one
+    /// place have the same number, and others on this machine, in whatever container, have another
+    /// one. No process number can do that: it says nothing in another PID namespace.
     pub maker: u32,
 }
 
@@ -77,6 +81,7 @@ impl Default for Options {
             cpu: host::cpu,
             begin: || {},
             recoverable: false,
+            maker: 0,
         }
     }
 }
@@ -132,7 +137,7 @@ impl Ublk {
         let mut control = Control::open()?;
         let queues = if options.recoverable { 1 } else { options.queues.min(host::online_cpus()) };
         let queues = u16::try_from(queues).unwrap_or(u16::MAX);
-        let maker = std::process::id();
+        let maker = options.maker;
         let mut info = Info::new(queues, options.depth, options.largest, wire::mark(maker));
         info.flags = if options.recoverable { wire::RECOVERABLE } else { 0 };
         control.add(&mut info).map_err(|error| match error.raw_os_error() {

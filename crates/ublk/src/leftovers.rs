@@ -2,15 +2,17 @@
 //!
 //! When the process of a device ends, the driver removes the block device by itself: requests under
 //! way and later ones fail. A device number and a character device remain. A recoverable device
-//! ([`crate::Options::recoverable`]) stays whole, and its requests wait. Each device of ours has
-//! a mark with its process number, so the devices of other servers are not touched.
+//! ([`crate::Options::recoverable`]) stays whole, and its requests wait.
 //!
-//! A process number says nothing in another PID namespace: a device may belong to a living process
-//! of another container. So the driver is asked as well. It calls a device live from its start
-//! until it has noticed the end of the process (`ublk_stop_dev` in drivers/block/ublk_drv.c then
-//! makes it dead), and a live device is never deleted.
+//! Each device of ours has a mark with its maker ([`crate::Id::maker`]). Only the maker of a device
+//! may clear it, and the maker knows that none of its processes serves any more. Nothing else
+//! tells: the number of the server says nothing in another PID namespace, and the driver calls a
+//! device dead before its start as well as after its end.
+//!
+//! A device is also not cleared while the driver calls it live. It does so from the start until it
+//! has noticed the end of the process (`ublk_stop_dev` in drivers/block/ublk_drv.c then makes it
+//! dead).
 
-use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,26 +25,34 @@ use crate::wire::{self, Info};
 /// How long the driver may take to notice that the process of a device has ended.
 const NOTICING: Duration = Duration::from_secs(2);
 
-/// A device of ours whose process is not there.
+/// A device of ours that may have been left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Leftover {
     /// The N of `/dev/ublkbN`.
     pub number: u32,
-    /// The process that served it last, by its number in its own PID namespace.
-    pub pid: u32,
-    /// The device is live: a process serves it that cannot be seen from here.
-    pub is_live: bool,
+    /// What may be done with it.
+    pub fate: Fate,
     /// Its requests wait for another process, which recovers it.
     pub is_waiting: bool,
 }
 
-/// The devices of ours without a process that can be seen from here. Killed processes left those
-/// that are not live. A device whose process number belongs to some process now is not included.
-/// Any thread may call it; it may take two seconds.
+/// What the maker that asks may do with a device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// Clear it: the maker's own device, and no process serves it.
+    Clear,
+    /// Nothing: the maker's own device, and a process serves it all the same.
+    Live,
+    /// Nothing: another maker has it. Its process may have been killed, or is about to start it.
+    OfAnother,
+}
+
+/// The devices of ours that a process of `maker` finds when it is the only one of its maker. Live
+/// devices of other makers are not included. Any thread may call it; it may take two seconds.
 ///
 /// # Errors
 /// Those of [`crate::available`]. Without the driver the list is empty; that is not an error.
-pub fn leftovers() -> Result<Vec<Leftover>, Error> {
+pub fn leftovers(maker: u32) -> Result<Vec<Leftover>, Error> {
     let numbers = nodes::numbers();
     if numbers.is_empty() {
         return Ok(Vec::new());
@@ -50,38 +60,41 @@ pub fn leftovers() -> Result<Vec<Leftover>, Error> {
     let mut control = Control::open()?;
     let mut found = Vec::new();
     for number in numbers {
-        found.extend(look(&mut control, number)?.filter(|found| !is_alive(found.pid)));
+        found.extend(look(&mut control, number)?.and_then(|info| judge(number, &info, maker)));
     }
     // A process may have been killed a moment ago.
     let end = Instant::now() + NOTICING;
-    while found.iter().any(|found| found.is_live) && Instant::now() < end {
+    while found.iter().any(|left| left.fate == Fate::Live) && Instant::now() < end {
         thread::sleep(Duration::from_millis(10));
-        for left in found.iter_mut().filter(|left| left.is_live) {
-            // A device that is gone by now, or another one under this number, is not ours to clear.
-            let now = look(&mut control, left.number)?.filter(|now| now.pid == left.pid);
-            left.is_live = now.is_some_and(|now| now.is_live);
-            left.is_waiting = now.is_some_and(|now| now.is_waiting);
+        for left in found.iter_mut().filter(|left| left.fate == Fate::Live) {
+            let now = look(&mut control, left.number)?;
+            // A device that is gone by now is cleared already.
+            *left = now.and_then(|info| judge(left.number, &info, maker)).unwrap_or(Leftover {
+                fate: Fate::Clear,
+                is_waiting: false,
+                ..*left
+            });
         }
     }
     Ok(found)
 }
 
-/// Deletes device `number`, which the process `pid` left. If it waits, its requests fail. Does
-/// nothing if there is no such device, if it is not ours, or if it belongs to another process.
+/// Deletes device `number` of `maker`. If it waits, its requests fail. Does nothing if there is no
+/// such device, if it is not ours, or if it has another maker.
 ///
 /// # Errors
-/// [`Error::Busy`] if the process is alive or the device live; the error of the driver.
-pub fn clear(number: u32, pid: u32) -> Result<(), Error> {
+/// [`Error::Busy`] if the device is live; the error of the driver.
+pub fn clear(number: u32, maker: u32) -> Result<(), Error> {
     if !nodes::attributes(Kind::Character, number).exists() {
         return Ok(());
     }
     let mut control = Control::open()?;
-    let Some(found) = look(&mut control, number)?.filter(|found| found.pid == pid) else {
-        return Ok(());
-    };
+    let found = look(&mut control, number)?.and_then(|info| judge(number, &info, maker));
     let path = nodes::path(Kind::Block, number);
-    if found.is_live || is_alive(pid) {
-        return Err(Error::Busy(path));
+    match found.map(|left| left.fate) {
+        None | Some(Fate::OfAnother) => return Ok(()),
+        Some(Fate::Live) => return Err(Error::Busy(path)),
+        Some(Fate::Clear) => {}
     }
     let deleted = control.delete(number);
     deleted.map_err(Error::system(format!("delete {}", path.display())))?;
@@ -90,10 +103,10 @@ pub fn clear(number: u32, pid: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// What the driver knows of the device; None if the device is not ours, or gone.
-fn look(control: &mut Control, number: u32) -> Result<Option<Leftover>, Error> {
+/// What the driver knows of the device; None if it is gone or cannot be ours.
+fn look(control: &mut Control, number: u32) -> Result<Option<Info>, Error> {
     match control.info(number) {
-        Ok(info) => Ok(marked(number, &info)),
+        Ok(info) => Ok(Some(info)),
         Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
         // The device of a user other than root: the driver wants its path.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
@@ -101,22 +114,14 @@ fn look(control: &mut Control, number: u32) -> Result<Option<Leftover>, Error> {
     }
 }
 
-/// The device if it has our mark.
-pub(crate) fn marked(number: u32, info: &Info) -> Option<Leftover> {
-    let maker = wire::marked_by(info.mark)?;
-    // The driver forgets the server when the device is stopped.
-    let pid = u32::try_from(info.server).ok().filter(|pid| *pid > 0).unwrap_or(maker);
-    let is_waiting = info.state == wire::QUIESCED;
-    Some(Leftover { number, pid, is_live: info.state == wire::LIVE, is_waiting })
-}
-
-/// Is the process alive? A zombie is not.
-fn is_alive(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !has_ended(&stat))
-}
-
-/// Has the process ended, by its line in /proc (proc_pid_stat(5))?
-pub(crate) fn has_ended(stat: &str) -> bool {
-    let state = stat.rfind(')').and_then(|end| stat[end + 1..].split_ascii_whitespace().next());
-    matches!(state, None | Some("Z" | "X" | "x"))
+/// What `maker` may do with a device. None if it is not ours, or if another maker serves it.
+pub(crate) fn judge(number: u32, info: &Info, maker: u32) -> Option<Leftover> {
+    let is_live = info.state == wire::LIVE;
+    let fate = match (wire::marked_by(info.mark)? == maker, is_live) {
+        (true, false) => Fate::Clear,
+        (true, true) => Fate::Live,
+        (false, false) => Fate::OfAnother,
+        (false, true) => return None,
+    };
+    Some(Leftover { number, fate, is_waiting: info.state == wire::QUIESCED })
 }

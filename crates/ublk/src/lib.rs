@@ -28,7 +28,7 @@ mod wire;
 pub use control::available;
 pub use device::{Id, Options, Ublk};
 pub use error::Error;
-pub use leftovers::{Leftover, clear, leftovers};
+pub use leftovers::{Fate, Leftover, clear, leftovers};
 
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,7 @@ use block::{
 use units::{Cpu, PAGE_SIZE};
 
 use crate::answer::{Request, Served, parse};
-use crate::leftovers::{Leftover, has_ended, marked};
+use crate::leftovers::{Fate, Leftover, judge};
 use crate::nodes::parse_device;
 use crate::sys;
 use crate::waiters::{Job, Jobs, Mailbox, Room};
@@ -57,22 +57,32 @@ fn commands_lie_in_entries_as_in_memory() {
     assert_eq!(bytes[8..], 0x1000u64.to_ne_bytes());
 }
 
+/// Two containers: each has a process 12, and a root at the same path, with a number of its own.
 #[test]
-fn a_live_device_is_never_a_leftover() {
-    let mut info = Info::new(1, 64, 4096, wire::mark(77));
-    for (state, is_live, is_waiting) in
-        [(0, false, false), (1, true, false), (2, false, true), (3, false, false)]
-    {
-        info.state = state;
-        let found = |pid| Some(Leftover { number: 3, pid, is_live, is_waiting });
-        assert_eq!(marked(3, &info), found(77), "state {state}");
-        // Another process recovered it.
-        info.server = 78;
-        assert_eq!(marked(3, &info), found(78), "state {state}");
-        info.server = -1;
+fn only_the_maker_of_a_device_may_clear_it() {
+    const MAKER: u32 = 0x8000_0001;
+    const ANOTHER: u32 = 0x8000_0002;
+    // Before the start and after the end, live, waiting, and a state that is not known.
+    for (state, own, anothers) in [
+        (0, Some(Fate::Clear), Some(Fate::OfAnother)),
+        (1, Some(Fate::Live), None),
+        (2, Some(Fate::Clear), Some(Fate::OfAnother)),
+        (3, Some(Fate::Clear), Some(Fate::OfAnother)),
+    ] {
+        // The driver forgets the server when the device is stopped.
+        for server in [-1, 12] {
+            let mut info = Info::new(1, 64, 4096, wire::mark(MAKER));
+            (info.state, info.server) = (state, server);
+            let left = |fate| Leftover { number: 3, fate, is_waiting: state == 2 };
+            let found = |maker| judge(3, &info, maker);
+            assert_eq!(found(MAKER), own.map(left), "state {state} of {server}");
+            for maker in [ANOTHER, 0, 12, u32::MAX] {
+                assert_eq!(found(maker), anothers.map(left), "state {state} of {server}");
+            }
+            info.mark = u64::from(MAKER);
+            assert_eq!(judge(3, &info, MAKER), None, "of a server of another kind");
+        }
     }
-    info.mark = 77;
-    assert_eq!(marked(3, &info), None, "of another server");
 }
 
 #[test]
@@ -95,9 +105,9 @@ fn a_device_is_described_by_its_abilities() {
 }
 
 #[test]
-fn marks_name_the_process_and_nobody_elses() {
-    for pid in [1, 4_194_304, u32::MAX] {
-        assert_eq!(wire::marked_by(wire::mark(pid)), Some(pid));
+fn marks_name_the_maker_and_nobody_elses() {
+    for maker in [0, 4_194_304, u32::MAX] {
+        assert_eq!(wire::marked_by(wire::mark(maker)), Some(maker));
     }
     for mark in [0, 1, u64::MAX, u64::from(u32::MAX)] {
         assert_eq!(wire::marked_by(mark), None);
@@ -309,12 +319,7 @@ fn a_queue_is_told_to_leave() {
 }
 
 #[test]
-fn processes_and_devices_are_read_from_the_systems_texts() {
-    assert!(!has_ended("12 (rampack) S 1 12"));
-    assert!(!has_ended("12 (a) Z b) R 1 12"));
-    assert!(has_ended("12 (rampack) Z 1 12"));
-    assert!(has_ended("12 (rampack) X 1 12"));
-    assert!(has_ended(""));
+fn devices_are_read_from_the_systems_texts() {
     assert_eq!(parse_device("259:3\n"), Some((259, 3)));
     assert_eq!(parse_device("259"), None);
 }

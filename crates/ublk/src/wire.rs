@@ -123,7 +123,7 @@ pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>()
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
 
 /// [`Info::state`] of a device that is served (`UBLK_S_DEV_LIVE`). It is 0 before the start and
-/// after the stop (`UBLK_S_DEV_DEAD`).
+/// after the stop (`UBLK_S_DEV_DEAD`), so a device that is not live may be about to start.
 pub(crate) const LIVE: u16 = 1;
 /// [`Info::state`] of a device that lost its server and waits for another one
 /// (`UBLK_S_DEV_QUIESCED`).
@@ -225,12 +225,12 @@ impl Parameters {
 /// The half of [`Info::mark`] that identifies a device of ours.
 const OURS: u64 = 0x726d_706b;
 
-/// The mark of a device of the process `pid`.
-pub(crate) fn mark(pid: u32) -> u64 {
-    OURS << 32 | u64::from(pid)
+/// The mark of a device of `maker` ([`crate::Id::maker`]).
+pub(crate) fn mark(maker: u32) -> u64 {
+    OURS << 32 | u64::from(maker)
 }
 
-/// The process that set `mark`; None if the device is not ours.
+/// The maker that set `mark`; None if the device is not ours.
 pub(crate) fn marked_by(mark: u64) -> Option<u32> {
     (mark >> 32 == OURS).then_some(mark as u32)
 }

@@ -30,6 +30,7 @@ const WELCOME: &[&str] = &[
     "stress-ng",
     "swapoff",
     "swapon",
+    "unshare",
     "zramctl",
 ];
 /// Directories of the root file system.

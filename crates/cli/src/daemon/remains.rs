@@ -32,9 +32,9 @@ pub(super) fn clear_leftovers(claim: &RootLock, kept: Kept<'_>) -> Vec<String> {
     }
     let root = claim.root();
     let mut cleared = Vec::new();
-    let dead = claim.killed_before_us();
+    let maker = Some(claim.made().maker());
     let (off, remaining) =
-        swap::leftovers::swap_off(root, dead, swaps, |number| ublks.contains(&number));
+        swap::leftovers::swap_off(root, maker, swaps, |number| ublks.contains(&number));
     cleared.extend(off);
     notes.extend(remaining);
     if leftovers::exist(root.path()) {

@@ -78,6 +78,7 @@ impl Ublks {
             depth: DEPTH,
             waiters: WAITING,
             recoverable: state.is_some(),
+            maker: made.maker(),
             ..Options::default()
         };
         let left = state.as_ref().and_then(|state| state.ublk(disk.id()));

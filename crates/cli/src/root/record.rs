@@ -4,13 +4,19 @@
 //! follow a line for each thing before it is made, and a line for each thing that is gone. A killed
 //! daemon leaves the record. The next daemon clears what it lists: a link that still has the
 //! recorded target, an empty directory, a socket without a listener.
+//!
+//! The record also has a random number, the maker, that marks devices outside the root: daemons of
+//! this root have it one after the other, and no other daemon of the machine has it. Two containers
+//! may have the same path, the same process numbers, and even copies of one record, from the image
+//! that both were made of. So the number counts only in the file that it was written to.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, Permissions};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::os::unix::net::UnixStream;
 use std::path::{Component, Path, PathBuf};
 
@@ -44,17 +50,50 @@ enum Kind {
 struct Said {
     /// The process of the daemon that has the root, or was killed in it.
     pid: Option<u32>,
+    maker: Option<Maker>,
     things: BTreeMap<String, Kind>,
+}
+
+/// The number that marks devices, and the file that it was written to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Maker {
+    number: u32,
+    /// `st_dev` and `st_ino`.
+    file: (u64, u64),
+}
+
+impl Maker {
+    /// A new one for `file`. Its number is none of a process: an earlier version marked devices
+    /// with those.
+    fn new(file: (u64, u64)) -> Maker {
+        let random = RandomState::new().build_hasher().finish() as u32;
+        Maker { number: random | 1 << 31, file }
+    }
+
+    fn line(self) -> String {
+        let Maker { number, file: (device, inode) } = self;
+        format!("maker {number} {device} {inode}\n")
+    }
+
+    /// The maker by the words after `maker`.
+    fn parse(words: &str) -> Option<Maker> {
+        let mut words = words.split(' ');
+        let number = words.next()?.parse().ok()?;
+        let file = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        words.next().is_none().then_some(Maker { number, file })
+    }
 }
 
 /// The record of everything that was made in a root. Any number of threads may call every method.
 pub struct Made {
     root: PathBuf,
+    maker: Maker,
     inner: Mutex<Inner>,
 }
 
 struct Inner {
     file: File,
+    maker: Maker,
     length: u64,
     things: BTreeMap<String, Kind>,
 }
@@ -88,6 +127,10 @@ fn parse(text: &str) -> Said {
         let kind = match word {
             "pid" => {
                 said.pid = name.parse().ok();
+                continue;
+            }
+            "maker" => {
+                said.maker = Maker::parse(rest);
                 continue;
             }
             "ended" => {
@@ -139,11 +182,20 @@ impl Made {
     pub(super) fn new(root: &Path, mut file: File) -> io::Result<(Made, Option<u32>)> {
         let said = read(&mut file)?;
         let length = file.seek(SeekFrom::End(0))?;
-        let mut inner = Inner { file, length, things: said.things };
+        let found = file.metadata()?;
+        let it = (found.dev(), found.ino());
+        let maker = said.maker.filter(|maker| maker.file == it).unwrap_or_else(|| Maker::new(it));
+        let mut inner = Inner { file, maker, length, things: said.things };
         // The newline ends a half-written line.
-        inner.write(&format!("\npid {}\n", std::process::id()))?;
-        let made = Made { root: root.to_path_buf(), inner: Mutex::new(inner) };
+        inner.write(&format!("\npid {}\n{}", std::process::id(), maker.line()))?;
+        let made = Made { root: root.to_path_buf(), maker, inner: Mutex::new(inner) };
         Ok((made, said.pid))
+    }
+
+    /// The number that marks devices outside the root as made here.
+    #[must_use]
+    pub fn maker(&self) -> u32 {
+        self.maker.number
     }
 
     /// Records that rampack made the root itself.
@@ -283,7 +335,6 @@ impl Made {
     }
 
     fn is_at(&self, path: &Path) -> bool {
-        use std::os::unix::fs::MetadataExt;
         let inner = self.inner.lock();
         let (Ok(ours), Ok(there)) = (inner.file.metadata(), fs::symlink_metadata(path)) else {
             return false;
@@ -330,7 +381,7 @@ impl Inner {
     /// cuts that off. Old lines that survive a kill would only repeat what became of things, so a
     /// kill at any time loses nothing.
     fn shorten(&mut self) -> io::Result<()> {
-        let mut text = format!("{MARK}pid {}\n", std::process::id());
+        let mut text = format!("{MARK}pid {}\n{}", std::process::id(), self.maker.line());
         text.extend(self.things.iter().map(|(name, kind)| line(name, kind)));
         let length = text.len();
         text.extend(std::iter::repeat_n('\n', (self.length as usize).saturating_sub(length)));

@@ -197,7 +197,7 @@ impl Area {
             made.directory(&root.swap())?;
         }
         let (at, waits) = (root.swap().join(&name), (backing.is_some(), lasts == Some(Ok(()))));
-        let serving = Serving::begin(&at, device, &parts, by, waits)?;
+        let serving = Serving::begin(&at, device, &parts, by, waits, &made)?;
         if !serving.can_be_taken_over() {
             lasts = lasts.map(|lasts| lasts.and(Err(NO_REPEAT)));
         }

@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
+use rampack::ublk::{Fate, Leftover};
 use rampack::units::human;
 
 use super::{MOST, active, name};
 use crate::failure::failed;
 use crate::root::Root;
 
-/// Swaps off what a killed daemon, `dead`, left swapped on in `root`, which must be claimed.
-/// Returns what was done, and what could not be done. The devices `taken` have files that are
-/// served again, and stay. Of the ublk devices that wait for another
-/// daemon, those that `is_kept` says are this daemon's, and those of daemons other than `dead`,
-/// stay.
+/// Swaps off what a killed daemon left swapped on in `root`, which must be claimed. Returns what
+/// was done, and what could not be done. The devices `taken` have files that are served again, and
+/// stay. Of the ublk devices, those of `maker` ([`crate::root::Made::maker`]) go, except those that
+/// `is_kept` says are served again.
 ///
 /// No process serves it any more, so reads fail. The pages that were swapped out are lost already,
 /// and a program that needs one is ended by SIGBUS. Without a swapoff the kernel would go on
@@ -20,7 +20,7 @@ use crate::root::Root;
 #[must_use]
 pub fn swap_off(
     root: &Root,
-    dead: Option<u32>,
+    maker: Option<u32>,
     taken: &[usize],
     is_kept: impl Fn(u32) -> bool,
 ) -> (Vec<String>, Vec<String>) {
@@ -51,40 +51,40 @@ pub fn swap_off(
             }
         }
     }
-    clear_ublk(dead, is_kept, &mut cleared, &mut remaining);
+    if let Some(maker) = maker {
+        clear_ublk(maker, is_kept, &mut cleared, &mut remaining);
+    }
     (cleared, remaining)
 }
 
-/// Deletes ublk devices of killed daemons. The kernel lists swap space on such a device until the
-/// next boot, and every use of it fails.
+/// Deletes the ublk devices that the daemon before left, whose `maker` is that of the claimed root.
+/// The kernel lists swap space on such a device until the next boot, and every use of it fails.
 fn clear_ublk(
-    dead: Option<u32>,
+    maker: u32,
     is_kept: impl Fn(u32) -> bool,
     cleared: &mut Vec<String>,
     remaining: &mut Vec<String>,
 ) {
-    for left in rampack::ublk::leftovers().unwrap_or_default() {
-        let rampack::ublk::Leftover { number, pid, is_live, is_waiting } = left;
+    let left = rampack::ublk::leftovers(maker).unwrap_or_default();
+    for Leftover { number, fate, is_waiting } in left {
         if is_kept(number) {
             continue;
         }
-        if is_waiting && dead != Some(pid) {
-            remaining.push(format!(
-                "/dev/ublkb{number} is left alone: it waits for the daemon after process {pid}, \
-                 which `rampack keep` or a service manager starts"
-            ));
-            continue;
-        }
-        if is_live {
-            remaining.push(format!(
-                "/dev/ublkb{number} is left alone: process {pid} serves it, which cannot be seen \
-                 from here (it may be in another container)"
-            ));
-            continue;
-        }
-        match rampack::ublk::clear(number, pid) {
-            Ok(()) => cleared.push(format!("deleted /dev/ublkb{number} of process {pid}")),
-            Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),
-        }
+        let why = match (fate, is_waiting) {
+            (Fate::Clear, _) => {
+                match rampack::ublk::clear(number, maker) {
+                    Ok(()) => cleared.push(format!("deleted /dev/ublkb{number}")),
+                    Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),
+                }
+                continue;
+            }
+            (Fate::Live, _) => "a process serves it, though no daemon has this root",
+            (Fate::OfAnother, true) => {
+                "it waits for the next daemon of another root, which `rampack keep` or a service \
+                 manager starts"
+            }
+            (Fate::OfAnother, false) => "a daemon in another root made it, or in another container",
+        };
+        remaining.push(format!("/dev/ublkb{number} is left alone: {why}"));
     }
 }

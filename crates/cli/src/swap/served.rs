@@ -89,7 +89,7 @@ pub enum Serving {
 impl Serving {
     /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `waits`
     /// says whether its requests may have to wait for another device, `lasts` whether another
-    /// process may serve it on.
+    /// process may serve it on. `made` is the record of the root.
     ///
     /// # Errors
     /// The error of the frontend; nothing is left then.
@@ -99,10 +99,11 @@ impl Serving {
         parts: &[Range<u64>],
         by: SwapTransport,
         (waits, lasts): (bool, bool),
+        made: &Made,
     ) -> Result<Serving, ControlError> {
         match by {
             SwapTransport::Ublk => {
-                let options = ublk_options(waits, lasts);
+                let options = ublk_options(waits, lasts, made.maker());
                 let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
                 let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
                 let parts = match parts {
@@ -140,7 +141,7 @@ impl Serving {
                 Err(error) => Err(frontend_error(&error)),
             };
         };
-        match Ublk::recover(id, device, ublk_options(waits, true)) {
+        match Ublk::recover(id, device, ublk_options(waits, true, id.maker)) {
             Ok(ublk) => {
                 let parts = ublk.parts().map_err(|error| ublk_error(&error))?;
                 let whole = ublk.path().to_path_buf();
@@ -325,7 +326,7 @@ fn begin() {
     protections::begin_to_serve();
 }
 
-fn ublk_options(waits: bool, lasts: bool) -> rampack::ublk::Options {
+fn ublk_options(waits: bool, lasts: bool, maker: u32) -> rampack::ublk::Options {
     rampack::ublk::Options {
         queues: rampack::host::online_cpus().min(QUEUES),
         depth: DEPTH,
@@ -334,6 +335,7 @@ fn ublk_options(waits: bool, lasts: bool) -> rampack::ublk::Options {
         cpu: rampack::host::cpu,
         begin,
         recoverable: lasts,
+        maker,
     }
 }
 

@@ -1,6 +1,7 @@
 //! Serves one RAM disk as a block device until its standard input ends:
 //! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear the
-//! devices that killed servers left. All its memory is locked.
+//! devices that killed servers left. The environment variable `MAKER` is the number of the maker, 1
+//! without it. All its memory is locked.
 //!
 //! `serve_ublk kept FILE BYTES WAITERS` serves a recoverable device whose contents are in a file;
 //! the answer names its number and maker as well. After the server was killed,
@@ -23,7 +24,7 @@ use std::sync::Arc;
 
 use block::Checked;
 use testkit::CountingHeap;
-use ublk::{Id, Options, Ublk};
+use ublk::{Fate, Id, Options, Ublk};
 
 mod disk;
 mod kept;
@@ -58,12 +59,20 @@ fn run() -> Result<(), Box<dyn Error>> {
 }
 
 fn clear() -> Result<(), Box<dyn Error>> {
-    let found = ublk::leftovers()?;
-    for left in &found {
-        ublk::clear(left.number, left.pid)?;
+    let maker = maker()?;
+    let mut cleared = 0;
+    for left in ublk::leftovers(maker)? {
+        // A device of another maker stays, which the caller looks for.
+        ublk::clear(left.number, maker)?;
+        cleared += u32::from(left.fate == Fate::Clear);
     }
-    println!("ok {}", found.len());
+    println!("ok {cleared}");
     Ok(())
+}
+
+/// [`Options::maker`].
+fn maker() -> Result<u32, Box<dyn Error>> {
+    Ok(std::env::var("MAKER").map_or(Ok(1), |maker| maker.parse())?)
 }
 
 /// Serves a device on the file, anew or after a server that was killed.
@@ -72,7 +81,8 @@ fn keep(file: &str, bytes: &str, waiters: &str, id: Option<Id>) -> Result<(), Bo
     let disk = Arc::new(Checked::new(kept::KeptDisk::open(file, bytes.parse()?)?));
     // Few requests at once: a kill finds the server with all of them.
     let (waiters, depth) = (waiters.parse()?, 8);
-    let options = Options { waiters, depth, recoverable: true, ..Options::default() };
+    let maker = maker()?;
+    let options = Options { waiters, depth, recoverable: true, maker, ..Options::default() };
     let mut ublk = match id {
         None => Ublk::serve(disk, options)?,
         Some(id) => Ublk::recover(id, disk, options)?,
@@ -101,7 +111,8 @@ fn serve(
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind, gate.clone())?));
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || CountingHeap::count_this_thread(true);
-    let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, ..options })?;
+    let maker = maker()?;
+    let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, maker, ..options })?;
     host::make_resident()?;
     println!("ok {}", ublk.path().display());
     converse(&mut ublk, &gate)

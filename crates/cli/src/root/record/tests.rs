@@ -1,6 +1,5 @@
 use super::*;
 
-use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 
 fn record(root: &Path, text: &str) -> (Made, Option<u32>) {
@@ -162,4 +161,33 @@ fn links_of_devices_that_stay_are_left_alone() {
     assert_eq!((inode(&a), inode(&b)), (before, None));
     made.link(&a, Path::new("/y")).unwrap();
     assert_eq!(fs::read_link(&a).unwrap(), Path::new("/y"));
+}
+
+/// What `maker` counts for: the same place over restarts, and no copy of it.
+#[test]
+fn the_daemons_of_a_root_have_one_maker_and_copies_have_others() {
+    let (dir, other) = (testkit::TempDir::new(), testkit::TempDir::new());
+    let again = |root: &Path| {
+        let file = File::options().read(true).write(true).open(root.join("lock")).unwrap();
+        Made::new(root, file).unwrap().0
+    };
+    let first = record(dir.path(), MARK).0;
+    let maker = first.maker();
+    assert!(maker > 1 << 22, "{maker} could be a process");
+    // It is killed, and half a line is left.
+    drop(first);
+    File::options().append(true).open(dir.path().join("lock")).unwrap().write_all(b"mak").unwrap();
+    let second = again(dir.path());
+    assert_eq!(second.maker(), maker);
+    second.inner.lock().shorten().unwrap();
+    drop(second);
+    assert_eq!(again(dir.path()).maker(), maker, "the record was written anew");
+    fs::copy(dir.path().join("lock"), other.path().join("lock")).unwrap();
+    let copy = again(other.path()).maker();
+    assert_ne!(copy, maker, "a container of the same image");
+    assert_eq!(again(other.path()).maker(), copy);
+    for text in ["", "maker\n", "maker x 1 2\n", "maker 1 2\n", "maker 4294967296 1 2\n"] {
+        let unknown = record(other.path(), &format!("{MARK}{text}")).0;
+        assert!(![0, 1, maker, copy].contains(&unknown.maker()), "{text:?}");
+    }
 }
