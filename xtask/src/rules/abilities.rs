@@ -6,8 +6,18 @@ use crate::source::{Source, has_word, word_at};
 use crate::tree::Tree;
 
 /// Crates that cannot do I/O, read a clock or start a thread.
-const NO_STD: &[&str] =
-    &["units", "control", "block", "pagealloc", "zsmalloc", "zcomp", "objects", "zram", "zswap"];
+const NO_STD: &[&str] = &[
+    "units",
+    "control",
+    "block",
+    "pagealloc",
+    "zsmalloc",
+    "zcomp",
+    "objects",
+    "segments",
+    "zram",
+    "zswap",
+];
 
 /// The types of codecs. Crates open a codec by its name.
 const CODECS: &[&str] = &["LzoRle", "Lzo", "Lz4", "Lz4hc", "Zstd", "Deflate", "Eight42"];

@@ -18,6 +18,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("zcomp", &["units", "sync"]),
     ("objects", &["units", "sync", "control", "pagealloc", "zsmalloc", "zcomp"]),
     ("tiers", &[]),
+    ("segments", &[]),
     (
         "zram",
         &[
@@ -88,6 +89,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pagealloc",
             "zsmalloc",
             "zcomp",
+            "segments",
             "zram",
             "zswap",
             "host",
@@ -126,6 +128,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pagealloc",
             "zsmalloc",
             "zcomp",
+            "segments",
             "zram",
             "zswap",
             "seal",

@@ -1,0 +1,34 @@
+//! Which segment is cleaned next.
+//!
+//! Source: Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File
+//! System", section 3.6. The benefit of cleaning a segment is the space that comes free, times its
+//! age, which stands for how long that space stays free. The cost is reading all of the segment and
+//! writing what lives.
+
+use crate::segment::Segment;
+
+/// Benefit over cost: `(1 - u) * age / (1 + u)`, where `u` is the share of the segment that lives.
+/// Ages are of the caller's clock.
+pub fn worth(segment: &Segment, segment_bytes: u32, now: u32) -> u64 {
+    let age = u64::from(now.saturating_sub(segment.youngest)) + 1;
+    let gain = u64::from(segment_bytes - segment.live);
+    // 2^22 bytes, 2^32 seconds and 8 bits of fraction fit.
+    ((gain * age) << 8) / u64::from(segment_bytes + segment.live)
+}
+
+/// The best of the segments that gain at least `least` bytes and have at most `most` live.
+pub fn best(
+    segments: &[Segment],
+    segment_bytes: u32,
+    (least, most): (u32, u32),
+    now: u32,
+) -> Option<u32> {
+    let fits = |segment: &Segment| {
+        segment.is_candidate() && segment_bytes - segment.live >= least && segment.live <= most
+    };
+    (0..)
+        .zip(segments)
+        .filter(|(_, segment)| fits(segment))
+        .max_by_key(|(_, segment)| worth(segment, segment_bytes, now))
+        .map(|(number, _)| number)
+}

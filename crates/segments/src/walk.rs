@@ -1,0 +1,113 @@
+//! Finds the objects of a segment by their headers.
+
+use core::fmt;
+
+use crate::header::{Generation, HEADER_BYTES, Header};
+use crate::layout::stored;
+
+/// An object of a segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found<'a> {
+    /// Where its header begins, in bytes from the first byte of the segment.
+    pub offset: u32,
+    /// Its header.
+    pub header: Header,
+    /// The object, without the header.
+    pub object: &'a [u8],
+}
+
+/// Why a segment cannot be walked on. The bytes behind it may hold objects.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Damage {
+    /// No header is here.
+    NoHeader {
+        /// Where, in bytes from the first byte of the segment.
+        offset: u32,
+    },
+    /// The header is of another life of the segment.
+    Stale {
+        /// Where.
+        offset: u32,
+        /// The life that the header says.
+        generation: Generation,
+    },
+    /// The object would end behind the bytes.
+    CutOff {
+        /// Where its header begins.
+        offset: u32,
+    },
+    /// The bytes between the object and the next unit are not zero.
+    Padding {
+        /// Where the header of the object begins.
+        offset: u32,
+    },
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Damage::NoHeader { offset } => write!(f, "no header at byte {offset} of the segment"),
+            Damage::Stale { offset, generation } => write!(
+                f,
+                "the header at byte {offset} of the segment is of life {}",
+                generation.get()
+            ),
+            Damage::CutOff { offset } => {
+                write!(f, "the object at byte {offset} of the segment is cut off")
+            }
+            Damage::Padding { offset } => {
+                write!(f, "the object at byte {offset} of the segment is not followed by zeroes")
+            }
+        }
+    }
+}
+
+impl core::error::Error for Damage {}
+
+/// The objects of a segment, in the order in which they were appended. See [`walk`].
+#[derive(Clone, Debug)]
+pub struct Walk<'a> {
+    bytes: &'a [u8],
+    offset: usize,
+    generation: Generation,
+}
+
+/// Walks the part of a segment that was written: `bytes` begins with the segment and ends where the
+/// last object does. Any bytes are allowed; bytes past 4 GiB are not looked at. It ends after the
+/// last object or the first damage. That a header is right does not mean that its object is: only
+/// the caller can check the tag, and only the slot knows whether the object is in use.
+#[must_use]
+pub fn walk(bytes: &[u8], generation: Generation) -> Walk<'_> {
+    let most = bytes.len().min(u32::MAX as usize);
+    Walk { bytes: &bytes[..most], offset: 0, generation }
+}
+
+impl<'a> Iterator for Walk<'a> {
+    type Item = Result<Found<'a>, Damage>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
+        let offset = self.offset as u32;
+        let found = parse(rest, offset, self.generation);
+        self.offset = match &found {
+            Ok(found) => self.offset + stored(found.header.length) as usize,
+            Err(_) => self.bytes.len(),
+        };
+        Some(found)
+    }
+}
+
+fn parse(rest: &[u8], offset: u32, generation: Generation) -> Result<Found<'_>, Damage> {
+    let (head, body) = rest.split_first_chunk::<HEADER_BYTES>().ok_or(Damage::CutOff { offset })?;
+    let header = Header::decode(head).ok_or(Damage::NoHeader { offset })?;
+    if header.generation != generation {
+        return Err(Damage::Stale { offset, generation: header.generation });
+    }
+    let all = stored(header.length) as usize - HEADER_BYTES;
+    let body = body.get(..all).ok_or(Damage::CutOff { offset })?;
+    let (object, padding) = body.split_at(usize::from(header.length));
+    if padding.iter().any(|&byte| byte != 0) {
+        return Err(Damage::Padding { offset });
+    }
+    Ok(Found { offset, header, object })
+}

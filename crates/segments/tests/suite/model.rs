@@ -1,0 +1,285 @@
+//! The model: which object is where, and what was written since a segment was punched.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use segments::{Cleaned, Layout, NoVictim, Place, Refused, Survivors, stored};
+use testkit::Rng;
+
+use crate::adapter::{Adapter, Flaw};
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub segments: u64,
+    /// MiB of a segment.
+    pub mib: u32,
+    /// Live bytes, in percent of what the log says it holds.
+    pub percent: u64,
+    pub survivors: Survivors,
+    /// Objects of up to 16384 bytes instead of 4096.
+    pub extents: bool,
+}
+
+/// What a run did.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Summary {
+    pub appended: u64,
+    pub copied: u64,
+    pub cleaned: u64,
+    pub punched: u64,
+}
+
+struct Object {
+    key: u64,
+    length: u16,
+    written: bool,
+}
+
+struct Model {
+    log: Adapter,
+    segment_bytes: u64,
+    objects: BTreeMap<Place, Object>,
+    slots: HashMap<u64, Place>,
+    /// Bytes of each segment that were appended since it was punched.
+    used: Vec<u64>,
+    /// The segment of the last new object.
+    open: Option<u64>,
+    /// The segment that is being cleaned.
+    victim: Option<u64>,
+    live: u64,
+    now: u32,
+    summary: Summary,
+}
+
+/// Runs events on a log.
+///
+/// # Errors
+/// What the log did wrong.
+pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result<Summary, String> {
+    let segment_bytes = plan.mib << 20;
+    let bytes = plan.segments * u64::from(segment_bytes);
+    let layout = Layout { bytes, segment_bytes, survivors: plan.survivors };
+    let mut model = Model {
+        log: Adapter::new(layout, flaw).map_err(|error| error.to_string())?,
+        segment_bytes: segment_bytes.into(),
+        objects: BTreeMap::new(),
+        slots: HashMap::new(),
+        used: vec![0; plan.segments as usize],
+        open: None,
+        victim: None,
+        live: 0,
+        now: 0,
+        summary: Summary::default(),
+    };
+    let most = if plan.extents { 16384 } else { 4096 };
+    let limit = model.log.capacity() * plan.percent / 100;
+    // About as many keys as fit, with half of them much more in use than the others.
+    let keys = (limit / (most / 2)).max(4) * 3 / 2;
+    for event in 0..events {
+        model.now += u32::from(rng.one_in(16));
+        let key = if rng.one_in(8) { rng.below(keys) } else { rng.below(keys / 8 + 1) };
+        match rng.below(16) {
+            0 => model.discard(key)?,
+            // Seldom, so that some writes last longer than it takes to fill a segment.
+            1 if rng.one_in(128) => model.finish_writes(),
+            2 if rng.one_in(16) => model.background(rng)?,
+            _ => {
+                let length = match rng.below(8) {
+                    0 => rng.range(1..65),
+                    1 => most,
+                    _ => rng.range(1..most + 1),
+                };
+                model.store(key, length as u16, limit, rng)?;
+            }
+        }
+        let is = model.log.live_bytes();
+        ensure(is == model.live, || {
+            format!("event {event}: {is} bytes live, the model has {}", model.live)
+        })?;
+    }
+    model.finish_writes();
+    model.empty_it()?;
+    Ok(model.summary)
+}
+
+impl Model {
+    fn segment(&self, place: Place) -> u64 {
+        place.byte() / self.segment_bytes
+    }
+
+    fn store(&mut self, key: u64, length: u16, limit: u64, rng: &mut Rng) -> Result<(), String> {
+        while self.live + u64::from(stored(length)) > limit {
+            // Too much is there: other keys go.
+            let Some((_, place)) = self.slots.iter().next().map(|(k, p)| (*k, *p)) else { break };
+            let key = self.objects[&place].key;
+            self.discard(key)?;
+        }
+        let place = match self.log.append(length.into(), self.now) {
+            Err(Refused::Full) => {
+                self.open = None;
+                self.make_room(length)?
+            }
+            other => other.map_err(|error| error.to_string())?,
+        };
+        self.open = Some(self.segment(place));
+        self.appended(place, key, length)?;
+        if !rng.one_in(8) {
+            self.written(place);
+        }
+        self.commit(key, place)
+    }
+
+    /// The log must make room by itself, as long as nothing is being written.
+    fn make_room(&mut self, length: u16) -> Result<Place, String> {
+        self.finish_writes();
+        for _ in 0..self.used.len() * 64 {
+            match self.log.append(length.into(), self.now) {
+                Ok(place) => return Ok(place),
+                Err(Refused::Full) => {}
+                Err(error) => return Err(error.to_string()),
+            }
+            match self.log.victim(self.now) {
+                Ok(bytes) => self.clean(bytes, None)?,
+                Err(NoVictim::PunchFirst) => self.punch_all()?,
+                Err(why) => {
+                    return Err(format!("{} bytes live, {why:?}, and no room", self.live));
+                }
+            }
+        }
+        Err("cleaning makes no progress".to_string())
+    }
+
+    fn appended(&mut self, place: Place, key: u64, length: u16) -> Result<(), String> {
+        let segment = self.segment(place);
+        ensure(self.victim != Some(segment), || "appended to the victim".to_string())?;
+        let number = segment as usize;
+        ensure(number < self.used.len(), || format!("{place:?} is outside"))?;
+        let (offset, bytes) = (place.byte() % self.segment_bytes, u64::from(stored(length)));
+        ensure(offset == self.used[number], || {
+            format!("an object at byte {offset} of a segment with {} written", self.used[number])
+        })?;
+        self.used[number] += bytes;
+        ensure(self.used[number] <= self.segment_bytes, || "past the segment".to_string())?;
+        self.live += bytes;
+        self.summary.appended += 1;
+        self.objects.insert(place, Object { key, length, written: false });
+        Ok(())
+    }
+
+    fn written(&mut self, place: Place) {
+        self.log.written(place);
+        if let Some(object) = self.objects.get_mut(&place) {
+            object.written = true;
+        }
+    }
+
+    fn finish_writes(&mut self) {
+        for (place, object) in self.objects.iter_mut().filter(|(_, object)| !object.written) {
+            self.log.written(*place);
+            object.written = true;
+        }
+    }
+
+    /// The commit: the slot names the new place, then the old one is freed.
+    fn commit(&mut self, key: u64, place: Place) -> Result<(), String> {
+        match self.slots.insert(key, place) {
+            Some(old) => self.free(old),
+            None => Ok(()),
+        }
+    }
+
+    fn discard(&mut self, key: u64) -> Result<(), String> {
+        self.slots.remove(&key).map_or(Ok(()), |place| self.free(place))
+    }
+
+    fn free(&mut self, place: Place) -> Result<(), String> {
+        if self.objects.get(&place).is_some_and(|object| !object.written) {
+            self.written(place);
+        }
+        let object = self.objects.remove(&place).ok_or("freed what is not there")?;
+        self.live -= u64::from(stored(object.length));
+        ensure(self.log.free(place, object.length), || format!("{place:?} cannot be freed"))
+    }
+
+    /// Cleaning and punching that nobody waits for.
+    fn background(&mut self, rng: &mut Rng) -> Result<(), String> {
+        if let Ok(bytes) = self.log.victim(self.now) {
+            self.clean(bytes, Some(rng))?;
+        }
+        if rng.one_in(2) { self.punch_all() } else { Ok(()) }
+    }
+
+    /// Cleans a segment. With `rng`, users go on beside it, and it may be given up.
+    fn clean(&mut self, bytes: Range<u64>, mut rng: Option<&mut Rng>) -> Result<(), String> {
+        let segment = bytes.start / self.segment_bytes;
+        ensure(self.open != Some(segment), || "the victim is open".to_string())?;
+        ensure(bytes.end - bytes.start == self.used[segment as usize], || {
+            format!("the victim has {bytes:?}, {} were written", self.used[segment as usize])
+        })?;
+        self.victim = Some(segment);
+        let inside = |word: u64| Place::at(word).ok_or("no place");
+        let all: Vec<Place> = self
+            .objects
+            .range(inside(bytes.start)?..)
+            .take_while(|(place, _)| place.byte() < bytes.end)
+            .map(|(place, _)| *place)
+            .collect();
+        let is_written = |place: &Place| self.objects[place].written;
+        ensure(all.iter().all(is_written), || "the victim is being written".to_string())?;
+        for old in all {
+            if let Some(rng) = rng.as_deref_mut() {
+                if rng.one_in(32)
+                    && let Some(object) = self.objects.get(&old)
+                {
+                    self.discard(object.key)?;
+                }
+                if rng.one_in(512) {
+                    self.victim = None;
+                    self.log.put_back();
+                    return Ok(());
+                }
+            }
+            let Some(&Object { key, length, .. }) = self.objects.get(&old) else { continue };
+            let place = self.log.append_survivor(length.into());
+            let place = place.map_err(|error| format!("a survivor has no place: {error}"))?;
+            self.appended(place, key, length)?;
+            self.written(place);
+            self.summary.copied += 1;
+            self.commit(key, place)?;
+        }
+        self.victim = None;
+        self.summary.cleaned += 1;
+        let cleaned = self.log.cleaned();
+        ensure(cleaned == Some(Cleaned::Empty), || format!("after cleaning: {cleaned:?}"))
+    }
+
+    fn punch_all(&mut self) -> Result<(), String> {
+        while let Some(bytes) = self.log.punch() {
+            let inside = |place: &&Place| bytes.contains(&place.byte());
+            let lost = self.objects.keys().find(inside);
+            ensure(lost.is_none(), || format!("punched with an object: {lost:?}"))?;
+            self.used[(bytes.start / self.segment_bytes) as usize] = 0;
+            self.summary.punched += 1;
+            self.log.punched(bytes.start);
+        }
+        Ok(())
+    }
+
+    /// Frees everything: all but the open segments must come back.
+    fn empty_it(&mut self) -> Result<(), String> {
+        let keys: Vec<u64> = self.slots.keys().copied().collect();
+        for key in keys {
+            self.discard(key)?;
+        }
+        self.punch_all()?;
+        let (live, used) = (self.log.live_bytes(), self.used.iter().filter(|used| **used > 0));
+        ensure(live == 0 && used.clone().count() <= 2, || {
+            format!("{live} bytes live, {} segments in use", used.count())
+        })
+    }
+}
+
+fn ensure(holds: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(why()) }
+}
