@@ -14,6 +14,7 @@ mod kept_table;
 mod nbd_client;
 mod plain_blocks;
 mod put_off;
+mod segment_walk;
 mod swap_contents;
 mod targets;
 
@@ -26,6 +27,7 @@ pub use fuse_files::fuse_files;
 pub use kept_table::kept_table;
 pub use plain_blocks::plain_blocks;
 pub use put_off::nbd_put_off;
+pub use segment_walk::segment_walk;
 pub use swap_contents::swap_contents;
 pub use targets::{TARGETS, Target, control_message, nbd_negotiation, nbd_requests, parse_size};
 

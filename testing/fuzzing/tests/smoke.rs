@@ -86,6 +86,11 @@ fn kept_table() {
 }
 
 #[test]
+fn segment_walk() {
+    smoke("segment_walk");
+}
+
+#[test]
 fn decompress() {
     smoke("decompress");
 }
