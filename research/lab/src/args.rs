@@ -11,6 +11,7 @@ use crate::drive::workers::Clock;
 mod backing;
 mod density;
 mod figures;
+mod log;
 mod serve;
 mod sizes;
 mod soak;
@@ -20,6 +21,7 @@ mod zones;
 pub use backing::BackingArgs;
 pub use density::DensityArgs;
 pub use figures::FiguresArgs;
+pub use log::LogArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
 pub use soak::SoakArgs;
@@ -62,6 +64,8 @@ pub enum Command {
     Churn(ChurnArgs),
     /// Store dumps, let pages age, and see how much data a byte of memory holds
     Density(DensityArgs),
+    /// Write pages that age back to a log, and see how much the device writes
+    Log(LogArgs),
     /// Serve a device of any designs to real programs
     Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's

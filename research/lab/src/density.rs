@@ -22,8 +22,7 @@ use crate::args::DensityArgs;
 use crate::pages::{Device, Target, kernel};
 use crate::sys::Memory;
 use crate::{interrupt, page, zone};
-pub use load::Ages;
-use load::Load;
+pub use load::{Ages, Load, order};
 use report::{Cold, Peer, Report, Run};
 
 const CPU: Cpu = Cpu(0);

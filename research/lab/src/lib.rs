@@ -13,6 +13,7 @@
 //! * `zone` compares the designs of page allocators; `zone-sim` simulates their threads.
 //! * `churn` measures how much memory a pool keeps that was filled and freed many times.
 //! * `density` measures how much data a byte of memory holds when pages move by themselves.
+//! * `log` simulates how many bytes a log of compressed pages writes to a device.
 //! * `serve` serves a device of any designs to real programs.
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
@@ -40,6 +41,7 @@ mod kernel_build;
 mod level;
 mod locks;
 mod locks_sim;
+mod log;
 mod nbd;
 mod page;
 mod pages;
@@ -82,6 +84,7 @@ pub fn main() -> ExitCode {
             args::Command::ZoneSim(args) => zone_sim::run(args),
             args::Command::Churn(args) => churn::run(args),
             args::Command::Density(args) => density::run(args),
+            args::Command::Log(args) => log::run(args),
             args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::Backing(args) => backing_file::run(args),
