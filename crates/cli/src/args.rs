@@ -222,9 +222,9 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub mem_limit: Option<Size>,
 
-    /// What a write does at the memory limit: fail at once; wait while pages move to --backing or
-    /// to the algorithm of --recompress-with, and fail when none can; or spill, that is go to
-    /// --backing at once. Not for swap space [default: fail]
+    /// What a write does at the memory limit: fail at once; wait while pages move to --backing,
+    /// to the algorithm of --recompress-with or down the tiers of --auto, and fail when none can;
+    /// or spill, that is go to --backing at once. Not for swap space [default: fail]
     #[arg(long, value_parser = ["fail", "wait", "spill"])]
     pub when_full: Option<String>,
 

@@ -244,6 +244,28 @@ impl Policy {
         }
     }
 
+    /// What to do with a page in the second `now` if memory is needed at once: it moves down
+    /// whatever its age, unless it was tried there in vain. No page moves up. What the page tells
+    /// is not counted: it did not choose the time of its move.
+    #[must_use]
+    pub fn press(&self, page: Seen, now: u32) -> Verdict {
+        let judged = self.judge(page, now);
+        let silent = Verdict { news: News::Nothing, interval: None, ..judged };
+        if let Action::Down(_) = judged.action {
+            return silent;
+        }
+        let to = page.tier.max(judged.memory.tier()) + 1;
+        if self.usable().any(|tier| tier == to) {
+            return Verdict {
+                action: Action::Down(to),
+                memory: judged.memory.in_tier(to),
+                ..silent
+            };
+        }
+        // A pass has yet to hear of its last use.
+        Verdict { action: Action::Stay, memory: page.memory, ..silent }
+    }
+
     /// A page that was used `seconds` after the use before, and had moved to the tier `was`.
     fn came_back(&self, tier: usize, was: usize, seconds: u32, stays: Verdict) -> Verdict {
         let worth = self.tiers.get(was).map_or(0, |tier| tier.worth);

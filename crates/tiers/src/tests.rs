@@ -36,6 +36,28 @@ fn moved(policy: &Policy, now: u32) -> Memory {
 }
 
 #[test]
+fn a_page_of_any_age_moves_down_when_memory_is_needed_at_once() {
+    let policy = Policy::new(&TIERS, Budgets::default());
+    let press = |tier, used, memory| policy.press(seen(tier, used, memory), 1000);
+    let warm = press(0, 1000, Memory::default());
+    assert_eq!((warm.action, warm.memory.tier()), (Action::Down(1), 1));
+    let cold = press(1, 1000, warm.memory);
+    assert_eq!((cold.action, cold.memory.tier()), (Action::Down(2), 2));
+    assert_eq!(press(2, 1000, cold.memory).action, Action::Stay);
+    // One that became no smaller is not tried again until it is used.
+    assert_eq!(press(0, 1000, warm.memory).action, Action::Down(2));
+    assert_eq!(press(1, 1000, cold.memory).action, Action::Stay);
+    assert_eq!(press(0, 1001, cold.memory).action, Action::Down(1));
+    // A pass raises a page that was used too soon, and hears of it first.
+    let used = press(2, 1001, cold.memory);
+    assert_eq!((used.action, used.memory, used.news), (Action::Stay, cold.memory, News::Nothing));
+    // A tier with slower reads than the budget's is not used.
+    let fast = Budgets { slowest_read: 40, ..Budgets::default() };
+    let policy = Policy::new(&TIERS, fast);
+    assert_eq!(policy.press(seen(1, 900, Memory::default()), 1000).action, Action::Stay);
+}
+
+#[test]
 fn a_page_that_came_back_too_soon_stays_up_for_twice_as_long_each_time() {
     let policy = Policy::new(&TIERS[..2], Budgets::default());
     let (mut memory, mut used) = (Memory::default(), 1000);

@@ -47,6 +47,7 @@ pub mod slots;
 mod stats;
 mod tables;
 mod tier_moves;
+mod tier_press;
 mod tier_walk;
 mod tiering;
 mod when_full;

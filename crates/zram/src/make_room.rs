@@ -147,7 +147,7 @@ impl<D: Design> Disk<D> {
     /// Moves some pages out of memory, or to smaller objects. Returns whether any moved.
     fn move_some(&self, hand: &mut Hand) -> bool {
         let Some(engine) = self.engine() else { return false };
-        let moved = self.write_some(&engine, hand) || self.compress_some(&engine);
+        let moved = self.write_some(&engine, hand) || self.shrink_some(&engine);
         // Objects that leave make holes. Frames come free of their own when neighbours leave.
         let gain = engine.pool().compactable();
         if gain >= if moved { WORTH } else { 1 } {
@@ -198,23 +198,29 @@ impl<D: Design> Disk<D> {
         Some(named)
     }
 
-    /// Compresses some pages again, if the device has a codec for that. Returns whether their
-    /// objects are smaller now.
-    fn compress_some(&self, engine: &Engine<D>) -> bool {
-        let objects = || self.counts.sum(Count::ComprBytes);
-        if self.chosen_algorithms()[1..].iter().all(Option::is_none) {
+    /// Makes objects of some pages smaller: by the tiers if pages move by themselves, or with the
+    /// codec of priority 1 if there is one. Returns whether objects are smaller now.
+    fn shrink_some(&self, engine: &Engine<D>) -> bool {
+        let is_auto = self.auto();
+        if !is_auto && self.chosen_algorithms()[1..].iter().all(Option::is_none) {
             return false;
         }
-        let before = objects();
         self.limit_pool(&self.settings.lock(), Room::All);
-        let _ = self.recompress(&Recompress { max_pages: Some(AGAIN), ..Recompress::default() });
+        let shrunk = if is_auto { self.press_tiers(engine) } else { self.compress_some() };
         self.limit_pool(&self.settings.lock(), Room::Stores);
-        if objects() >= before {
-            return false;
+        if shrunk {
+            // The smaller objects leave holes where the larger ones were.
+            engine.compact(CPU, self.pages());
         }
-        // The smaller objects leave holes where the larger ones were.
-        engine.compact(CPU, self.pages());
-        true
+        shrunk
+    }
+
+    /// Compresses some pages again. Returns whether their objects are smaller now.
+    fn compress_some(&self) -> bool {
+        let objects = || self.counts.sum(Count::ComprBytes);
+        let before = objects();
+        let _ = self.recompress(&Recompress { max_pages: Some(AGAIN), ..Recompress::default() });
+        objects() < before
     }
 
     /// Writes a page for which there is no room to the backing device, at once. The calling thread

@@ -6,19 +6,23 @@
 
 use alloc::{string::String, vec::Vec};
 
+use block::IoError;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
 use sync::{Reader, ReaderEpochs};
-use tiers::{Action, Budgets, Credit, MOST_TIERS, Memory, Pass, Policy, Seen, Tier, TierPass};
+use tiers::{
+    Action, Budgets, Credit, MOST_TIERS, Memory, Pass, Policy, Seen, Tier, TierPass, Verdict,
+};
 use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
 
 use crate::engine::Engine;
 use crate::resources::Design;
+use crate::slot::Slot;
 use crate::tier_moves::{COLD, CPU, Group, Mover, TIERS, WARM, Warmed, packs, tier_of};
 
 /// Pages that are looked at between two looks at the CPU time.
-const LOOKS: usize = 4096;
+pub(crate) const LOOKS: usize = 4096;
 
 /// What the tiers of a device did since it got its size.
 #[derive(Clone, Debug, Default)]
@@ -58,13 +62,15 @@ pub struct TierCounts {
 pub(crate) struct TierWalk {
     generation: u64,
     budgets: Budgets,
-    policy: Policy,
+    pub(crate) policy: Policy,
     credit: Credit,
-    mover: Mover,
+    pub(crate) mover: Mover,
     /// What the policy remembers of each page.
-    memory: LazyTable<AtomicU32>,
+    pub(crate) memory: LazyTable<AtomicU32>,
     /// The page with which the pass goes on: the first of a group.
     next: usize,
+    /// The same of those who need memory at once.
+    pub(crate) hand: usize,
     pass: Pass,
     /// When the present pass began; `None` between two passes.
     begun: Option<u32>,
@@ -102,6 +108,7 @@ impl TierWalk {
             mover: Mover::new(provider, pages)?,
             memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
             next: 0,
+            hand: 0,
             pass: Pass::default(),
             begun: None,
             last: None,
@@ -168,11 +175,42 @@ impl TierWalk {
             // The readers leave before long, for others wait for them.
             let group = self.look(place, &readers.enter(CPU), end);
             if let Some(group) = group {
-                self.move_group(engine, readers, &group);
+                // Without space, pages move later.
+                let _ = self.move_group(engine, readers, &group);
             }
         }
         self.finish(engine, now);
         false
+    }
+
+    /// The bytes that the moves of the present pass saved.
+    pub(crate) fn saved(&self) -> u64 {
+        self.pass.tiers.iter().map(|tier| tier.saved).sum()
+    }
+
+    /// Notes in a group what its page is to do. Returns false if the page should move, but cannot.
+    pub(crate) fn sort_in<D: Design>(
+        &self,
+        engine: &Engine<D>,
+        (index, slot): (usize, Slot),
+        verdict: &Verdict,
+        group: &mut Group,
+    ) -> bool {
+        let (member, bit) = (index - group.first, 1 << (index - group.first));
+        group.memories[member] = verdict.memory;
+        match verdict.action {
+            Action::Stay => {
+                if verdict.memory.tier() == COLD && packs(slot) {
+                    group.with_cold |= bit;
+                }
+                group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
+            }
+            Action::Up => group.up |= bit,
+            Action::Down(WARM) if !slot.is_incompressible() => group.to_warm |= bit,
+            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
+            Action::Down(_) => return false,
+        }
+        true
     }
 
     /// Looks at some pages, up to a group of which some are to move.
@@ -216,26 +254,17 @@ impl TierWalk {
     ) -> Option<Seen> {
         let slot = engine.peek(index);
         let tier = tier_of(engine, reader, slot)?;
-        let (member, bit) = (index - group.first, 1 << (index - group.first));
         let word = self.memory.get(index);
         let memory = Memory::from_bits(word.load(Ordering::Relaxed));
         let last_used = engine.last_access(index).unwrap_or(now);
         let seen = Seen { tier, last_used, memory };
         let verdict = self.policy.judge(seen, now);
         self.pass.count(&seen, &verdict, now);
-        group.memories[member] = verdict.memory;
-        match verdict.action {
-            Action::Stay => {
-                self.remember(index, verdict.memory);
-                if verdict.memory.tier() == COLD && packs(slot) {
-                    group.with_cold |= bit;
-                }
-                group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
-            }
-            Action::Up => group.up |= bit,
-            Action::Down(WARM) if !slot.is_incompressible() => group.to_warm |= bit,
-            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
-            Action::Down(_) => self.pass.stays(&seen, now),
+        if verdict.action == Action::Stay {
+            self.remember(index, verdict.memory);
+        }
+        if !self.sort_in(engine, (index, slot), &verdict, group) {
+            self.pass.stays(&seen, now);
         }
         Some(seen)
     }
@@ -260,7 +289,15 @@ impl TierWalk {
     }
 
     /// Moves the pages of a group.
-    fn move_group<D: Design>(&mut self, engine: &Engine<D>, readers: &ReaderEpochs, group: &Group) {
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoSpace`: pages stay that should have moved down.
+    pub(crate) fn move_group<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        group: &Group,
+    ) -> Result<(), IoError> {
         for (index, memory) in group.pages(group.up) {
             let reader = readers.enter(CPU);
             let tier = tier_of(engine, &reader, engine.peek(index)).unwrap_or(0);
@@ -269,6 +306,7 @@ impl TierWalk {
             self.pass.tiers[tier].raised += u64::from(is_up);
             self.remember(index, memory);
         }
+        let mut outcome = Ok(());
         for (index, memory) in group.pages(group.to_warm) {
             match self.mover.warm(engine, readers, index) {
                 Ok(Warmed::Saved(bytes)) => {
@@ -277,19 +315,26 @@ impl TierWalk {
                     self.remember(index, memory);
                 }
                 Ok(Warmed::InVain) => self.remember(index, memory),
-                // It was used meanwhile, or is bad, or there is no space: later.
+                Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
+                // It was used meanwhile, or is bad: later.
                 Ok(Warmed::Not) | Err(_) => {}
             }
         }
         if !group.packs() {
-            return;
+            return outcome;
         }
-        // Without space they are tried again later.
-        let Ok(packed) = self.mover.pack(engine, readers, group) else { return };
-        let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
-        (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
-        // Also those that were not packed: they would take no less memory.
-        group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
+        match self.mover.pack(engine, readers, group) {
+            Ok(packed) => {
+                let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
+                (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
+                // Also those that were not packed: they would take no less memory.
+                group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
+            }
+            Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
+            // The codec was changed: later.
+            Err(_) => {}
+        }
+        outcome
     }
 
     /// Ends a pass.

@@ -7,6 +7,7 @@ use tiers::Budgets;
 use zcomp::Params;
 
 use crate::disk::Disk;
+use crate::engine::Engine;
 use crate::resources::Design;
 use crate::tier_moves::WARM_CODEC;
 use crate::tier_walk::{Place, TierStats, TierWalk};
@@ -85,27 +86,11 @@ impl<D: Design> Disk<D> {
         let Some(_post) = self.post.try_lock() else { return Ok(true) };
         let Some(engine) = self.engine() else { return Ok(false) };
         let mut tier_walk = self.tier_walk.lock();
-        let (generation, budgets) = (self.generation(), self.budgets());
-        let provider = &*self.resources.provider;
-        let known = tier_walk.take().filter(|it| it.generation() == generation);
-        let tier_walk = match known {
-            Some(known) => tier_walk.insert(known),
-            None => {
-                let pages = (self.pages(), engine.capacity());
-                let made = TierWalk::new(provider, pages, (generation, budgets));
-                tier_walk.insert(made.map_err(|error| ControlError::new(Errno::ENOMEM, error))?)
-            }
-        };
+        let tier_walk = self.ready_walk(&engine, &mut tier_walk)?;
         let begun = spent();
-        let credit = tier_walk.earn(budgets, elapsed);
+        let credit = tier_walk.earn(self.budgets(), elapsed);
         let has_time = || spent().saturating_sub(begun) < credit;
-        let place = Place {
-            engine: &engine,
-            readers: &self.readers,
-            provider,
-            pages: self.pages(),
-            now: self.now(),
-        };
+        let place = self.place(&engine);
         let waits = tier_walk.go_on(&place, &has_time);
         if tier_walk.takes_compaction() {
             // It is one piece of work. A debt of CPU time is paid before the next pass.
@@ -113,5 +98,47 @@ impl<D: Design> Disk<D> {
         }
         tier_walk.spend(spent().saturating_sub(begun));
         Ok(waits)
+    }
+
+    /// Moves pages down for a writer that needs their memory: with the same walk as the thread of
+    /// the tiers, which goes on where it was. `post` keeps them apart. The calling thread may wait,
+    /// and is no reader. Returns whether objects are smaller now.
+    pub(crate) fn press_tiers(&self, engine: &Engine<D>) -> bool {
+        let _post = self.post.lock();
+        let mut tier_walk = self.tier_walk.lock();
+        // Without memory for the walk, nothing moves.
+        let Ok(tier_walk) = self.ready_walk(engine, &mut tier_walk) else { return false };
+        tier_walk.press(&self.place(engine)) > 0
+    }
+
+    /// The walk of the device as it is now, made if need be. The caller holds `post`.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory to remember what pages did.
+    fn ready_walk<'a>(
+        &self,
+        engine: &Engine<D>,
+        walk: &'a mut Option<TierWalk>,
+    ) -> Result<&'a mut TierWalk, ControlError> {
+        let generation = self.generation();
+        match walk.take().filter(|it| it.generation() == generation) {
+            Some(known) => Ok(walk.insert(known)),
+            None => {
+                let pages = (self.pages(), engine.capacity());
+                let budgets = (generation, self.budgets());
+                let made = TierWalk::new(&*self.resources.provider, pages, budgets);
+                Ok(walk.insert(made.map_err(|error| ControlError::new(Errno::ENOMEM, error))?))
+            }
+        }
+    }
+
+    fn place<'a>(&'a self, engine: &'a Engine<D>) -> Place<'a, D> {
+        Place {
+            engine,
+            readers: &self.readers,
+            provider: &*self.resources.provider,
+            pages: self.pages(),
+            now: self.now(),
+        }
     }
 }

@@ -11,8 +11,8 @@ pub enum WhenFull {
     /// It fails at once, as a write to Linux's zram.
     #[default]
     Fail,
-    /// It waits while pages move to the backing device, or are compressed again. It fails when no
-    /// page can move.
+    /// It waits while pages move to the backing device, or become smaller: down the tiers if pages
+    /// move by themselves, or with the codec of priority 1. It fails when no page can move.
     Wait,
     /// A whole page goes to the backing device at once. A part of a page waits, as under `Wait`.
     Spill,

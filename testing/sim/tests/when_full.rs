@@ -76,27 +76,38 @@ fn a_write_fails_when_nothing_can_move() {
     }
 }
 
+/// Stores pages of text until one is refused, and returns their number.
+fn texts_that_fit(when_full: WhenFull, auto: bool) -> u64 {
+    let disk = Plan { mem_limit: 200 * P, auto, ..plan(4000 * P, when_full, 0) }.build();
+    let mut page = [0; PAGE_SIZE];
+    let write = |index: u64, page: &mut Page| {
+        Fill::Text(index).render(page);
+        disk.disk.store_page(CPU, index, page)
+    };
+    let count = (0..4000).take_while(|index| write(*index, &mut page).is_ok()).count() as u64;
+    assert_eq!(write(count, &mut page), Err(IoError::NoSpace));
+    for index in 0..count {
+        let mut found = [0; PAGE_SIZE];
+        Fill::Text(index).render(&mut page);
+        disk.disk.load_page(CPU, index, &mut found).expect("it can be read");
+        assert!(found == page, "page {index} has other contents");
+    }
+    count
+}
+
 #[test]
 fn pages_are_compressed_again_for_a_write_that_waits() {
-    let stored = |when_full| {
-        let disk = Plan { mem_limit: 200 * P, ..plan(2000 * P, when_full, 0) }.build();
-        let mut page = [0; PAGE_SIZE];
-        let write = |index: u64, page: &mut Page| {
-            Fill::Text(index).render(page);
-            disk.disk.store_page(CPU, index, page)
-        };
-        let count = (0..2000).take_while(|index| write(*index, &mut page).is_ok()).count() as u64;
-        assert_eq!(write(count, &mut page), Err(IoError::NoSpace));
-        for index in 0..count {
-            let mut found = [0; PAGE_SIZE];
-            Fill::Text(index).render(&mut page);
-            disk.disk.load_page(CPU, index, &mut found).expect("it can be read");
-            assert!(found == page, "page {index} has other contents");
-        }
-        count
-    };
-    let (at_once, later) = (stored(WhenFull::Fail), stored(WhenFull::Wait));
+    let at_once = texts_that_fit(WhenFull::Fail, false);
+    let later = texts_that_fit(WhenFull::Wait, false);
     assert!(later > at_once * 11 / 10, "{later} pages, and {at_once} without a wait");
+}
+
+/// Nobody calls `move_pages`, and no page is old.
+#[test]
+fn the_tiers_make_room_for_a_write_that_waits() {
+    let again = texts_that_fit(WhenFull::Wait, false);
+    let packed = texts_that_fit(WhenFull::Wait, true);
+    assert!(packed > again * 11 / 10, "{packed} pages, and {again} without tiers");
 }
 
 #[test]

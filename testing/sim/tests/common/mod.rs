@@ -24,6 +24,8 @@ pub struct Plan {
     pub mem_limit: u64,
     /// What a write does at that limit.
     pub when_full: WhenFull,
+    /// Pages move by themselves whenever `move_pages` is called.
+    pub auto: bool,
     /// The memory of the whole machine.
     pub memory: u64,
     pub cpus: usize,
@@ -70,6 +72,7 @@ impl Plan {
             level: None,
             mem_limit: 0,
             when_full: WhenFull::Fail,
+            auto: true,
             memory: 1 << 30,
             cpus: 3,
             compact_every: 0,
@@ -180,7 +183,7 @@ impl Watched {
         self.disk.set_mem_limit(plan.mem_limit);
         self.disk.set_algorithm_at(1, zcomp::ZSTD).expect("the algorithm is known");
         self.disk.set_track_access(true).expect("it has no size");
-        self.disk.set_auto(true).expect("it keeps times of use");
+        self.disk.set_auto(plan.auto).expect("it keeps times of use");
         if plan.backing_pages > 0 {
             self.disk.set_backing("backing").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
