@@ -91,6 +91,8 @@ scenarios! {
     sharing: Scenario::SHARED;
     compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
     limits: Scenario::LIMITED;
+    when_full_writers_wait: Scenario::WAITING;
+    when_full_pages_move_down: Scenario::PRESSED;
     sizes_and_resets: Scenario::RESET;
     everything: Scenario::EVERYTHING;
 }

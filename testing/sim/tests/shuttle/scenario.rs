@@ -13,7 +13,7 @@ use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Density, Pack, Recompress, Select, Share, Stats, Writeback};
+use zram::{Density, Pack, Recompress, Select, Share, Stats, WhenFull, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
@@ -72,6 +72,8 @@ pub struct Scenario {
     compressed_writeback: bool,
     /// The limit of the device's memory in pages; 0 for none.
     limit: u64,
+    /// What a write does at that limit.
+    when_full: WhenFull,
     /// All pages are marked idle before the threads begin, and nobody uses them.
     idle: bool,
     /// The contents of shared pages are few, so that pages are often equal.
@@ -93,6 +95,7 @@ impl Scenario {
         blocks: 0,
         compressed_writeback: false,
         limit: 0,
+        when_full: WhenFull::Fail,
         idle: false,
         alike: false,
         compactions: 0,
@@ -235,6 +238,25 @@ impl Scenario {
         limit: 3,
         ..Scenario::BASE
     };
+    /// Less memory than the users need. They wait while pages move out, and there are blocks for
+    /// all of them: none is refused. Pages move between tiers beside that.
+    pub const WAITING: Scenario = Scenario {
+        users: 3,
+        actions: &[Action::Move, Action::Compact, Action::Recompress(Select::Any)],
+        count: 3,
+        blocks: 40,
+        limit: 4,
+        when_full: WhenFull::Wait,
+        ..Scenario::TIERS
+    };
+    /// The same without blocks: pages move down the tiers, for the users and beside them. Some are
+    /// refused.
+    pub const PRESSED: Scenario = Scenario {
+        actions: &[Action::Move, Action::Compact, Action::Pack(Select::Any)],
+        blocks: 0,
+        limit: 3,
+        ..Scenario::WAITING
+    };
     /// A disk that ends and begins again, smaller or larger.
     pub const RESET: Scenario = Scenario {
         users: 2,
@@ -313,7 +335,7 @@ impl Scenario {
     }
 
     fn refuses(&self) -> bool {
-        self.limit > 0
+        self.limit > 0 && (self.when_full == WhenFull::Fail || self.blocks == 0)
     }
 
     fn ends(&self) -> bool {
@@ -343,6 +365,7 @@ impl Run {
         disk.set_track_access(is_auto).expect("it has no size");
         disk.set_auto(is_auto).expect("it keeps times of use");
         disk.set_mem_limit(scenario.limit * P);
+        disk.set_when_full(scenario.when_full).expect("nothing is to spill");
         if scenario.blocks > 0 {
             disk.set_backing("backing").expect("there is one");
             disk.set_compressed_writeback(scenario.compressed_writeback).expect("it has no size");
