@@ -5,7 +5,7 @@ use std::sync::Arc;
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 use control::ControlError;
 use units::{Cpu, Page};
-use zram::{Budgets, Stats};
+use zram::{Budgets, Stats, WhenFull};
 
 use crate::Machine;
 
@@ -20,6 +20,11 @@ pub struct DiskOptions {
     pub level: Option<i32>,
     /// The memory limit for stored pages, in bytes; 0 for no limit.
     pub mem_limit: u64,
+    /// What a store does at that limit. With [`WhenFull::Wait`] the calling thread moves pages of
+    /// [`DiskOptions::auto`] to smaller forms, whatever their age, and the store fails when none
+    /// gets smaller. A device made by these options has no backing device, so
+    /// [`WhenFull::Spill`] is refused.
+    pub when_full: WhenFull,
     /// Pages that are not used move to smaller forms within these budgets, whenever the program
     /// calls [`Rampack::move_pages`](crate::Rampack::move_pages); `None` if no page moves by
     /// itself. It takes 16 bytes a page.
@@ -29,7 +34,14 @@ pub struct DiskOptions {
 impl Default for DiskOptions {
     fn default() -> DiskOptions {
         let algorithm = crate::DEFAULT_ALGORITHM.into();
-        DiskOptions { size: 0, algorithm, level: None, mem_limit: 0, auto: None }
+        DiskOptions {
+            size: 0,
+            algorithm,
+            level: None,
+            mem_limit: 0,
+            when_full: WhenFull::Fail,
+            auto: None,
+        }
     }
 }
 
@@ -62,6 +74,7 @@ impl Disk {
         disk.disk.set_algorithm(&options.algorithm)?;
         disk.disk.set_params(zcomp::Params::at_level(options.level))?;
         disk.disk.set_mem_limit(options.mem_limit);
+        disk.disk.set_when_full(options.when_full)?;
         if let Some(budgets) = options.auto {
             disk.disk.set_track_access(true)?;
             disk.disk.set_budgets(budgets)?;
@@ -74,8 +87,8 @@ impl Disk {
     /// Stores page `index`. Pages are 4096 bytes; the first is 0.
     ///
     /// # Errors
-    /// `OutOfRange` past the end, `NoSpace` at the memory limit, `NoMemory`; the page has not
-    /// changed then.
+    /// `OutOfRange` past the end, `NoSpace` at the memory limit (see [`DiskOptions::when_full`]),
+    /// `NoMemory`; the page has not changed then.
     pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
         self.disk.disk.store_page(host::cpu(), index, page)
     }

@@ -46,7 +46,7 @@ pub use kept_swap::SavedSwap;
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};
-pub use zram::{Budgets, HostFiles, NoHostFiles, Stats};
+pub use zram::{Budgets, HostFiles, NoHostFiles, Stats, WhenFull};
 pub use zswap::{
     AreaOptions, AreaStats, Key, LoadError, Memcg, Reject, SwapDevice, SwapType, Work, Zswap,
 };
@@ -78,8 +78,8 @@ impl Rampack {
     /// Makes a new device.
     ///
     /// # Errors
-    /// `EINVAL` for a size of 0, an unknown algorithm or a level that it refuses; `ENOMEM` when
-    /// there is no memory or there are no addresses left.
+    /// `EINVAL` for a size of 0, an unknown algorithm or a level that it refuses; `ENODEV` for
+    /// [`WhenFull::Spill`]; `ENOMEM` when there is no memory or there are no addresses left.
     pub fn disk(&self, options: DiskOptions) -> Result<Disk, ControlError> {
         Disk::create(&self.machine, options)
     }

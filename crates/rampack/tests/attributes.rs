@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Operation};
 use control::{Access, Bound, Errno, Object};
-use rampack::{Machine, MachineOptions, NoHostFiles};
+use rampack::{Budgets, DiskOptions, Machine, MachineOptions, NoHostFiles, Rampack, WhenFull};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, attributes};
 
@@ -263,6 +263,23 @@ fn when_full_is_one_of_three_words_until_a_reset() {
     assert!(saved.contains(&("when_full", "wait".into())), "{saved:?}");
     attributes.store("reset", "1").unwrap();
     assert_eq!(attributes.show("when_full").unwrap(), "fail\n");
+}
+
+#[test]
+fn a_program_says_what_a_store_does_at_the_limit() {
+    let make = |when_full| {
+        let (size, mem_limit, auto) = (8 << 20, 256 << 10, Some(Budgets::default()));
+        Rampack::new()?.disk(DiskOptions { size, mem_limit, when_full, auto, ..Default::default() })
+    };
+    for when_full in [WhenFull::Fail, WhenFull::Wait] {
+        let disk = make(when_full).unwrap();
+        let shown = attributes(disk.device().clone()).show("when_full").unwrap();
+        assert_eq!(shown.trim(), when_full.name());
+        let refused = (0..2048).find_map(|index| disk.store(index, &page(index)).err());
+        assert_eq!(refused, Some(IoError::NoSpace), "there is a limit");
+    }
+    let refused = make(WhenFull::Spill).err().expect("there is no backing device");
+    assert_eq!(refused.errno, Errno::ENODEV, "{refused}");
 }
 
 #[test]

@@ -114,6 +114,7 @@ impl Machine {
         disk.set_algorithm(&options.algorithm)?;
         disk.set_params(Params::at_level(options.level))?;
         disk.set_mem_limit(options.mem_limit);
+        disk.set_when_full(options.when_full)?;
         disk.set_disksize(options.size)?;
         Ok(Disk { disk, frames: self.resources.frames.clone() })
     }

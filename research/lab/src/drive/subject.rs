@@ -95,8 +95,7 @@ impl Ours {
     /// A device in a machine of its own.
     fn disk(&self, algorithm: &str, bytes: usize, threads: usize) -> Result<Disk> {
         let algorithm = algorithm.to_owned();
-        let options =
-            DiskOptions { size: bytes as u64, algorithm, level: None, mem_limit: 0, auto: None };
+        let options = DiskOptions { size: bytes as u64, algorithm, ..DiskOptions::default() };
         let make = || Machine::of(self.variants.clone())?.disk(&options);
         let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
         if let Some(streams) = self.streams(threads) {
