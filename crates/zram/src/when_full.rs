@@ -57,6 +57,9 @@ pub(crate) enum Room {
 /// The share of the frames that is kept back for smaller objects, and the most of them.
 const KEPT_BACK: u64 = 64;
 const MOST_KEPT_BACK: u64 = 64;
+/// The least frames that are kept back, if they are a sixteenth of all at most. The first objects
+/// of several size classes need a frame each before frames come free.
+const LEAST_KEPT_BACK: u64 = 8;
 
 /// Where the search for pages that can move goes on: a clock's hand over all pages.
 pub(crate) type Hand = usize;
@@ -91,7 +94,8 @@ impl Full {
     pub(crate) fn limit(&self, frames: u64, room: Room) -> u64 {
         match (self.policy(), room) {
             (WhenFull::Wait | WhenFull::Spill, Room::Stores) if frames > 1 => {
-                frames - (frames / KEPT_BACK).clamp(1, MOST_KEPT_BACK)
+                let least = (frames / 16).clamp(1, LEAST_KEPT_BACK);
+                frames - (frames / KEPT_BACK).clamp(least, MOST_KEPT_BACK)
             }
             _ => frames,
         }
