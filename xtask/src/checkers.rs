@@ -67,8 +67,9 @@ pub fn models(root: &Path, target: &Path, long: bool) -> Result<Vec<Command>> {
         model.args(["test", "--release", "--package", &package, "--test", &test]);
         model.env("RUSTFLAGS", format!("--cfg {checker}"));
         model.env("CARGO_TARGET_DIR", target.join(checker));
-        // Models are small, so optimisation across crates gains nothing.
+        // Models are small: most of their time is their build's.
         model.env("CARGO_PROFILE_RELEASE_LTO", "off");
+        model.env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
         if checker != "loom" {
             // These run the product itself, so the product's own assertions are on.
             model.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");

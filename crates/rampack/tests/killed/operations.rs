@@ -9,7 +9,7 @@ use rampack::Machine;
 use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Disk, Pack, Recompress, Select, Share, Which, Writeback, attributes};
+use zram::{Disk, Pack, Recompress, Select, Share, WhenFull, Which, Writeback, attributes};
 
 use crate::pages::{contents, make};
 use crate::{Case, kept};
@@ -58,6 +58,38 @@ const OPERATIONS: &[Operation] = &[
         run: |it| versions(it, &[(1050, 2), (1051, 2)]),
         changed: &[(1050, 2), (1051, 2)],
         ..of("store in a new part")
+    },
+    Operation {
+        prepare: |it| fill_up(it, WhenFull::Wait),
+        run: |it| {
+            versions(it, &ADDED);
+            assert!(disk(it).stats().backed_writes > 8);
+        },
+        changed: &ADDED,
+        ..of("store that writes pages back")
+    },
+    Operation {
+        prepare: |it| {
+            disk(it).set_auto(true).unwrap();
+            disk(it).limit_writeback(true);
+            fill_up(it, WhenFull::Wait);
+        },
+        run: |it| {
+            let before = disk(it).stats().pool_bytes;
+            versions(it, &ADDED_FEW);
+            assert!(disk(it).stats().pool_bytes < before, "pages moved");
+        },
+        changed: &ADDED_FEW,
+        ..of("store that moves pages down")
+    },
+    Operation {
+        prepare: |it| fill_up(it, WhenFull::Spill),
+        run: |it| {
+            versions(it, &ADDED);
+            assert!(disk(it).stats().backed_writes > 8);
+        },
+        changed: &ADDED,
+        ..of("store that spills")
     },
     Operation {
         run: |it| versions(it, &[(10, 6), (11, 6), (12, 6), (13, 6)]),
@@ -227,6 +259,20 @@ static ALL_EMPTY: [(u64, u64); WRITTEN as usize] = {
     all
 };
 
+/// New pages, for which a disk near its limit has no room.
+static ADDED: [(u64, u64); 24] = added();
+static ADDED_FEW: [(u64, u64); 12] = added();
+
+const fn added<const COUNT: usize>() -> [(u64, u64); COUNT] {
+    let mut all = [(0, 2); COUNT];
+    let mut page = 0;
+    while page < COUNT {
+        all[page].0 = 170 + page as u64;
+        page += 1;
+    }
+    all
+}
+
 /// Most pages empty: what is left lies in many zspages.
 static THINNED: [(u64, u64); WRITTEN as usize] = {
     let mut all = ALL_EMPTY;
@@ -317,6 +363,13 @@ fn move_pages(machine: &Machine) {
     assert!(!disk(machine).move_pages(1 << 40, &|| 0).unwrap(), "it had time for all");
     let tiers = disk(machine).tier_stats().tiers;
     assert!(tiers.iter().any(|tier| tier.moved + tier.raised > 20), "{tiers:?}");
+}
+
+/// The disk is near its limit.
+fn fill_up(machine: &Machine, policy: WhenFull) {
+    let disk = disk(machine);
+    disk.set_mem_limit(disk.stats().pool_bytes + 8 * PAGE_SIZE as u64);
+    disk.set_when_full(policy).unwrap();
 }
 
 fn all_idle_again(machine: &Machine) {

@@ -51,13 +51,15 @@ pub fn contents(page: u64, version: u64) -> Page {
         }
         Change::Store => {
             let mut rng = random(page, version);
-            match rng.below(6) {
+            match rng.below(7) {
                 0 => bytes.fill(rng.next_u64() as u8),
                 // An eight-byte pattern whose halves differ: an object of eight bytes.
                 1 => {
                     let pattern = rng.next_u64().to_ne_bytes();
                     bytes.chunks_exact_mut(8).for_each(|word| word.copy_from_slice(&pattern));
                 }
+                // Digits: smaller by a strong codec only.
+                6 => bytes.fill_with(|| b"0123456789abcdef"[rng.below(16) as usize]),
                 kind => {
                     let random_words = [0, 0, 512, 60, 150, 300][kind as usize];
                     for (n, word) in bytes.chunks_exact_mut(8).enumerate() {
