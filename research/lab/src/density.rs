@@ -73,7 +73,8 @@ pub fn run(args: &DensityArgs) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    Report { command: "density", cpu_percent: args.cpu, seed: args.seed, runs }.show(args)
+    let (algorithm, cpu_percent) = (args.algorithm.clone(), args.cpu);
+    Report { command: "density", algorithm, cpu_percent, seed: args.seed, runs }.show(args)
 }
 
 struct Corpus<'a> {
@@ -137,10 +138,11 @@ fn machine() -> Result<Machine> {
     Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
 }
 
-fn disk(machine: &Machine, pages: usize, cpu: u32) -> Result<Arc<Disk>> {
+fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>> {
     let make = || {
         let disk = machine.add()?;
-        disk.set_budgets(Budgets { cpu_percent: cpu, ..Budgets::default() })?;
+        disk.set_algorithm(&args.algorithm)?;
+        disk.set_budgets(Budgets { cpu_percent: args.cpu, ..Budgets::default() })?;
         disk.set_auto(true)?;
         disk.set_disksize((pages * PAGE_SIZE) as u64)?;
         Ok(disk)
@@ -161,7 +163,7 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
     // The clock of a machine is never at its beginning.
     let start = 1000;
     machine.set_clock(start);
-    let disk = disk(&machine, corpus.pages, args.cpu)?;
+    let disk = disk(&machine, corpus.pages, args)?;
     let failed = |index: usize, error| anyhow!("page {index} of {}: {error}", corpus.name);
 
     let begun = Instant::now();

@@ -69,6 +69,8 @@ fn what_cannot_be_measured_is_refused() {
     assert!(refused.contains("none.pages"), "{refused}");
     let refused = place.refused(&["density", "--corpus", "small.pages", "--idle", "101"]);
     assert!(refused.contains("101"), "{refused}");
+    let refused = place.refused(&["density", "--corpus", "small.pages", "--algorithm", "lz5"]);
+    assert!(refused.contains("lz5"), "{refused}");
     let refused = place.refused(&["density", "--corpus", "small.pages", "--kernel", "small.pages"]);
     assert!(refused.contains("no zram device"), "{refused}");
 }

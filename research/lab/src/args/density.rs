@@ -22,6 +22,10 @@ pub struct DensityArgs {
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     pub ages: Vec<Ages>,
 
+    /// How pages are stored at first
+    #[arg(long, value_name = "NAME", default_value = "lz4")]
+    pub algorithm: String,
+
     /// A zram device of the kernel, for comparison; all on it is lost. It is reset at the end
     #[arg(long, value_name = "DEVICE")]
     pub kernel: Option<PathBuf>,

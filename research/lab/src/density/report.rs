@@ -118,6 +118,8 @@ impl Run {
 pub struct Report {
     /// `density`.
     pub command: &'static str,
+    /// The codec of pages that are in use.
+    pub algorithm: String,
     /// The CPU time that moves may take, in percent of one CPU.
     pub cpu_percent: u32,
     /// The seed of all that is drawn at random.
