@@ -57,6 +57,7 @@ pub mod machine;
 pub mod mounts;
 pub mod notify;
 pub mod outlet;
+mod panics;
 pub mod protocol;
 pub mod restart;
 pub mod root;

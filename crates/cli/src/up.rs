@@ -3,9 +3,7 @@
 use std::fmt::Write;
 use std::io;
 use std::mem;
-use std::panic;
 use std::path::PathBuf;
-use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
@@ -24,6 +22,7 @@ use crate::failure::{failed, say};
 use crate::filesystem::{self, Kind};
 use crate::machine;
 use crate::notify::{self, Watchdog};
+use crate::panics;
 use crate::protocol::{Add, Attribute, DeviceReport};
 use crate::root::Root;
 use crate::sandbox;
@@ -203,10 +202,12 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     keep_memory_private(serve.frontends.lock_memory)?;
     sandbox::choose(serve.frontends.sandbox)?;
     if serve.stdio && !handed_over {
+        panics::report(false);
         return stdio(serve);
     }
     check_frontends(&serve.frontends)?;
     if handed_over && (root.is_none() || serve.stdio) {
+        panics::report(false);
         return sockets_only(serve, activated);
     }
     let root = Root::choose(root.as_deref())?;
@@ -227,9 +228,7 @@ fn begin_state(
     if state.is_some() && !frontends.lock_memory {
         lock_for_users(frontends.transport);
     }
-    if state.is_some() {
-        die_of_panics();
-    }
+    panics::report(state.is_some());
     Ok(state)
 }
 
@@ -251,17 +250,6 @@ fn end_daemon(
         }
     }
     result
-}
-
-/// Makes every panic end the process at once, as a kill does: the next process recovers what this
-/// one has, and the request is made again. An unwinding end would give up devices that outlive it,
-/// and a request that panicked would be an error of its user.
-fn die_of_panics() {
-    let tell = panic::take_hook();
-    panic::set_hook(Box::new(move |why| {
-        tell(why);
-        process::abort();
-    }));
 }
 
 /// Locks the memory of a daemon whose mount outlives it. The kernel copies a request to memory of
@@ -515,29 +503,4 @@ fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
     line("end it", &format!("Ctrl-C, or {program} stop; everything in it is lost then"));
     text.push('\n');
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::process::ExitStatusExt;
-    use std::process::Command;
-
-    use super::*;
-
-    /// Set in the process that panics.
-    const PANICS: &str = "RAMPACK_TEST_PANICS";
-
-    #[test]
-    fn a_panic_ends_a_daemon_as_a_kill_does() {
-        if std::env::var_os(PANICS).is_some() {
-            die_of_panics();
-            // Without the hook nobody would notice.
-            let _ = thread::spawn(|| panic!("as if")).join();
-            return;
-        }
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "up::tests::a_panic_ends_a_daemon_as_a_kill_does"]);
-        let ended = command.env(PANICS, "1").output().unwrap().status;
-        assert_eq!(ended.signal(), Some(libc::SIGABRT), "{ended}");
-    }
 }

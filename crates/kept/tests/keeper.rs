@@ -171,7 +171,9 @@ struct Kept {
 impl Kept {
     fn start(script: &str) -> Kept {
         let root = TempDir::new();
-        let mut command = Command::new(program());
+        // Whoever runs the tests may ignore a signal, as nohup does.
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program());
         command.arg("keep").arg(root.join("log")).arg(script).stderr(Stdio::null());
         Kept { child: command.spawn().unwrap(), root }
     }
