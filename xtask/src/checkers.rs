@@ -21,21 +21,11 @@ const SANITIZED_CRATES: &[&str] = &[
     "rampack-zram",
     "rampack-zswap",
     "rampack-sim",
-    "rampack-designs",
 ];
-const SANITIZED_TESTS: &[&str] = &[
-    "asan",
-    "blocks",
-    "pool",
-    "post",
-    "schemes",
-    "slots",
-    "suite",
-    "swap",
-    "swap_device",
-    "sync_points",
-    "zones",
-];
+const SANITIZED_TESTS: &[&str] =
+    &["asan", "blocks", "pool", "post", "slots", "suite", "swap", "swap_device", "sync_points"];
+/// More where there is time: the designs that the product does not use.
+const LONG_SANITIZED: (&str, &[&str]) = ("rampack-designs", &["schemes", "zones"]);
 
 /// The test that needs the whole program built once more; it runs where there is time.
 const LONG: (&str, &str) = ("rampack-cli", "killed");
@@ -94,7 +84,11 @@ fn package_name(crate_directory: &Path) -> Result<String> {
 }
 
 /// The concurrency tests under AddressSanitizer, or the reason why they cannot run.
-pub fn sanitized(root: &Path, target: &Path) -> Result<std::result::Result<Command, String>> {
+pub fn sanitized(
+    root: &Path,
+    target: &Path,
+    long: bool,
+) -> Result<std::result::Result<Command, String>> {
     let version = cargo(root).args(["--version", "--verbose"]).output().context("cargo")?;
     let version = String::from_utf8_lossy(&version.stdout).into_owned();
     let host = version.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or("unknown");
@@ -106,6 +100,10 @@ pub fn sanitized(root: &Path, target: &Path) -> Result<std::result::Result<Comma
     suite.args(["test", "--no-fail-fast", "--target", SANITIZED_TARGET, "--lib"]);
     suite.args(SANITIZED_CRATES.iter().flat_map(|package| ["--package", package]));
     suite.args(SANITIZED_TESTS.iter().flat_map(|test| ["--test", test]));
+    if long {
+        suite.args(["--package", LONG_SANITIZED.0]);
+        suite.args(LONG_SANITIZED.1.iter().flat_map(|test| ["--test", test]));
+    }
     // Every toolchain has the sanitizer's runtime. Its flag needs a nightly toolchain or this
     // permission. With an explicit target, build scripts and macros are built without the flags.
     suite.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", "-Zsanitizer=address --cfg asan");

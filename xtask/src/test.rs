@@ -56,7 +56,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         for mut checker in checkers::models(root, &target, long)? {
             runs.add(&mut checker)?;
         }
-        match checkers::sanitized(root, &target)? {
+        match checkers::sanitized(root, &target, long)? {
             Ok(mut suite) => runs.add(&mut suite)?,
             Err(reason) => runs.skip(&reason)?,
         }
