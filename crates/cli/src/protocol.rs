@@ -128,6 +128,13 @@ pub struct SwapOn {
     /// Seconds for which a machine is stuck before the OOM killer is called; 0: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_after: Option<u32>,
+    /// Whether old pages are recompressed; without it, they are unless there is a swap device
+    /// already, which decides then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<bool>,
+    /// The value of the parameter `auto_cpu_percent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_cpu: Option<u32>,
     /// The value of the parameter `compressor`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,

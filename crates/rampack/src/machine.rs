@@ -140,7 +140,8 @@ impl Machine {
         self.resources.clock.set(seconds);
     }
 
-    /// Lets pages of all devices move by themselves, where that is on: see [`Disk::move_pages`].
+    /// Lets pages of all devices and of the cache of swap areas move by themselves, where that is
+    /// on: see [`Disk::move_pages`] and [`Zswap::recompress_old`].
     ///
     /// # Errors
     /// The first error of a device. The others have had their turn.
@@ -152,6 +153,9 @@ impl Machine {
                 Ok(more) => waits |= more,
                 Err(error) => outcome = outcome.and(Err(error)),
             }
+        }
+        if let Some(zswap) = self.swap_if_made() {
+            waits |= zswap.recompress_old(host::cpu(), elapsed, &host::thread_cpu_time);
         }
         outcome.map(|()| waits)
     }

@@ -136,6 +136,27 @@ pub static PARAMETERS: &[Attribute<Zswap>] = &[
         |zswap, out| line(out, zswap.policy().writebacks_max()),
         |zswap, text| zswap.policy().set_writebacks_max(number("writebacks_max", text)?)
     ),
+    parameter!(
+        "auto",
+        "flag",
+        "whether pages that are not read are recompressed with zstd",
+        |zswap, out| line(out, shown(zswap.auto())),
+        |zswap, text| zswap.set_auto(parse_switch("auto", text)?)
+    ),
+    parameter!(
+        "auto_age",
+        "seconds",
+        "after which time without a read; longer while such pages are read soon afterwards",
+        |zswap, out| line(out, zswap.policy().auto_age()),
+        |zswap, text| zswap.policy().set_auto_age(number("auto_age", text)?)
+    ),
+    parameter!(
+        "auto_cpu_percent",
+        "percent",
+        "the most CPU time for this, in percent of one CPU",
+        |zswap, out| line(out, zswap.policy().auto_cpu_percent()),
+        |zswap, text| zswap.policy().set_auto_cpu_percent(number("auto_cpu_percent", text)?)
+    ),
 ];
 
 macro_rules! counter {
@@ -211,6 +232,26 @@ pub static DEBUG: &[Attribute<Zswap>] = &[
     counter!("overhead_bytes", "bytes", "memory of entries and indexes", |s| s.overhead_bytes),
     counter!("compacted_pages", "pages", "memory gained by moving objects together", |s| {
         s.compacted_pages
+    }),
+    counter!("warm_pages", "pages", "pages in the cache that were recompressed", |s| s.warm_pages),
+    counter!("recompressed_pages", "pages", "pages recompressed so far", |s| s.recompressed),
+    counter!("recompress_saved", "bytes", "memory that this saved so far", |s| s.recompress_saved),
+    counter!("recompress_vain", "pages", "pages it would not have made smaller", |s| {
+        s.recompress_vain
+    }),
+    counter!("recompress_left", "count", "times without room, or when the page changed", |s| {
+        s.recompress_left
+    }),
+    counter!("recompress_us", "us", "CPU time of this so far", |s| s.recompress_ns / 1000),
+    counter!(
+        "recompress_age",
+        "seconds",
+        "age at which pages are recompressed now; 0: none",
+        |s| { s.recompress_age }
+    ),
+    counter!("warm_loads", "pages", "recompressed pages loaded so far", |s| s.warm_loads),
+    counter!("warm_loads_soon", "pages", "those among them loaded soon after that", |s| {
+        s.warm_loads_soon
     }),
     counter!("zswpout", "pages", "pages stored so far", |s| s.stores),
     counter!("zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),

@@ -36,6 +36,13 @@ counts! {
     ReadBackFailed, "Pages whose read from the device failed.";
     ReadBackChanged, "Pages among them that the device had changed.";
     NoBuffer, "Times when all that may be written back at once was under way already.";
+    Recompressed, "Pages that were recompressed.";
+    RecompressSaved, "Bytes of slots in the pool that this saved.";
+    RecompressVain, "Pages that recompression would not make smaller.";
+    RecompressLeft, "Times when a page was left for lack of room, or because it changed meanwhile.";
+    RecompressNanoseconds, "CPU time of recompression in nanoseconds.";
+    WarmLoads, "Loads of recompressed pages.";
+    WarmLoadsSoon, "Loads among them soon after the page was recompressed.";
     DecompressFail, "Objects that did not decompress to a page.";
     RejectDisabled, "Stores refused while the cache was disabled.";
     RejectReclaimFail, "Stores refused for the pool's or the memcg's limit.";

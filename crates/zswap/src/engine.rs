@@ -14,6 +14,8 @@ mod contents;
 mod flaws;
 mod frees;
 mod headroom;
+mod passes;
+mod recompression;
 mod scrub;
 
 use alloc::{boxed::Box, format, string::String, sync::Arc};
@@ -30,7 +32,7 @@ use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::{Count, Counts};
-use crate::entry::Entries;
+use crate::entry::{Entries, Use};
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
 use crate::index::{Flat, Index};
@@ -39,6 +41,7 @@ use crate::memcg::Memcg;
 use crate::outcome::{LoadError, Reject};
 use crate::policy::Policy;
 use crate::record::{MAX_MEMCGS, Record};
+use crate::warming::Warming;
 use crate::{Key, MAX_TYPES, SwapType, Word};
 
 /// Entries of a CPU that may wait to be freed. Under shuttle the number is small, so that bags fill
@@ -108,6 +111,7 @@ pub struct Zswap<I: Index = Flat> {
     /// Frames that the last compaction should have gained and did not, while the pool is crowded.
     pub(crate) unmovable: AtomicU64,
     provision: Provision,
+    warming: Warming,
     changing: Mutex<()>,
     pub(crate) find_codec: FindCodec,
     pub(crate) cpus: usize,
@@ -148,7 +152,7 @@ impl<I: Index> Zswap<I> {
         let memory = memory_of(&provider, parts.kept.as_ref(), RECORD);
         let record = Record::create(&*memory, parts.entries).map_err(no_memory)?;
         let zswap = Zswap::without_codec(provider, parts, record)?;
-        zswap.install(codec)?;
+        zswap.install(0, codec)?;
         zswap.memcg("default")?;
         Ok(zswap)
     }
@@ -188,6 +192,7 @@ impl<I: Index> Zswap<I> {
             evicting: AtomicBool::new(false),
             unmovable: AtomicU64::new(0),
             provision: Provision::new(provider.is_ahead()),
+            warming: Warming::default(),
             changing: Mutex::new(()),
             find_codec: parts.find_codec,
             cpus: parts.cpus,
@@ -448,7 +453,9 @@ impl<I: Index> Zswap<I> {
     ) -> Result<(), LoadError> {
         let word = area.index.get(cpu, offset).ok_or(LoadError::NotFound)?;
         self.expand(reader, cpu, word, page)?;
-        self.entries.refer(word.number());
+        if let Use::Warm(passes) = self.entries.refer(word.number()) {
+            self.count_warm_load(cpu, passes);
+        }
         Ok(())
     }
 
@@ -462,6 +469,9 @@ impl<I: Index> Zswap<I> {
         let reading = self.retired.read(cpu);
         let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&reader, cpu, word, page)?;
+        if let Use::Warm(passes) = self.entries.refer(word.number()) {
+            self.count_warm_load(cpu, passes);
+        }
         drop(reading);
         // If the device holds the page too, its mark is cleared under the lock: otherwise the mark
         // could belong to a later page.

@@ -1,12 +1,14 @@
 //! Entries: the state of one page in the cache. 40 bytes each, in lazily backed memory.
 //!
 //! The thread that stores a page writes its entry before the index names it. The entry does not
-//! change again until it is reused, with three exceptions: the lock of its list guards its place
-//! there, readers set the mark that it was read, and compaction moves its object.
+//! change again until it is reused, with these exceptions: the lock of its list guards its place
+//! there, readers set the marks that it was read, the pass that recompresses keeps its age, and
+//! compaction and recompression replace its object.
 //!
-//! The word of the object is in one place only. Compaction swaps it while the entry is kept for
-//! readers, and the thread that frees the entry takes it out. So each place of an object is freed
-//! once.
+//! The word of the object is in one place only. Compaction and recompression swap it while the
+//! entry is kept for readers. The thread that gives the entry up closes the word: it counts what is
+//! there then, and nobody replaces the object any more. The thread that frees the entry takes the
+//! word out. So each place of an object is freed once, and counted as what it was.
 //!
 //! Each CPU keeps a few freed entries, and passes more of them to a list that all CPUs share. So
 //! entries that one CPU takes and another gives back are reused, and the table grows only when
@@ -59,6 +61,8 @@ impl Content {
 
 /// Stands in place of the word of an object.
 const SAME_FILLED: u64 = 1 << Object::BITS;
+/// Beside the word of an object whose entry was given up.
+const CLOSED: u64 = 1 << (Object::BITS + 1);
 
 /// The indices of an entry's words.
 const KEY: usize = 0;
@@ -75,9 +79,27 @@ const REFERENCED: u64 = 1;
 const LINKED: u64 = 2;
 /// Only of use while a cache is recovered: an index names the entry.
 const NAMED: u64 = 4;
+/// The page was read since a pass came by. An eviction does not take this mark away.
+const READ: u64 = 8;
+/// Recompression would gain nothing.
+const TRIED: u64 = 16;
+/// The page was recompressed.
+const WARM: u64 = 32;
+/// Passes that came by since the page was stored, read or recompressed; 255 stays.
+const PASSES_SHIFT: u32 = 8;
+const PASSES: u64 = 0xff << PASSES_SHIFT;
 
 /// The age is kept above the key.
 const AGE_BITS: u32 = 64 - Key::BITS;
+
+/// What a reader of a page learns of its recompression.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Use {
+    /// It was not recompressed.
+    Cold,
+    /// It was, and this number of passes came by since its last use or since then.
+    Warm(u8),
+}
 
 /// All entries of an engine. Any number of threads may call every method at once. The thread that
 /// writes an entry owns it.
@@ -249,14 +271,22 @@ impl Entries {
     #[inline]
     pub(crate) fn content(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
-        let object = object_word::get(&entry[OBJECT]);
+        let object = object_word::get(&entry[OBJECT]) & !CLOSED;
+        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+    }
+
+    /// The last content of an entry that no index names any more: its object can still be read, and
+    /// is not replaced any more.
+    pub(crate) fn close(&self, number: u32) -> Content {
+        let entry = self.table.get(number as usize);
+        let object = object_word::close(&entry[OBJECT], CLOSED) & !CLOSED;
         Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
     }
 
     /// Takes the content out of an entry that no thread can find or keeps any more.
     pub(crate) fn take_content(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
-        let object = object_word::take(&entry[OBJECT], SAME_FILLED);
+        let object = object_word::take(&entry[OBJECT], SAME_FILLED) & !CLOSED;
         Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
     }
 
@@ -266,13 +296,14 @@ impl Entries {
     pub(crate) fn object(&self, number: u32) -> Option<Object> {
         match object_word::get(&self.table.get(number as usize)[OBJECT]) {
             0 | SAME_FILLED => None,
+            word if word & CLOSED != 0 => None,
             word => Some(Object::from_word(word)),
         }
     }
 
-    /// Lets an entry name its object at a new place, if it still names it at the old one. Returns
-    /// whether it did. The caller keeps the entry meanwhile.
-    pub(crate) fn move_object(&self, number: u32, from: Object, to: Object) -> bool {
+    /// Lets an entry name another object with the same contents, if it still names the old one and
+    /// was not given up. Returns whether it did. The caller keeps the entry meanwhile.
+    pub(crate) fn replace_object(&self, number: u32, from: Object, to: Object) -> bool {
         object_word::replace(&self.table.get(number as usize)[OBJECT], from.word(), to.word())
     }
 
@@ -291,11 +322,43 @@ impl Entries {
 
     /// Marks that the page of the entry was read.
     #[inline]
-    pub(crate) fn refer(&self, number: u32) {
+    pub(crate) fn refer(&self, number: u32) -> Use {
         let state = &self.table.get(number as usize)[STATE];
-        if state.load(Ordering::Relaxed) & REFERENCED == 0 {
-            state.fetch_or(REFERENCED, Ordering::Relaxed);
+        let before = state.load(Ordering::Relaxed);
+        if before & (REFERENCED | READ) != REFERENCED | READ {
+            state.fetch_or(REFERENCED | READ, Ordering::Relaxed);
         }
+        match before & WARM {
+            0 => Use::Cold,
+            _ if before & READ != 0 => Use::Warm(0),
+            _ => Use::Warm((before >> PASSES_SHIFT) as u8),
+        }
+    }
+
+    /// A pass comes by: the entry grows older, or is young again if it was read. Returns whether it
+    /// has the age `wanted` in passes and may be recompressed. The entry may be unused.
+    pub(crate) fn pass_by(&self, number: u32, wanted: u8) -> bool {
+        let state = &self.table.get(number as usize)[STATE];
+        let before = state.load(Ordering::Relaxed);
+        let passes = match before & READ {
+            0 => ((before & PASSES) >> PASSES_SHIFT).saturating_add(1).min(0xff),
+            _ => 0,
+        };
+        let after = before & !(READ | PASSES) | passes << PASSES_SHIFT;
+        // Whoever changed the word meanwhile uses the entry.
+        let is_aged = before == after
+            || state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        is_aged && passes >= u64::from(wanted) && before & (TRIED | WARM) == 0
+    }
+
+    /// Marks that the entry was recompressed, or that this would gain nothing. The caller keeps the
+    /// entry, which is not tried again.
+    pub(crate) fn set_recompressed(&self, number: u32, gained: bool) {
+        let state = &self.table.get(number as usize)[STATE];
+        if gained {
+            state.fetch_and(!PASSES, Ordering::Relaxed);
+        }
+        state.fetch_or(if gained { WARM } else { TRIED }, Ordering::Relaxed);
     }
 
     /// Returns whether the page was read since the last call, and clears the mark.

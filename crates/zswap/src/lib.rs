@@ -36,6 +36,7 @@ mod policy;
 mod record;
 mod recovery;
 mod stats;
+mod warming;
 mod writeback;
 
 pub use attributes::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS};

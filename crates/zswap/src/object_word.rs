@@ -28,6 +28,14 @@ pub fn replace(word: &AtomicU64, object: u64, copy: u64) -> bool {
     word.compare_exchange(object, copy, Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
+/// Adds `mark` to the word of an entry that no index names any more: from now on no [`replace`]
+/// succeeds. Returns the word before, the last one that the entry has.
+#[inline]
+pub fn close(word: &AtomicU64, mark: u64) -> u64 {
+    // Nothing is read behind the word here. Whoever reads it later pairs with `set` and `replace`.
+    word.fetch_or(mark, Ordering::Relaxed)
+}
+
 /// Takes the word out of an entry that no thread keeps any more, and leaves `nothing`.
 #[inline]
 pub fn take(word: &AtomicU64, nothing: u64) -> u64 {

@@ -4,6 +4,7 @@ use alloc::format;
 
 use control::ControlError;
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use tiers::Budgets;
 
 /// The settings of an engine except the compressor. Any number of threads may read and change them
 /// at any time.
@@ -20,6 +21,8 @@ pub struct Policy {
     exclusive_loads: AtomicBool,
     shrinker_enabled: AtomicBool,
     writebacks_max: AtomicU32,
+    auto_age: AtomicU32,
+    auto_cpu_percent: AtomicU32,
 }
 
 /// The getter and setter of a switch, with the doc text.
@@ -64,6 +67,8 @@ impl Policy {
             exclusive_loads: AtomicBool::new(false),
             shrinker_enabled: AtomicBool::new(false),
             writebacks_max: AtomicU32::new(writebacks_max),
+            auto_age: AtomicU32::new(64),
+            auto_cpu_percent: AtomicU32::new(Budgets::default().cpu_percent),
         }
     }
 
@@ -101,6 +106,22 @@ impl Policy {
     #[must_use]
     pub fn writebacks_max(&self) -> u32 {
         self.writebacks_max.load(Ordering::Relaxed)
+    }
+
+    /// A page that was not read for this time is recompressed, in seconds.
+    #[must_use]
+    pub fn auto_age(&self) -> u32 {
+        self.auto_age.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn auto_age_ns(&self) -> u64 {
+        u64::from(self.auto_age()) * 1_000_000_000
+    }
+
+    /// The most CPU time of recompression, in percent of one CPU.
+    #[must_use]
+    pub fn auto_cpu_percent(&self) -> u32 {
+        self.auto_cpu_percent.load(Ordering::Relaxed)
     }
 
     pub(crate) fn set_max_pool_percent(&self, percent: u32) -> Result<(), ControlError> {
@@ -144,6 +165,31 @@ impl Policy {
             ));
         }
         self.writebacks_max.store(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets [`Policy::auto_age`].
+    ///
+    /// # Errors
+    /// `EINVAL` for 0.
+    pub fn set_auto_age(&self, seconds: u32) -> Result<(), ControlError> {
+        if seconds == 0 {
+            return Err(ControlError::invalid("auto_age takes a number of seconds from 1 on"));
+        }
+        self.auto_age.store(seconds, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Sets [`Policy::auto_cpu_percent`].
+    ///
+    /// # Errors
+    /// `EINVAL` unless it is from 1 to 100.
+    pub fn set_auto_cpu_percent(&self, percent: u32) -> Result<(), ControlError> {
+        if percent == 0 {
+            return Err(ControlError::invalid("auto_cpu_percent takes a percentage from 1 to 100"));
+        }
+        percentage("auto_cpu_percent", percent)?;
+        self.auto_cpu_percent.store(percent, Ordering::Relaxed);
         Ok(())
     }
 

@@ -7,6 +7,7 @@
 //! | 1 | the layout of this record and of the tables |
 //! | 2 | the most entries |
 //! | 3 | the number of the codec of new objects plus one |
+//! | 4 | the number of the codec of recompressed objects plus one; 0 if there is none |
 //! | 8 … | 4 words for each swap type |
 //! | 136 … | 8 words for each codec number |
 //! | 384 … | 132 words for each memcg |
@@ -32,6 +33,9 @@ use crate::{MAX_TYPES, SwapType};
 /// The most memcgs at once.
 pub const MAX_MEMCGS: usize = 64;
 
+/// The priority of the codec of recompressed objects.
+pub(crate) const WARM_PRIORITY: u8 = 1;
+
 /// The layout that this program writes, and the only one that it reads.
 pub const LAYOUT: u64 = 1;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampswap");
@@ -40,6 +44,7 @@ const MAGIC_AT: usize = 0;
 const LAYOUT_AT: usize = 1;
 const ENTRIES_AT: usize = 2;
 const CURRENT_AT: usize = 3;
+const WARM_AT: usize = 4;
 
 const AREAS: usize = 8;
 const OF_AREA: usize = 4;
@@ -236,6 +241,11 @@ impl Record {
         u8::try_from(self.words.get(CURRENT_AT).checked_sub(1)?).ok()
     }
 
+    /// The number of the codec of recompressed objects, if there is one.
+    pub(crate) fn warm_codec(&self) -> Option<u8> {
+        u8::try_from(self.words.get(WARM_AT).checked_sub(1)?).ok()
+    }
+
     /// The name of the codec of a number, if it has one.
     ///
     /// # Errors
@@ -290,7 +300,8 @@ impl Register for Record {
         self.words.set(at, sum_of(number, name.as_bytes()));
     }
 
-    fn choose(&self, _: u8, number: u8) {
-        self.words.set(CURRENT_AT, u64::from(number) + 1);
+    fn choose(&self, priority: u8, number: u8) {
+        let at = if priority == WARM_PRIORITY { WARM_AT } else { CURRENT_AT };
+        self.words.set(at, u64::from(number) + 1);
     }
 }

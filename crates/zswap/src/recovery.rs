@@ -25,11 +25,11 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use block::BlockDevice;
-use control::{ControlError, Errno};
+use control::{ControlError, Errno, parse_switch};
 use objects::Object;
 use pagealloc::{FrameSet, MemoryProvider};
 use sync::Mutex;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{CODECS, Chosen};
 use zsmalloc::{BadObject, Census, Unfit};
@@ -39,7 +39,7 @@ use crate::counts::Count;
 use crate::engine::{Parts, RECORD, Zswap, names_of, no_memory};
 use crate::entry::Content;
 use crate::index::{Flat, Index};
-use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, Record};
+use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, Record, WARM_PRIORITY};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, PARAMETERS, SwapType, Word};
 
 /// Findings that are told; more are counted.
@@ -104,6 +104,9 @@ pub struct Recovery {
     /// A bit for each number that is a codec's.
     codecs: u32,
     findings: Mutex<Findings>,
+    /// Whether pages are to be recompressed. That waits for the end: only then it is known which
+    /// codecs objects need.
+    auto: AtomicBool,
 }
 
 impl Zswap<Flat> {
@@ -161,7 +164,14 @@ fn begin(
         found.extend(zswap.find_area(swap, device, &mut findings)?);
     }
     found.sort_by_key(|found: &Found| found.area.swap);
-    Ok(Recovery { zswap, pool, found, codecs, findings: Mutex::new(findings) })
+    Ok(Recovery {
+        zswap,
+        pool,
+        found,
+        codecs,
+        findings: Mutex::new(findings),
+        auto: AtomicBool::new(false),
+    })
 }
 
 impl Zswap<Flat> {
@@ -173,6 +183,7 @@ impl Zswap<Flat> {
         findings: &mut Findings,
     ) -> Result<u32, ControlError> {
         let (mut numbers, current) = (0, self.record.current_codec());
+        let warm = self.record.warm_codec();
         for number in 0..CODECS as u8 {
             let name = match self.record.codec(number) {
                 Ok(Some(name)) => name,
@@ -186,9 +197,11 @@ impl Zswap<Flat> {
                 let message = format!("pages are compressed by codec {name}: {}", error.message);
                 ControlError::new(Errno::ENOTSUP, message)
             })?;
+            let priority = if warm == Some(number) { WARM_PRIORITY } else { 0 };
+            let is_chosen = [current, warm].contains(&Some(number));
             self.objects
                 .codecs()
-                .restore(number, 0, chosen, current == Some(number))
+                .restore(number, priority, chosen, is_chosen)
                 .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
             numbers |= 1 << number;
         }
@@ -264,6 +277,10 @@ impl Recovery {
         let store = row.and_then(|row| row.store).ok_or_else(|| {
             ControlError::new(Errno::ENOENT, format!("no setting has the name {name:?}"))
         })?;
+        if name == "auto" {
+            self.auto.store(parse_switch(name, value)?, Ordering::Relaxed);
+            return Ok(());
+        }
         store(&self.zswap, value)
     }
 
@@ -389,7 +406,7 @@ impl Recovery {
     /// Makes the cache ready, after the zone has adopted the live frames.
     #[must_use]
     pub fn finish(self) -> (Zswap<Flat>, Recovered) {
-        let Recovery { zswap, pool, found, findings, .. } = self;
+        let Recovery { zswap, pool, found, findings, auto, .. } = self;
         pool.finish(zswap.pool());
         let has_device = |swap: SwapType| {
             found.iter().any(|found| found.area.swap == swap && found.area.device.is_some())
@@ -420,6 +437,11 @@ impl Recovery {
             let _ = zswap.areas[area.swap.number()].publish(Box::new(area));
         }
         let mut findings = findings.lock();
+        if auto.load(Ordering::Relaxed)
+            && let Err(error) = zswap.set_auto(true)
+        {
+            findings.add(format!("pages are not recompressed any more: {}", error.message));
+        }
         let recovered = Recovered {
             areas,
             compressed_bytes: zswap.counts.sum(Count::Bytes),

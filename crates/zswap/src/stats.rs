@@ -66,6 +66,24 @@ pub struct Stats {
     pub answered: u64,
     /// Pages on devices now.
     pub on_device: u64,
+    /// Pages in the cache that were recompressed, before or after the last recovery.
+    pub warm_pages: u64,
+    /// Pages recompressed so far.
+    pub recompressed: u64,
+    /// Bytes of the pool that this saved so far, before objects were moved together.
+    pub recompress_saved: u64,
+    /// Pages that recompression would not have made smaller so far.
+    pub recompress_vain: u64,
+    /// Times so far when a page was left: there was no room, or it changed meanwhile.
+    pub recompress_left: u64,
+    /// CPU time of recompression so far, in nanoseconds.
+    pub recompress_ns: u64,
+    /// Loads of recompressed pages so far.
+    pub warm_loads: u64,
+    /// Loads among them within [`crate::Policy::auto_age`] after the page was recompressed.
+    pub warm_loads_soon: u64,
+    /// The age in seconds at which pages are recompressed now; 0 if they are not.
+    pub recompress_age: u64,
     /// Objects that did not decompress.
     pub decompress_fail: u64,
     /// Stores refused while disabled.
@@ -153,6 +171,15 @@ impl<I: Index> Zswap<I> {
             asked: count(Count::Asked),
             answered: count(Count::Answered),
             on_device: areas().map(|area| area.count_on_device()).sum(),
+            warm_pages: self.warm_pages(),
+            recompressed: count(Count::Recompressed),
+            recompress_saved: count(Count::RecompressSaved),
+            recompress_vain: count(Count::RecompressVain),
+            recompress_left: count(Count::RecompressLeft),
+            recompress_ns: count(Count::RecompressNanoseconds),
+            warm_loads: count(Count::WarmLoads),
+            warm_loads_soon: count(Count::WarmLoadsSoon),
+            recompress_age: self.recompress_age(),
             decompress_fail: count(Count::DecompressFail),
             reject_disabled: count(Count::RejectDisabled),
             reject_reclaim_fail: count(Count::RejectReclaimFail),

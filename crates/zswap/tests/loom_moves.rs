@@ -1,10 +1,10 @@
-//! Compaction of a cache under loom: the word of an entry's object beside a reader and beside the
+//! Compaction and recompression of a cache under loom: the word of an entry's object beside a reader and beside the
 //! thread that frees the entry.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-zswap --test loom_moves --release`, in a
 //! target directory of its own. Without `--cfg loom` this file is empty. The functions on the word
-//! are the crate's own; the steps around them are those of `engine/compaction.rs` and
-//! `engine/frees.rs`. Each flaw in these steps must be refused.
+//! are the crate's own; the steps around them are those of `engine/compaction.rs`,
+//! `engine/recompression.rs` and `engine/frees.rs`. Each flaw in these steps must be refused.
 #![cfg(loom)]
 
 #[path = "../src/object_word.rs"]
@@ -28,6 +28,8 @@ const OLD: u64 = 1;
 const NEW: u64 = 2;
 /// The word of an entry without an object, and the retired word of the entry.
 const NOTHING: u64 = 0;
+/// Beside the place, once the entry was given up.
+const CLOSED: u64 = 4;
 const ENTRY: u64 = 9;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,6 +41,8 @@ enum Flaw {
     FreesAtOnce,
     /// The thread that compacts does not keep the entry.
     KeepsNothing,
+    /// The object to be counted is looked up, and may be replaced afterwards.
+    CountsEarly,
     /// The object to be freed is looked up when the entry is given up.
     LooksUpEarly,
 }
@@ -56,6 +60,8 @@ struct World {
     index: AtomicU64,
     word: AtomicU64,
     places: [UnsafeCell<u64>; 3],
+    /// Bytes of the object, as they are counted.
+    bytes: AtomicU64,
     retired: Retired,
 }
 
@@ -70,6 +76,7 @@ impl World {
             flaw,
             index: AtomicU64::new(0),
             word: AtomicU64::new(NOTHING),
+            bytes: AtomicU64::new(bytes_at(OLD)),
             places: [FREED, LIVE, FREED].map(UnsafeCell::new),
             // A full bag is emptied at once.
             retired: Retired::new(2, 1),
@@ -100,7 +107,7 @@ impl World {
     /// Frees what a retired word names.
     fn release(&self, word: u64) {
         match word {
-            ENTRY => match object_word::take(&self.word, NOTHING) {
+            ENTRY => match object_word::take(&self.word, NOTHING) & !CLOSED {
                 NOTHING => {}
                 place => self.free(place),
             },
@@ -111,7 +118,7 @@ impl World {
     fn load(&self, cpu: Cpu) {
         let _reading = self.retired.read(cpu);
         if self.is_indexed() {
-            self.read(object_word::get(&self.word));
+            self.read(object_word::get(&self.word) & !CLOSED);
         }
     }
 
@@ -121,7 +128,7 @@ impl World {
             return;
         }
         let from = object_word::get(&self.word);
-        if from == NOTHING {
+        if from == NOTHING || from & CLOSED != 0 {
             return;
         }
         self.read(from);
@@ -133,6 +140,9 @@ impl World {
             }
             _ => object_word::replace(&self.word, from, NEW),
         };
+        if moved {
+            self.bytes.fetch_add(bytes_at(NEW).wrapping_sub(bytes_at(from)), Ordering::Relaxed);
+        }
         drop(reading);
         match (moved, self.flaw) {
             (true, Flaw::FreesAtOnce) => self.free(from),
@@ -145,10 +155,12 @@ impl World {
         if self.index.swap(0, Ordering::AcqRel) != ENTRY {
             return;
         }
-        let word = match self.flaw {
-            Flaw::LooksUpEarly => object_word::get(&self.word),
-            _ => ENTRY,
+        let last = match self.flaw {
+            Flaw::LooksUpEarly | Flaw::CountsEarly => object_word::get(&self.word),
+            _ => object_word::close(&self.word, CLOSED),
         };
+        self.bytes.fetch_sub(bytes_at(last), Ordering::Relaxed);
+        let word = if self.flaw == Flaw::LooksUpEarly { last } else { ENTRY };
         self.retired.retire(cpu, word, |word| self.release(word));
     }
 
@@ -166,10 +178,18 @@ impl World {
         // SAFETY: every thread has ended.
         let live = |place: &&UnsafeCell<u64>| place.with(|place| unsafe { *place }) == LIVE;
         assert_eq!(self.places.iter().filter(live).count(), usize::from(!freed), "places are lost");
+        let there = self.places.iter().position(|place| live(&place)).unwrap_or(0);
+        let counted = self.bytes.load(Ordering::Relaxed);
+        assert_eq!(counted, bytes_at(there as u64), "bytes are counted wrongly");
         if !freed {
             self.load(Cpu(0));
         }
     }
+}
+
+/// The object is smaller at its new place. Nowhere it has none.
+fn bytes_at(place: u64) -> u64 {
+    [0, 40, 20][place as usize]
 }
 
 fn play(flaw: Flaw, acts: &'static [Act]) {
@@ -227,6 +247,11 @@ fn freeing_a_place_under_its_readers_is_found() {
 fn moving_what_is_not_kept_is_found() {
     let reasons = [RACE, "a freed object was read", "freed twice"];
     refused(&reasons, Flaw::KeepsNothing, &[Act::Move, Act::Free]);
+}
+
+#[test]
+fn counting_an_object_that_is_replaced_then_is_found() {
+    refused(&["bytes are counted wrongly"], Flaw::CountsEarly, &[Act::Move, Act::Free]);
 }
 
 #[test]

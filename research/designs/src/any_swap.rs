@@ -33,6 +33,8 @@ pub trait AnySwap: Send + Sync {
     fn provide(&self, cpu: Cpu, wanted: Headroom) -> bool;
     fn memory_event(&self) -> &EventCount;
     fn set_compressor(&self, name: &str) -> Result<(), ControlError>;
+    fn set_auto(&self, on: bool) -> Result<(), ControlError>;
+    fn recompress_old(&self, cpu: Cpu, elapsed: u64, spent: &dyn Fn() -> u64) -> bool;
     fn set_max_pool_percent(&self, percent: u32) -> Result<(), ControlError>;
     fn set_max_pool_bytes(&self, bytes: u64);
     fn work(&self, cpu: Cpu) -> Work;
@@ -73,6 +75,8 @@ impl<I: Index> AnySwap for Zswap<I> {
         provide(cpu: Cpu, wanted: Headroom) -> bool;
         memory_event() -> &EventCount;
         set_compressor(name: &str) -> Result<(), ControlError>;
+        set_auto(on: bool) -> Result<(), ControlError>;
+        recompress_old(cpu: Cpu, elapsed: u64, spent: &dyn Fn() -> u64) -> bool;
         set_max_pool_percent(percent: u32) -> Result<(), ControlError>;
         set_max_pool_bytes(bytes: u64) -> ();
         work(cpu: Cpu) -> Work;

@@ -179,6 +179,7 @@ fn swap_work(
             0 => engine.invalidate_page(cpu, swap_page),
             1 => drop(engine.reclaim(cpu, 5)),
             2 => drop(engine.work()),
+            5 => swap::recompress(&*engine.zswap, cpu),
             3 => engine.shrink(cpu, 2),
             4 => device.submit(cpu, Operation::Discard { offset: at, length: P }).expect("it can"),
             _ => {}
@@ -196,6 +197,7 @@ fn swapping_allocates_nothing() {
             engine.set(Policy::Compressor(algorithm));
             engine.set(Policy::MaxPool(AREA / 2 * P));
             engine.set(Policy::Shrinker(true));
+            engine.zswap.set_auto(true).expect("there is memory");
             engine.swapon(0, FaultyDevice::new(AREA, 0, 0)).expect("it is off");
             let device = engine.zswap.clone().device(swap::swap_type(0));
             for round in 0..4 {

@@ -65,8 +65,8 @@ fn crowds_find_what_they_stored() {
         let round = AtomicU64::new(0);
         let beside = |devices_below: &[Arc<FaultyDevice>; 2]| {
             let round = round.fetch_add(1, Ordering::Relaxed);
-            let (cpu, n) = (Cpu(round as u32), round / 12);
-            match round % 12 {
+            let (cpu, n) = (Cpu(round as u32), round / 13);
+            match round % 13 {
                 0 | 4 | 8 => drop(engine.reclaim(cpu, 1 + n % 30)),
                 1 | 5 => drop(engine.work()),
                 2 => engine.set(Policy::Compressor(n as usize)),
@@ -78,6 +78,7 @@ fn crowds_find_what_they_stored() {
                 7 => engine.leave_frames([u32::MAX, 3, u32::MAX, 0][n as usize % 4]),
                 9 => engine.set(Policy::MemcgWriteback(n as usize % 3, !n.is_multiple_of(5))),
                 10 => engine.set(Policy::InFlight(1 + n as u32 % 70)),
+                11 => engine.recompress(cpu),
                 _ => {
                     let moods = [
                         FaultMode::Well,
@@ -97,5 +98,6 @@ fn crowds_find_what_they_stored() {
         let stats = engine.zswap.stats();
         println!("{index}: {stats:?}");
         assert!(stats.written_back_pages > 0 && stats.loads > 0, "{stats:?}");
+        assert!(stats.recompressed > 0, "{stats:?}");
     }
 }

@@ -49,9 +49,9 @@ impl Watched {
     }
 
     fn meddle(&self, number: u32) {
-        let (engine, n) = (&self.engine, u64::from(number / 12));
+        let (engine, n) = (&self.engine, u64::from(number / 13));
         let cpu = Cpu(number);
-        match number % 12 {
+        match number % 13 {
             0 | 3 | 6 => drop(engine.reclaim(cpu, 1 + n % 40)),
             1 | 7 => drop(engine.work()),
             2 => engine.set(Policy::Compressor(n as usize)),
@@ -59,6 +59,7 @@ impl Watched {
             5 => engine.set(Policy::Enabled(!n.is_multiple_of(4))),
             8 => engine.set(Policy::Ratio([100, 50, 100, 100][n as usize % 4])),
             9 => engine.set(Policy::InFlight(1 + number % 70)),
+            12 => engine.recompress(cpu),
             10 => engine.set(Policy::MemcgMax(0, [u64::MAX, 30 * P][n as usize % 2])),
             _ if self.fails => self.device_below.set_mood(match n % 6 {
                 0 => FaultMode::FailsWrites(100_000),

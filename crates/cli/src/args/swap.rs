@@ -102,6 +102,16 @@ pub struct SwapOn {
     #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
     pub compressor: Option<String>,
 
+    /// Leave pages as they were compressed first. Otherwise those that are not read for a minute
+    /// are compressed again with zstd, which takes less memory and longer to read
+    #[arg(long)]
+    pub no_auto: bool,
+
+    /// The CPU time that this may take, in percent of one CPU [default: 5]
+    #[arg(long, value_name = "PERCENT", conflicts_with = "no_auto")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub auto_cpu: Option<u32>,
+
     /// Set a parameter of the cache before it begins (see /sys/module/zswap/parameters). May be
     /// repeated.
     #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]

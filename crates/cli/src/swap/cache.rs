@@ -116,8 +116,8 @@ const WITHOUT_DEVICE: &str = "75";
 const USUAL_PERCENT: u32 = 20;
 
 /// The parameters that `options` set, in order. `untouched`: the size of the pool has not been set
-/// yet.
-fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute> {
+/// yet. `is_first`: there is no swap device yet.
+fn wanted(options: &SwapOn, has_device: bool, untouched: bool, is_first: bool) -> Vec<Attribute> {
     let attribute = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
     let mut wanted = Vec::new();
     match options.max_pool.as_deref().map(|text| (text, text.strip_suffix('%'))) {
@@ -132,11 +132,15 @@ fn wanted(options: &SwapOn, has_device: bool, untouched: bool) -> Vec<Attribute>
     if let Some(name) = &options.compressor {
         wanted.push(attribute("compressor", name));
     }
+    let auto = options.auto.or(is_first.then_some(true));
+    wanted.extend(auto.map(|on| attribute("auto", if on { "Y" } else { "N" })));
+    wanted.extend(options.auto_cpu.map(|it| attribute("auto_cpu_percent", &it.to_string())));
     wanted.extend(options.parameters.iter().cloned());
     wanted
 }
 
-/// Sets the parameters that `options` ask for. Returns their values before, for [`restore`].
+/// Sets the parameters that `options` ask for; `is_first` if there is no swap device yet. Returns
+/// their values before, for [`restore`].
 ///
 /// # Errors
 /// The error of a parameter; nothing has changed then.
@@ -144,13 +148,14 @@ pub fn set(
     machine: &Machine,
     options: &SwapOn,
     has_device: bool,
+    is_first: bool,
 ) -> Result<Vec<Attribute>, ControlError> {
     let rows = parameters(machine)?;
     let mut before = Vec::new();
     let policy = machine.swap()?;
     let policy = policy.policy();
     let untouched = (policy.max_pool_percent(), policy.max_pool_bytes()) == (USUAL_PERCENT, 0);
-    for Attribute { name, value } in wanted(options, has_device, untouched) {
+    for Attribute { name, value } in wanted(options, has_device, untouched, is_first) {
         let was = rows.show(&name).and_then(|was| rows.store(&name, &value).map(|()| was));
         match was {
             Ok(value) => before.push(Attribute { name, value }),
@@ -323,6 +328,8 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         loads: stats.loads,
         read_back_pages: stats.read_back,
         rejected_pages: rejected.iter().sum(),
+        warm_pages: stats.warm_pages,
+        recompress_age: stats.recompress_age,
         late_pages: stats.reject_alloc_fail + stats.reject_entry_fail,
         headroom_bytes: match zswap.free_frames() {
             u64::MAX => None,

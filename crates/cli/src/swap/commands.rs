@@ -35,6 +35,8 @@ impl SwapOn {
             transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
             oom_after: self.oom_after,
+            auto: self.no_auto.then_some(false),
+            auto_cpu: self.auto_cpu,
             compressor: self.compressor.clone(),
             priority: u16::try_from(self.priority).ok(),
             parameters: self.set.clone(),

@@ -99,6 +99,12 @@ pub struct PoolReport {
     pub read_back_pages: u64,
     /// Pages that were refused since the beginning, for any reason.
     pub rejected_pages: u64,
+    /// Pages in the cache that were compressed again because nobody read them.
+    #[serde(default)]
+    pub warm_pages: u64,
+    /// The age in seconds at which pages are compressed again; 0 if they are not.
+    #[serde(default)]
+    pub recompress_age: u64,
     /// Refused pages that came before there was memory for them.
     #[serde(default)]
     pub late_pages: u64,
@@ -190,6 +196,14 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
             pages(pool.written_back_pages, exact),
             pages(pool.rejected_pages, exact)
         );
+        if pool.recompress_age > 0 || pool.warm_pages > 0 {
+            let when = match pool.recompress_age {
+                0 => "no more now".into(),
+                seconds => format!("when not read for {seconds} seconds"),
+            };
+            let warm = pages(pool.warm_pages, exact);
+            let _ = writeln!(text, "recompressed: {warm} of it, {when}");
+        }
         if let Some(headroom) = pool.headroom_bytes {
             let _ = writeln!(
                 text,
@@ -273,6 +287,8 @@ pub fn pool_object(pool: &PoolReport) -> Value {
         "loads": pool.loads,
         "read_back_pages": pool.read_back_pages,
         "rejected_pages": pool.rejected_pages,
+        "warm_pages": pool.warm_pages,
+        "recompress_age": pool.recompress_age,
         "late_pages": pool.late_pages,
         "headroom": pool.headroom_bytes,
         "unread_pages": pool.unread_pages,

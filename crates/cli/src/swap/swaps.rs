@@ -178,7 +178,7 @@ impl Swaps {
             (Some(guard), _) | (None, Some(guard)) => guard.shared,
             (None, None) => SharedSwap::default(),
         };
-        let before = cache::set(machine, options, backing.is_some())?;
+        let before = cache::set(machine, options, backing.is_some(), guard.is_some())?;
         let making = Making { number, pages, backing, seal: !options.plain_backing, by, shared };
         let loops = self.loops.lock().clone();
         let on = |area: Area| {

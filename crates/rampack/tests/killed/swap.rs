@@ -34,6 +34,8 @@ pub const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::ForgetsCodecs, "swap: change the codec"),
     (Flaw::ForgetsLimits, "swap: limit a memcg"),
     (Flaw::LeavesFirst, "swap: evict"),
+    (Flaw::FreesFirst, "swap: recompress"),
+    (Flaw::ForgetsCodecs, "swap: recompress"),
 ];
 
 /// An operation of one thread.
@@ -101,6 +103,13 @@ const OPERATIONS: &[Operation] = &[
         ..of("swap: write through")
     },
     Operation { prepare: thin_out, run: compact, changed: &THINNED, ..of("swap: compact") },
+    Operation { run: recompress, ..of("swap: recompress") },
+    Operation {
+        prepare: recompress,
+        run: |it| versions(it, &[(10, 3), (11, 3), (170, 1)]),
+        changed: &[(10, 3), (11, 3), (170, 1)],
+        ..of("swap: overwrite what was recompressed")
+    },
     Operation {
         run: change_codec,
         changed: &[(20, 3), (171, 1), (172, 1)],
@@ -242,6 +251,15 @@ fn thin_out(machine: &Machine) {
 
 fn compact(machine: &Machine) {
     assert!(zswap(machine).compact(CPU) > 0, "frames came free");
+}
+
+fn recompress(machine: &Machine) {
+    let zswap = zswap(machine);
+    zswap.set_auto(true).unwrap();
+    for _ in 0..9 {
+        zswap.recompress_old(CPU, 10_000_000_000, &|| 0);
+    }
+    assert!(zswap.stats().recompressed > 0, "{:?}", zswap.stats());
 }
 
 fn change_codec(machine: &Machine) {

@@ -139,13 +139,17 @@ pub fn administer(mut rng: Rng, machine: &Machine, (journal, first): Of<'_>) {
     let (zswap, cpu) = (zswap(machine), Cpu(2));
     let memcg = zswap.memcg("with").unwrap();
     loop {
-        match rng.below(8) {
+        match rng.below(10) {
             0 => _ = zswap.compact(cpu),
             1 | 2 => _ = zswap.reclaim(cpu, 1 + rng.below(100)),
             3 => _ = zswap.work(cpu),
             4 => {
                 let name = ["lz4", "lzo-rle", "zstd", "842"][rng.below(4) as usize];
                 zswap.set_compressor(name).unwrap();
+            }
+            8 => zswap.set_auto(rng.below(4) > 0).unwrap(),
+            9 => {
+                (0..9).for_each(|_| _ = zswap.recompress_old(cpu, 10_000_000_000, &|| 0));
             }
             5 => zswap.policy().set_enabled(rng.below(3) > 0),
             6 => _ = zswap.zone().maintain(8),

@@ -31,16 +31,17 @@ impl<I: Index> Zswap<I> {
     /// `ENOENT` for an unknown name; the message lists the known ones. `ENOMEM`, or `EBUSY` when
     /// stored objects use too many other codecs. Nothing has changed then.
     pub fn set_compressor(&self, name: &str) -> Result<(), ControlError> {
-        self.install((self.find_codec)(name)?)
+        self.install(0, (self.find_codec)(name)?)
     }
 
-    pub(crate) fn install(&self, chosen: Chosen) -> Result<(), ControlError> {
+    /// Makes `chosen` the codec of a priority.
+    pub(crate) fn install(&self, priority: u8, chosen: Chosen) -> Result<(), ControlError> {
         let in_use = || {
             // Entries that wait to be freed are not read any more.
             let used = (0..CODECS).filter(|number| self.by_codec.sum(*number) > 0);
             used.fold(0u32, |all, number| all | 1 << number)
         };
-        self.objects.install(0, chosen, in_use)
+        self.objects.install(priority, chosen, in_use)
     }
 
     /// The settings of the engine.

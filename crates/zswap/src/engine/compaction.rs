@@ -69,7 +69,7 @@ impl<I: Index> Zswap<I> {
             return false;
         }
         self.copy_to_place(pass, object, to);
-        self.entries.move_object(number, object, to)
+        self.entries.replace_object(number, object, to)
     }
 
     /// Compacts the pool if that makes all the room that is wanted, `wanted` frames. Returns

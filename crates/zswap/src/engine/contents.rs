@@ -87,6 +87,18 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
+    /// Stores compressed bytes in place of `old`, which an entry still names. The calling thread
+    /// reads `retired`, which keeps the entry.
+    pub(super) fn store_again(
+        &self,
+        cpu: Cpu,
+        bytes: &[u8],
+        codec: u8,
+        old: Object,
+    ) -> Result<Object, StoreError> {
+        self.objects.store_packed(cpu, bytes, codec, Some(old))
+    }
+
     /// Copies the object of an entry to the place that `pass` took for it. The calling thread reads
     /// `retired`, which keeps the entry; no entry names the place yet.
     pub(super) fn copy_to_place(&self, pass: &Pass<'_>, object: Object, to: Object) {

@@ -92,7 +92,7 @@ impl<I: Index> Zswap<I> {
             return self.counts.add(cpu, Count::Lost, -1);
         }
         let number = word.number();
-        let content = self.entries.content(number);
+        let content = self.entries.close(number);
         // A memcg with pages is not removed.
         if let Some(memcg) = self.memcg_of(reader, number) {
             memcg.0.lru.leave(&self.entries, number);
@@ -119,6 +119,26 @@ impl<I: Index> Zswap<I> {
         self.retired.quiesce(|word| self.release(cpu, word))
     }
 
+    /// Accounts for the object of an entry that was replaced by another one.
+    pub(super) fn account_replaced(&self, cpu: Cpu, memcg: &Memcg, old: Object, new: Object) {
+        let bytes = new.bytes() as i64 - old.bytes() as i64;
+        memcg.add(cpu, 0, bytes);
+        self.counts.add(cpu, Count::Bytes, bytes);
+        self.account_form(cpu, new, 1);
+        self.account_form(cpu, old, -1);
+    }
+
+    fn account_form(&self, cpu: Cpu, object: Object, sign: i64) {
+        match object {
+            Object::Huge(_) => self.counts.add(cpu, Count::Incompressible, sign),
+            Object::Compressed { codec, .. } => {
+                self.by_codec.add(cpu, usize::from(codec), sign);
+            }
+            // An entry holds the whole pattern, so no object is a pattern.
+            Object::SameFilled(_) => {}
+        }
+    }
+
     pub(crate) fn account(&self, cpu: Cpu, memcg: &Memcg, content: Content, sign: i64) {
         let bytes = sign * content.bytes() as i64;
         memcg.add(cpu, sign, bytes);
@@ -127,14 +147,7 @@ impl<I: Index> Zswap<I> {
             Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
             Content::Stored(object) => {
                 self.counts.add(cpu, Count::Bytes, bytes);
-                match object {
-                    Object::Huge(_) => self.counts.add(cpu, Count::Incompressible, sign),
-                    Object::Compressed { codec, .. } => {
-                        self.by_codec.add(cpu, usize::from(codec), sign);
-                    }
-                    // An entry holds the whole pattern, so no object is a pattern.
-                    Object::SameFilled(_) => {}
-                }
+                self.account_form(cpu, object, sign);
             }
         }
     }

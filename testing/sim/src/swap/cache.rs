@@ -169,6 +169,11 @@ pub trait Cache: Send + Sync {
         let _ = cpu;
     }
 
+    /// Recompresses every page that no other thread uses. A cache without codecs has nothing to do.
+    fn recompress(&self, cpu: Cpu) {
+        let _ = cpu;
+    }
+
     /// Changes a setting.
     fn set(&self, policy: Policy);
 

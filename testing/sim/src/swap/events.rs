@@ -27,6 +27,8 @@ pub enum Event {
     Work,
     /// Memory is short.
     Shrink(u64),
+    /// Every page is recompressed that would be smaller then.
+    Recompress,
     /// A setting changes.
     Set(Policy),
     /// The fault mode of a device changes.
@@ -185,6 +187,7 @@ impl Iterator for Events {
                 _ => u32::MAX,
             }),
             95 if mix.limits => Event::Shrink(1 + self.rng.below(20)),
+            96 if mix.policies => Event::Recompress,
             _ => Event::Store(self.swap_page(), 0, Fill::draw(&mut self.rng)),
         })
     }

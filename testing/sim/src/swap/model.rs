@@ -206,6 +206,7 @@ impl Model {
                     return Err("pages are written back for a shrinker there is none of".into());
                 }
             }
+            Event::Recompress => cache.recompress(cpu),
             Event::Set(policy) => {
                 cache.set(policy);
                 self.set(policy);

@@ -110,6 +110,14 @@ pub fn swap_type(area: usize) -> SwapType {
     SwapType::new(area).expect("there are enough")
 }
 
+/// Lets as many passes come by as a page that was just read needs to be recompressed.
+pub fn recompress(zswap: &dyn AnySwap, cpu: Cpu) {
+    for _ in 0..20 {
+        let elapsed = u64::from(zswap.policy().auto_age()) * 1_000_000_000;
+        while zswap.recompress_old(cpu, elapsed, &|| 0) {}
+    }
+}
+
 fn refusal(reject: Reject) -> Refusal {
     match reject {
         Reject::NoArea => Refusal::NoArea,
@@ -175,6 +183,11 @@ impl Cache for Engine {
 
     fn compact(&self, cpu: Cpu) {
         self.zswap.compact(cpu);
+    }
+
+    fn recompress(&self, cpu: Cpu) {
+        self.zswap.set_auto(true).expect("there are codecs and memory");
+        recompress(&*self.zswap, cpu);
     }
 
     fn set(&self, policy: Policy) {

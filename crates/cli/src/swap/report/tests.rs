@@ -29,12 +29,15 @@ fn the_table_says_what_is_missing() {
         written_back_pages: 512,
         late_pages: 256,
         headroom_bytes: Some(8 << 20),
+        warm_pages: 512,
+        recompress_age: 64,
         ..PoolReport::default()
     };
     let expected = "\
 NAME  SIZE USED CACHED ON-DISK PRIO DEVICE     BACKING   STATE
 swap0  64M   8M     6M      2M  100 /dev/loop3 /var/swap on
 cache: 6M in 3M of 1G memory, ratio 2.00, lz4; 2M written back, 0B not taken
+recompressed: 2M of it, when not read for 64 seconds
 headroom: 8M of memory ready; 1M came too early for it
 swap0: served by ublk, 3 threads with 0 page faults since it is on
 NOT PROTECTED (no I/O): what follows

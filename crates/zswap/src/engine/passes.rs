@@ -1,0 +1,163 @@
+//! Passes of recompression: all entries grow older, and the old ones are recompressed.
+//!
+//! An entry keeps its age in bits of its state, as the number of passes that came by since it was
+//! stored or read. So the passes need no other memory and no list.
+
+use control::ControlError;
+use units::Cpu;
+
+use super::Zswap;
+use super::recompression::Recompressed;
+use crate::counts::Count;
+use crate::index::Index;
+use crate::record::WARM_PRIORITY;
+use crate::warming::{PASSES, WARM_CODEC, Walk, patience_after};
+
+/// Entries between two looks at the CPU time.
+const STRETCH: u32 = 256;
+/// The pool is compacted after a pass if that gains one in this many frames.
+const LOOSE: u64 = 32;
+
+impl<I: Index> Zswap<I> {
+    /// Lets [`Zswap::recompress_old`] work, or ends that. All memory that it needs is taken now.
+    /// Recompressed pages stay as they are. The calling thread must not be a reader.
+    ///
+    /// # Errors
+    /// `ENOMEM`, or `EBUSY` when stored objects use too many other codecs. Nothing has changed
+    /// then.
+    pub fn set_auto(&self, on: bool) -> Result<(), ControlError> {
+        let mut walk = self.warming.walk.lock();
+        if on && walk.is_none() {
+            let chosen = (self.find_codec)(WARM_CODEC)?;
+            let made = Walk::new(&*chosen.compressor, self.moved_and_soon())?;
+            self.install(WARM_PRIORITY, chosen)?;
+            *walk = Some(made);
+            self.warming.set_patience(1);
+        } else if !on {
+            *walk = None;
+            self.warming.set_patience(0);
+        }
+        Ok(())
+    }
+
+    /// Whether old pages are recompressed.
+    #[must_use]
+    pub fn auto(&self) -> bool {
+        self.warming.patience() > 0
+    }
+
+    /// Recompresses pages that were not read for [`crate::Policy::auto_age`], if that is on.
+    /// `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of the
+    /// calling thread in nanoseconds. It takes no more of it than
+    /// [`crate::Policy::auto_cpu_percent`] of the elapsed time, on average. Returns whether pages
+    /// wait for CPU time. The caller calls more often than eight times in `auto_age`.
+    ///
+    /// Stores, loads and writeback go on meanwhile. The calling thread is no reader, and has no
+    /// stream and no lock. While another thread is in this call it does nothing.
+    pub fn recompress_old(&self, cpu: Cpu, elapsed: u64, spent: &dyn Fn() -> u64) -> bool {
+        let Some(mut walk) = self.warming.walk.try_lock() else { return false };
+        let Some(walk) = &mut *walk else { return false };
+        let credit = walk.earn(self.policy.auto_cpu_percent(), elapsed);
+        if !self.begin_pass(walk) {
+            return false;
+        }
+        if credit == 0 {
+            return true;
+        }
+        let begun = spent();
+        let has_time = || spent().saturating_sub(begun) < credit;
+        let ended = self.go_on(cpu, walk, &has_time);
+        let spent = spent().saturating_sub(begun);
+        walk.spend(spent);
+        self.counts.add(cpu, Count::RecompressNanoseconds, spent as i64);
+        !ended
+    }
+
+    /// Begins a pass, unless one is under way. Returns whether there is one now.
+    fn begin_pass(&self, walk: &mut Walk) -> bool {
+        if walk.next == 0 && walk.since >= self.policy.auto_age_ns() / u64::from(PASSES) {
+            (walk.next, walk.since) = (1, 0);
+        }
+        walk.next > 0
+    }
+
+    fn moved_and_soon(&self) -> (u64, u64) {
+        (self.counts.sum(Count::Recompressed), self.counts.sum(Count::WarmLoadsSoon))
+    }
+
+    /// Goes on with the pass while there is time, by one entry at least. Returns whether it has
+    /// ended.
+    fn go_on(&self, cpu: Cpu, walk: &mut Walk, has_time: &dyn Fn() -> bool) -> bool {
+        let (end, mut moved) = (self.entries.touched() as u32, false);
+        let wanted = (PASSES * self.warming.patience()).min(0xff) as u8;
+        let mut looks = true;
+        while looks && walk.next <= end {
+            let number = walk.next;
+            walk.next += 1;
+            let is_old =
+                self.entries.object(number).is_some() && self.entries.pass_by(number, wanted);
+            if is_old {
+                moved |= self.recompress_counted(cpu, number, walk);
+            }
+            if is_old || number.is_multiple_of(STRETCH) {
+                looks = has_time();
+            }
+        }
+        if moved {
+            // The old objects are freed now, not at some later call.
+            self.quiesce(cpu);
+        }
+        if walk.next <= end {
+            return false;
+        }
+        self.end_pass(cpu, walk);
+        true
+    }
+
+    /// Returns whether the page is smaller now.
+    fn recompress_counted(&self, cpu: Cpu, number: u32, walk: &mut Walk) -> bool {
+        let done = self.recompress(cpu, number, &mut walk.tool);
+        match done {
+            Recompressed::Smaller(bytes) => {
+                self.counts.add(cpu, Count::Recompressed, 1);
+                self.counts.add(cpu, Count::RecompressSaved, bytes as i64);
+            }
+            Recompressed::Vain => self.counts.add(cpu, Count::RecompressVain, 1),
+            Recompressed::Left => self.counts.add(cpu, Count::RecompressLeft, 1),
+        }
+        matches!(done, Recompressed::Smaller(_))
+    }
+
+    fn end_pass(&self, cpu: Cpu, walk: &mut Walk) {
+        walk.next = 0;
+        let (all_moved, all_soon) = self.moved_and_soon();
+        let (moved, soon) = (all_moved - walk.before.0, all_soon - walk.before.1);
+        walk.before = (all_moved, all_soon);
+        self.warming.set_patience(patience_after(self.warming.patience(), moved, soon));
+        if moved > 0 {
+            // The smaller objects left holes.
+            self.compacts_for(cpu, (self.pool().frames() / LOOSE).max(1));
+        }
+    }
+
+    /// Counts a load of a recompressed page, so many passes after that or after the last read.
+    #[cold]
+    pub(super) fn count_warm_load(&self, cpu: Cpu, passes: u8) {
+        self.counts.add(cpu, Count::WarmLoads, 1);
+        if u32::from(passes) < PASSES {
+            self.counts.add(cpu, Count::WarmLoadsSoon, 1);
+        }
+    }
+
+    /// Pages in the cache that were recompressed.
+    pub(crate) fn warm_pages(&self) -> u64 {
+        let reader = self.readers.enter(Cpu(0));
+        let warm = self.objects.codecs().current(&reader, WARM_PRIORITY);
+        warm.map_or(0, |(number, _)| self.by_codec.sum(usize::from(number)))
+    }
+
+    /// The age in seconds at which pages are recompressed now; 0 if they are not.
+    pub(crate) fn recompress_age(&self) -> u64 {
+        u64::from(self.policy.auto_age()) * u64::from(self.warming.patience())
+    }
+}
