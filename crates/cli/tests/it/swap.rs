@@ -402,6 +402,55 @@ fn a_daemon_that_is_stopped_reads_everything_back_first() {
     }
 }
 
+#[test]
+fn what_nobody_reads_is_recompressed_unless_that_is_off() {
+    let [a, b, c, d] = NEEDS;
+    let name = "what_nobody_reads_is_recompressed_unless_that_is_off";
+    if !met(name, &[a, b, c, d, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let auto = "get module/zswap/parameters auto";
+    let daemon = Daemon::start(&place, "swap on --size 16M --no-auto");
+    assert_eq!(daemon.does(auto), "N\n");
+    assert_eq!(json(&daemon)["swap_cache"]["recompress_age"], 0);
+    daemon.does("swap off");
+    let on = "swap on --size 64M --priority 32766 --compressor lz4 --auto-cpu 50 --set auto_age=1";
+    daemon.does(on);
+    assert_eq!(daemon.does(auto), "Y\n");
+    assert_eq!(daemon.does("get module/zswap/parameters auto_cpu_percent"), "50\n");
+    // Another device leaves it as it is.
+    daemon.does("swap on --size 16M --priority 0");
+    daemon.does("set module/zswap/parameters auto=N");
+    daemon.does("swap on --size 16M --priority 0");
+    assert_eq!(daemon.does(auto), "N\n");
+    daemon.does("set module/zswap/parameters auto=Y");
+    let program = Program::start(4096, 4 * MIB);
+    program.signal(libc::SIGSTOP);
+    let cache = || json(&daemon)["swap_cache"].clone();
+    let count = |name: &str| cache()[name].as_u64().unwrap();
+    wait_until("recompression", || {
+        program.signal(libc::SIGCONT);
+        program.group.relieve();
+        program.signal(libc::SIGSTOP);
+        count("warm_pages") > 0
+    });
+    let said = daemon.does("status");
+    assert!(said.contains("\nrecompressed: "), "{said}");
+    let stats = daemon.does("get kernel/debug/zswap recompress_saved");
+    assert!(stats.trim().parse::<u64>().unwrap() > 0);
+    program.signal(libc::SIGCONT);
+    assert_eq!(program.outcome(), (0, 1));
+    for swap in json(&daemon)["swaps"].as_array().unwrap() {
+        let serving = &swap["serving"];
+        assert_eq!((&serving["minor_faults"], &serving["major_faults"]), (&0.into(), &0.into()));
+    }
+    daemon.does("swap off --all");
+    daemon.stop();
+    place.is_clean();
+}
+
 /// The processes that `daemon` started, once they are this program.
 fn helpers(daemon: &Daemon) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{}/task", daemon.pid())).into_iter().flatten();
