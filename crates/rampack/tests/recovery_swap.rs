@@ -98,6 +98,40 @@ fn all_of_a_cache_comes_back() {
     assert_eq!((zswap.stats().pool_bytes, zswap.zone().stats().allocated), (0, 0));
 }
 
+/// The next process has the codec of recompressed pages, and recompresses the others when they have
+/// the age that counts from before.
+#[test]
+fn recompressed_pages_come_back_and_the_others_follow() {
+    let (memory, machine, zswap) = cache(None);
+    let passes = |zswap: &Zswap, count| {
+        for _ in 0..count {
+            zswap.recompress_old(CPU, 8_000_000_000, &|| 0);
+        }
+    };
+    zswap.set_auto(true).unwrap();
+    fill(&device(&zswap, 0), 0..200);
+    passes(&zswap, 9);
+    let warm = zswap.stats().warm_pages;
+    assert!(warm > 0, "{:?}", zswap.stats());
+    fill(&device(&zswap, 0), 200..PAGES);
+    passes(&zswap, 6);
+    assert_eq!(zswap.stats().warm_pages, warm);
+    let (memory, saved) = dies(&memory, machine);
+    forget(zswap);
+    let (_machine, zswap, told) = recover(&memory, &saved, None);
+    assert_eq!(told.all_findings, 0, "{:?}", told.findings);
+    assert!(zswap.auto());
+    assert_eq!(zswap.stats().warm_pages, warm);
+    let vain = zswap.stats().recompress_vain;
+    passes(&zswap, 2);
+    let stats = zswap.stats();
+    assert!(stats.warm_pages > warm, "{stats:?}");
+    assert_eq!((stats.warm_pages, vain), (warm + stats.recompressed, 0));
+    let device = device(&zswap, 0);
+    (0..PAGES).for_each(|page| assert!(read(&device, page) == Ok(contents(page)), "page {page}"));
+    zswap.validate();
+}
+
 #[test]
 fn the_oldest_pages_are_still_written_back_first() {
     let below = plain(PAGES);

@@ -212,8 +212,8 @@ impl<I: Index> Zswap<I> {
         memory_of(&self.provider, self.kept.as_ref(), name)
     }
 
-    /// An engine whose compaction gives back the old place of an object at once, while readers may
-    /// use it: a race checker must find the error.
+    /// An engine whose compaction and recompression give back the old place of an object at once,
+    /// while readers may use it: a race checker must find the error.
     #[cfg(any(shuttle, asan))]
     #[must_use]
     pub fn without_readers(mut self) -> Zswap<I> {

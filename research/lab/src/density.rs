@@ -4,10 +4,12 @@
 //! each second some pages are read and the disk has its share of CPU time, until no more pages
 //! move. The same pages go to the kernel's zram.
 //!
-//! * [`load`]: which pages are used. [`report`]: the results.
+//! * [`load`]: which pages are used. [`report`]: the results. [`swap`]: the same for the cache of
+//!   swap areas.
 
 mod load;
 mod report;
+mod swap;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -44,6 +46,9 @@ const KERNEL_ENTRY: u64 = 16;
 /// A dump cannot be read, the kernel's device cannot be set up, memory is out, or a page does not
 /// come back as it was stored.
 pub fn run(args: &DensityArgs) -> Result<()> {
+    if args.swap {
+        return swap::run(args);
+    }
     let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
     let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();
     let algorithms = if args.kernel.is_some() { args.kernel_algorithms.len() } else { 0 };

@@ -42,7 +42,7 @@ fn naive(flaw: Flaw) -> MakeCache {
     Arc::new(move || -> Arc<dyn Cache> { Arc::new(Naive::new(flaw)) })
 }
 
-/// The engine whose compaction gives back the old place of an object at once.
+/// The engine whose compaction and recompression give back the old place of an object at once.
 fn moving_at_once() -> MakeCache {
     Arc::new(|| -> Arc<dyn Cache> {
         Arc::new(Engine::with_parts::<Flat>(CPUS, Zswap::without_readers))
@@ -50,7 +50,7 @@ fn moving_at_once() -> MakeCache {
 }
 
 /// All scenarios, by name.
-const SCENARIOS: [(&str, Scenario); 11] = [
+const SCENARIOS: [(&str, Scenario); 12] = [
     ("written_back", Scenario::WRITTEN_BACK),
     ("two_evictors", Scenario::TWO_EVICTORS),
     ("exclusive", Scenario::EXCLUSIVE),
@@ -61,6 +61,7 @@ const SCENARIOS: [(&str, Scenario); 11] = [
     ("swapped_off", Scenario::SWAPPED_OFF),
     ("compacted", Scenario::COMPACTED),
     ("compacted_exclusive", Scenario::COMPACTED_EXCLUSIVE),
+    ("recompressed", Scenario::RECOMPRESSED),
     ("everything", Scenario::EVERYTHING),
 ];
 
@@ -90,6 +91,7 @@ scenarios! {
     areas_are_turned_off: Scenario::SWAPPED_OFF;
     objects_are_moved: Scenario::COMPACTED;
     objects_are_moved_and_taken_out: Scenario::COMPACTED_EXCLUSIVE;
+    objects_are_recompressed: Scenario::RECOMPRESSED;
     everything: Scenario::EVERYTHING;
 }
 
@@ -157,4 +159,5 @@ controls! {
         Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
     pages_that_were_taken_are_found: Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
     objects_that_are_moved_under_readers_are_found: Scenario::COMPACTED, moving_at_once();
+    objects_that_are_replaced_under_readers_are_found: Scenario::RECOMPRESSED, moving_at_once();
 }

@@ -50,7 +50,8 @@ impl<I: Index> Zswap<I> {
     /// `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of the
     /// calling thread in nanoseconds. It takes no more of it than
     /// [`crate::Policy::auto_cpu_percent`] of the elapsed time, on average. Returns whether pages
-    /// wait for CPU time. The caller calls more often than eight times in `auto_age`.
+    /// wait for CPU time. A call begins one pass at most, and there are up to eight in `auto_age`:
+    /// to a caller that comes less often, pages are old later.
     ///
     /// Stores, loads and writeback go on meanwhile. The calling thread is no reader, and has no
     /// stream and no lock. While another thread is in this call it does nothing.

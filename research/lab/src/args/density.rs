@@ -44,6 +44,10 @@ pub struct DensityArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(64..))]
     pub pages: Option<u32>,
 
+    /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed
+    #[arg(long, conflicts_with_all = ["idle", "ages", "kernel", "plot"])]
+    pub swap: bool,
+
     /// What is drawn at random
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,

@@ -112,7 +112,7 @@ pub fn swap_type(area: usize) -> SwapType {
 
 /// Lets as many passes come by as a page that was just read needs to be recompressed.
 pub fn recompress(zswap: &dyn AnySwap, cpu: Cpu) {
-    for _ in 0..20 {
+    for _ in 0..10 {
         let elapsed = u64::from(zswap.policy().auto_age()) * 1_000_000_000;
         while zswap.recompress_old(cpu, elapsed, &|| 0) {}
     }

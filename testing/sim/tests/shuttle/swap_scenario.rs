@@ -39,6 +39,8 @@ pub enum Action {
     OtherArea,
     /// Objects are moved together.
     Compact,
+    /// Objects are replaced by smaller ones.
+    Recompress,
 }
 
 /// A scenario: its threads and their operations.
@@ -83,6 +85,12 @@ impl Scenario {
     /// The same while loads take pages out.
     pub const COMPACTED_EXCLUSIVE: Scenario =
         Scenario { exclusive: true, actions: &[Action::Compact], ..Scenario::COMPACTED };
+    /// Objects are replaced by smaller ones while they are used, moved, written back and given up.
+    pub const RECOMPRESSED: Scenario = Scenario {
+        actions: &[Action::Recompress, Action::Recompress, Action::Compact, Action::Reclaim],
+        others: 2,
+        ..Scenario::BASE
+    };
     /// Pages are written back while their owners use them.
     pub const WRITTEN_BACK: Scenario = Scenario::BASE;
     /// Two threads write back.
@@ -132,6 +140,7 @@ impl Scenario {
             Action::Switch,
             Action::OtherArea,
             Action::Compact,
+            Action::Recompress,
         ],
         count: 3,
         limit: 3,
@@ -248,6 +257,7 @@ impl Run {
             Action::Switch => cache.set(Policy::MemcgWriteback(0, rng.one_in(2))),
             Action::OtherArea => self.other_area(rng, cpu),
             Action::Compact => cache.compact(cpu),
+            Action::Recompress => cache.recompress(cpu),
         }
     }
 
