@@ -15,7 +15,8 @@ pub struct Chosen {
 
 impl Chosen {
     /// Whether both are the same codec with the same parameters.
-    pub(crate) fn is(&self, other: &Chosen) -> bool {
+    #[must_use]
+    pub fn is(&self, other: &Chosen) -> bool {
         self.compressor.name() == other.compressor.name() && self.params == other.params
     }
 }

@@ -109,6 +109,17 @@ fn what_does_not_become_smaller_is_tried_once() {
 }
 
 #[test]
+fn what_was_stored_with_the_codec_stays() {
+    let world = World::new();
+    world.0.zswap.set_compressor(zcomp::ZSTD).expect("it is known");
+    (0..10).for_each(|page| world.store(page, Fill::Text(page)));
+    world.passes(30);
+    let stats = world.stats();
+    assert_eq!((stats.recompressed, stats.recompress_vain), (0, 10), "{stats:?}");
+    (0..10).for_each(|page| world.has(page, Fill::Text(page)));
+}
+
+#[test]
 fn nothing_happens_without_memory_and_later_it_does() {
     let world = World::new();
     (0..40).for_each(|page| world.store(page, Fill::Text(page)));

@@ -41,11 +41,18 @@ impl<I: Index> Zswap<I> {
         }
         // It keeps the codec, whose number is in no object yet.
         let reader = self.readers.enter(cpu);
-        let codec = self.objects.codecs().current(&reader, WARM_PRIORITY);
-        let Some((codec, _)) = codec else { return Recompressed::Left };
+        let codecs = self.objects.codecs();
+        let Some((codec, warm)) = codecs.current(&reader, WARM_PRIORITY) else {
+            return Recompressed::Left;
+        };
         let Some((word, object)) = self.copy_out(&reader, cpu, number, tool) else {
             return Recompressed::Left;
         };
+        if let Object::Compressed { codec, .. } = object
+            && codecs.get(&reader, codec).is_some_and(|it| it.chosen.is(&warm.chosen))
+        {
+            return self.tried_in_vain(cpu, (number, word));
+        }
         let (most, slot) = (object.bytes(), self.pool().slot_bytes(object.bytes()));
         let is_smaller =
             |bytes: &[u8]| bytes.len() < most && self.pool().slot_bytes(bytes.len()) < slot;

@@ -40,7 +40,7 @@ struct Run {
     /// Pages that were recompressed, and those that would not have become smaller.
     recompressed: u64,
     vain: u64,
-    /// CPU time of all this for a recompressed page, the looks at all entries included.
+    /// CPU time of all this for each of them, the looks at all entries included.
     us_per_page: f64,
     /// Seconds of the lab's clock until the last page was recompressed.
     seconds: u32,
@@ -155,6 +155,7 @@ fn measure(path: &Path, bytes: &[u8], codec: &'static str, args: &DensityArgs) -
     let after = (zswap.stats(), loads(&zswap, (bytes, &kept), &key)?);
     let (was, is) = (before.0.pool_bytes as f64, after.0.pool_bytes as f64);
     let each = kept.len().max(1) as f64;
+    let tried = after.0.recompressed + after.0.recompress_vain;
     Ok(Run {
         corpus,
         codec,
@@ -164,7 +165,7 @@ fn measure(path: &Path, bytes: &[u8], codec: &'static str, args: &DensityArgs) -
         load_us: [before.1, after.1],
         recompressed: after.0.recompressed,
         vain: after.0.recompress_vain,
-        us_per_page: after.0.recompress_ns as f64 / 1000.0 / after.0.recompressed.max(1) as f64,
+        us_per_page: after.0.recompress_ns as f64 / 1000.0 / tried.max(1) as f64,
         seconds: seconds - still,
     })
 }
