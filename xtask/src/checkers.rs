@@ -15,13 +15,8 @@ use crate::source::GROUPS;
 const SANITIZED_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// The crates that tell the sanitizer of their objects. Their tests run under it, except those that
 /// count bytes of memory, because the sanitizer itself takes much memory.
-const SANITIZED_CRATES: &[&str] = &[
-    "rampack-pagealloc",
-    "rampack-zsmalloc",
-    "rampack-zram",
-    "rampack-zswap",
-    "rampack-sim",
-];
+const SANITIZED_CRATES: &[&str] =
+    &["rampack-pagealloc", "rampack-zsmalloc", "rampack-zram", "rampack-zswap", "rampack-sim"];
 const SANITIZED_TESTS: &[&str] =
     &["asan", "blocks", "pool", "post", "slots", "suite", "swap", "swap_device", "sync_points"];
 /// More where there is time: the designs that the product does not use.

@@ -45,7 +45,7 @@ pub struct DensityArgs {
     pub pages: Option<u32>,
 
     /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed
-    #[arg(long, conflicts_with_all = ["idle", "ages", "kernel", "plot"])]
+    #[arg(long, conflicts_with_all = ["algorithm", "idle", "ages", "kernel", "plot"])]
     pub swap: bool,
 
     /// What is drawn at random
