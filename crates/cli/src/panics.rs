@@ -5,7 +5,7 @@
 //! `RUST_BACKTRACE` set it is Rust's own, which opens files and may wait.
 
 use std::env;
-use std::fmt::{self, Write};
+use std::io::{self, Cursor, Write};
 use std::panic::{self, PanicHookInfo};
 use std::process;
 use std::sync::LazyLock;
@@ -24,7 +24,13 @@ pub fn report(end: bool) {
     panic::set_hook(Box::new(move |why| {
         match own {
             true => rusts(why),
-            false => outlet::STDERR.write_without_lock(Text::of(why).bytes()),
+            false => {
+                let mut text = Cursor::new([0; 2048]);
+                // A text that is too long is an error, and what fits is there.
+                let _ = tell(why, &mut text);
+                let length = text.position() as usize;
+                outlet::STDERR.write_without_lock(&text.get_ref()[..length]);
+            }
         }
         if end {
             process::abort();
@@ -32,42 +38,15 @@ pub fn report(end: bool) {
     }));
 }
 
-/// A text of at most so many bytes; more is left out.
-struct Text {
-    bytes: [u8; 2048],
-    length: usize,
-}
-
-impl Text {
-    fn of(why: &PanicHookInfo<'_>) -> Text {
-        let mut text = Text { bytes: [0; 2048], length: 0 };
-        let thread = thread::current();
-        let name = thread.name().unwrap_or("<unnamed>");
-        let said = why.payload();
-        let said = said.downcast_ref::<&str>().copied();
-        let said = said.or_else(|| why.payload().downcast_ref::<String>().map(String::as_str));
-        let said = said.unwrap_or("no message");
-        // A text that is too long fails, and what fits is there.
-        let _ = match why.location() {
-            Some(place) => writeln!(text, "rampack: thread '{name}' panicked at {place}: {said}"),
-            None => writeln!(text, "rampack: thread '{name}' panicked: {said}"),
-        };
-        text
+fn tell(why: &PanicHookInfo<'_>, to: &mut impl Write) -> io::Result<()> {
+    let thread = thread::current();
+    write!(to, "rampack: thread '{}' panicked", thread.name().unwrap_or("<unnamed>"))?;
+    if let Some(place) = why.location() {
+        write!(to, " at {place}")?;
     }
-
-    fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
-impl Write for Text {
-    fn write_str(&mut self, more: &str) -> fmt::Result {
-        let room = &mut self.bytes[self.length..];
-        let fits = more.len().min(room.len());
-        room[..fits].copy_from_slice(&more.as_bytes()[..fits]);
-        self.length += fits;
-        if fits == more.len() { Ok(()) } else { Err(fmt::Error) }
-    }
+    let said = why.payload().downcast_ref::<&str>().copied();
+    let said = said.or_else(|| why.payload().downcast_ref::<String>().map(String::as_str));
+    writeln!(to, ": {}", said.unwrap_or("no message"))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::{Count, Counts};
-use crate::entry::{Entries, Use};
+use crate::entry::Entries;
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
 use crate::index::{Flat, Index};
@@ -453,9 +453,7 @@ impl<I: Index> Zswap<I> {
     ) -> Result<(), LoadError> {
         let word = area.index.get(cpu, offset).ok_or(LoadError::NotFound)?;
         self.expand(reader, cpu, word, page)?;
-        if let Use::Warm(passes) = self.entries.refer(word.number()) {
-            self.count_warm_load(cpu, passes);
-        }
+        self.refer(cpu, word);
         Ok(())
     }
 
@@ -469,9 +467,7 @@ impl<I: Index> Zswap<I> {
         let reading = self.retired.read(cpu);
         let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&reader, cpu, word, page)?;
-        if let Use::Warm(passes) = self.entries.refer(word.number()) {
-            self.count_warm_load(cpu, passes);
-        }
+        self.refer(cpu, word);
         drop(reading);
         // If the device holds the page too, its mark is cleared under the lock: otherwise the mark
         // could belong to a later page.

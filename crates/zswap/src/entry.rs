@@ -92,15 +92,6 @@ const PASSES: u64 = 0xff << PASSES_SHIFT;
 /// The age is kept above the key.
 const AGE_BITS: u32 = 64 - Key::BITS;
 
-/// What a reader of a page learns of its recompression.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Use {
-    /// It was not recompressed.
-    Cold,
-    /// It was, and this number of passes came by since its last use or since then.
-    Warm(u8),
-}
-
 /// All entries of an engine. Any number of threads may call every method at once. The thread that
 /// writes an entry owns it.
 pub(crate) struct Entries {
@@ -320,18 +311,19 @@ impl Entries {
         self.table.get(number as usize)[STATE].load(Ordering::Relaxed)
     }
 
-    /// Marks that the page of the entry was read.
+    /// Marks that the page of the entry was read. If it was recompressed, returns how many passes
+    /// came by since then, or since it was read the last time.
     #[inline]
-    pub(crate) fn refer(&self, number: u32) -> Use {
+    pub(crate) fn refer(&self, number: u32) -> Option<u8> {
         let state = &self.table.get(number as usize)[STATE];
         let before = state.load(Ordering::Relaxed);
         if before & (REFERENCED | READ) != REFERENCED | READ {
             state.fetch_or(REFERENCED | READ, Ordering::Relaxed);
         }
         match before & WARM {
-            0 => Use::Cold,
-            _ if before & READ != 0 => Use::Warm(0),
-            _ => Use::Warm((before >> PASSES_SHIFT) as u8),
+            0 => None,
+            _ if before & READ != 0 => Some(0),
+            _ => Some((before >> PASSES_SHIFT) as u8),
         }
     }
 

@@ -14,8 +14,9 @@ pub(crate) const WARM_CODEC: &str = zcomp::ZSTD;
 
 /// Passes in the time after which a page is recompressed.
 pub(crate) const PASSES: u32 = 8;
-/// The most times that this time is doubled: an entry counts up to 255 passes.
-const MOST_PATIENCE: u32 = PASSES * 2;
+/// The most that a page waits, in times of [`crate::Policy::auto_age`]: an entry counts up to 255
+/// passes.
+const MOST_PATIENCE: u32 = 16;
 
 /// The state of recompression. Any number of threads may use it at once.
 pub(crate) struct Warming {

@@ -47,7 +47,7 @@ const KERNEL_ENTRY: u64 = 16;
 /// come back as it was stored.
 pub fn run(args: &DensityArgs) -> Result<()> {
     if args.swap {
-        return swap::run(args);
+        return swap::run(args, &machine);
     }
     let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
     let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();

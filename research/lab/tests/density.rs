@@ -62,6 +62,27 @@ fn every_load_has_a_run_with_all_its_figures() {
 }
 
 #[test]
+fn the_swap_cache_has_a_run_for_each_codec() {
+    let place = Place::new();
+    write_corpus(&place.path("small.pages"), 1024);
+    let arguments = ["density", "--swap", "--corpus", "small.pages", "--cpu", "100"];
+    let report = place.json(&[&arguments[..], &["--json"]].concat());
+    let runs = report["runs"].as_array().expect("a list");
+    assert_eq!(runs.len(), 3);
+    for run in runs {
+        let [before, after] = [0, 1].map(|at| run["pool_per_page"][at].as_f64().expect("a number"));
+        // Pages that have the stronger codec stay as they are.
+        let is_smaller = if run["codec"] == "zstd" { after <= before } else { after < before };
+        assert!(is_smaller, "{run}");
+        assert_eq!(number(run, "recompressed") > 0.0, run["codec"] != "zstd", "{run}");
+        assert!(run["load_us"][1]["p50"].is_number(), "{run}");
+    }
+    let text = testkit::run(&mut place.lab(&arguments)).stdout;
+    assert!(text.contains("lzo-rle") && text.contains("us/page"), "{text}");
+    place.assert_nothing_left();
+}
+
+#[test]
 fn what_cannot_be_measured_is_refused() {
     let place = Place::new();
     write_corpus(&place.path("small.pages"), 64);
@@ -71,6 +92,8 @@ fn what_cannot_be_measured_is_refused() {
     assert!(refused.contains("101"), "{refused}");
     let refused = place.refused(&["density", "--corpus", "small.pages", "--algorithm", "lz5"]);
     assert!(refused.contains("lz5"), "{refused}");
+    let swap = ["density", "--corpus", "small.pages", "--swap", "--algorithm", "lz4"];
+    assert!(place.refused(&swap).contains("--algorithm"));
     let refused = place.refused(&["density", "--corpus", "small.pages", "--kernel", "small.pages"]);
     assert!(refused.contains("no zram device"), "{refused}");
 }

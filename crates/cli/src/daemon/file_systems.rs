@@ -127,7 +127,7 @@ impl FileSystems {
         } else {
             let (name, target) = (disk.name(), mounted.target.display());
             say(&format!("rampack: the file system of {name} is no longer mounted at {target}\n"));
-            // If it is mounted there again, it is taken down as if no daemon had died.
+            // It may be mounted there again. The end takes it down as if no daemon had died.
             *self.mounted.lock() = Some(mounted);
         }
         Ok(Some((disk, kind)))

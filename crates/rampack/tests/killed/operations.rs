@@ -61,10 +61,7 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         prepare: |it| fill_up(it, WhenFull::Wait),
-        run: |it| {
-            versions(it, &ADDED);
-            assert!(disk(it).stats().backed_writes > 8);
-        },
+        run: overfill,
         changed: &ADDED,
         ..of("store that writes pages back")
     },
@@ -84,10 +81,7 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation {
         prepare: |it| fill_up(it, WhenFull::Spill),
-        run: |it| {
-            versions(it, &ADDED);
-            assert!(disk(it).stats().backed_writes > 8);
-        },
+        run: overfill,
         changed: &ADDED,
         ..of("store that spills")
     },
@@ -370,6 +364,12 @@ fn fill_up(machine: &Machine, policy: WhenFull) {
     let disk = disk(machine);
     disk.set_mem_limit(disk.stats().pool_bytes + 8 * PAGE_SIZE as u64);
     disk.set_when_full(policy).unwrap();
+}
+
+/// Stores more than fits into memory.
+fn overfill(machine: &Machine) {
+    versions(machine, &ADDED);
+    assert!(disk(machine).stats().backed_writes > 8);
 }
 
 fn all_idle_again(machine: &Machine) {

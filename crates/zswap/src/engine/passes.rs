@@ -8,6 +8,7 @@ use units::Cpu;
 
 use super::Zswap;
 use super::recompression::Recompressed;
+use crate::Word;
 use crate::counts::Count;
 use crate::index::Index;
 use crate::record::WARM_PRIORITY;
@@ -141,9 +142,10 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    /// Counts a load of a recompressed page, so many passes after that or after the last read.
-    #[cold]
-    pub(super) fn count_warm_load(&self, cpu: Cpu, passes: u8) {
+    /// Marks that the page of an entry was read, and counts the read if it was recompressed.
+    #[inline]
+    pub(super) fn refer(&self, cpu: Cpu, word: Word) {
+        let Some(passes) = self.entries.refer(word.number()) else { return };
         self.counts.add(cpu, Count::WarmLoads, 1);
         if u32::from(passes) < PASSES {
             self.counts.add(cpu, Count::WarmLoadsSoon, 1);

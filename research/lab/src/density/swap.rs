@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rampack::{Machine, MachineOptions, NoHostFiles};
+use rampack::Machine;
 use serde::Serialize;
+use serde_json::json;
 use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, Key, Memcg, SwapType, Zswap};
 
@@ -46,21 +47,22 @@ struct Run {
     seconds: u32,
 }
 
-/// Runs `density --swap`.
+/// Runs `density --swap`. Each run has a machine of its own.
 ///
 /// # Errors
 /// A dump cannot be read, memory is out, or a page does not come back as it was stored.
-pub fn run(args: &DensityArgs) -> Result<()> {
+pub fn run(args: &DensityArgs, machine: &dyn Fn() -> Result<Machine>) -> Result<()> {
     let mut runs = Vec::new();
     for path in &args.corpus {
         let all = page::read(path)?;
         let pages = (all.len() / PAGE_SIZE).min(args.pages.map_or(usize::MAX, |it| it as usize));
         for codec in CODECS {
-            runs.push(measure(path, &all[..pages * PAGE_SIZE], codec, args)?);
+            runs.push(measure(&machine()?, (path, &all[..pages * PAGE_SIZE]), codec, args)?);
         }
     }
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&runs)?);
+        let report = json!({ "command": "density", "cpu_percent": args.cpu, "runs": runs });
+        println!("{}", serde_json::to_string_pretty(&report)?);
         return Ok(());
     }
     let mut rows = table([
@@ -102,16 +104,13 @@ pub fn run(args: &DensityArgs) -> Result<()> {
     Ok(())
 }
 
-fn cache(pages: usize, codec: &str, percent: u32) -> Result<(Machine, Arc<Zswap>, Memcg)> {
+fn cache(
+    machine: &Machine,
+    pages: usize,
+    codec: &str,
+    percent: u32,
+) -> Result<(Arc<Zswap>, Memcg)> {
     let make = || {
-        let options = MachineOptions {
-            cpus: host::cpus(),
-            memory: host::total_memory(),
-            files: Arc::new(NoHostFiles),
-            swap_scenario: Arc::new(host::Mmap),
-            track_access: false,
-        };
-        let machine = Machine::new(Arc::new(host::Mmap), options)?;
         let zswap = machine.swap()?;
         zswap.set_compressor(codec)?;
         zswap.set_max_pool_percent(100)?;
@@ -120,15 +119,20 @@ fn cache(pages: usize, codec: &str, percent: u32) -> Result<(Machine, Arc<Zswap>
         let memcg = zswap.memcg("default")?;
         let options = AreaOptions { device: None, memcg: memcg.clone() };
         zswap.swapon(SwapType::new(0)?, pages as u64, options)?;
-        Ok((machine, zswap, memcg))
+        Ok((zswap, memcg))
     };
     make().map_err(|fault: control::ControlError| anyhow!("the cache: {fault}"))
 }
 
-fn measure(path: &Path, bytes: &[u8], codec: &'static str, args: &DensityArgs) -> Result<Run> {
+fn measure(
+    machine: &Machine,
+    (path, bytes): (&Path, &[u8]),
+    codec: &'static str,
+    args: &DensityArgs,
+) -> Result<Run> {
     let corpus = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
     let pages = bytes.len() / PAGE_SIZE;
-    let (_machine, zswap, memcg) = cache(pages, codec, args.cpu)?;
+    let (zswap, memcg) = cache(machine, pages, codec, args.cpu)?;
     let swap = SwapType::new(0).map_err(|fault| anyhow!("{fault}"))?;
     let key = |index: usize| Key { swap, offset: index as u64 };
     let mut kept = Vec::with_capacity(pages);
