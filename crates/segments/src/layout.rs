@@ -6,6 +6,9 @@ use crate::header::{HEADER_BYTES, MOST_BYTES};
 
 /// Objects begin at multiples of this many bytes.
 pub const UNIT_BYTES: u32 = 64;
+/// A flush begins and ends at multiples of this many bytes: see
+/// [`Segments::pad`](crate::Segments::pad).
+pub const BLOCK_BYTES: u32 = 4096;
 /// The most of a device that places can name: 256 GiB.
 pub const MOST_DEVICE_BYTES: u64 = (u32::MAX as u64 + 1) * UNIT_BYTES as u64;
 /// A segment open for new objects, one for survivors, and the reserve.
@@ -73,6 +76,9 @@ pub struct Span {
     pub skip: u32,
 }
 
+/// Survivors are flushed when there are so many bytes of them, or no more.
+const FLUSH_BYTES: u32 = 1 << 20;
+
 /// Where the survivors of cleaning go.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Survivors {
@@ -122,9 +128,14 @@ impl Layout {
     pub(crate) const fn least_gain(&self) -> u32 {
         self.segment_bytes / 32
     }
+
+    /// The most that padding takes while the survivors of one segment are written.
+    pub(crate) const fn padding(&self) -> u32 {
+        (self.segment_bytes / FLUSH_BYTES + 1) * BLOCK_BYTES
+    }
 }
 
-const _: () = assert!(stored(MOST_BYTES as u16) < (1 << 20) / 32);
+const _: () = assert!(stored(MOST_BYTES as u16) + 2 * BLOCK_BYTES < (1 << 20) / 32);
 
 /// Why a device cannot be divided so.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

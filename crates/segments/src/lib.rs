@@ -10,7 +10,8 @@
 //! an object is in use:
 //!
 //! 1. [`append`](Segments::append) reserves the place. It is the only step that can fail here.
-//! 2. The caller writes header and object, and says so with [`written`](Segments::written).
+//! 2. The caller writes header and object, and says so with [`written`](Segments::written). What is
+//!    written together ends with [`pad`](Segments::pad), so that no block is written twice.
 //! 3. The caller commits the place to the slot. Then it frees the place that the slot named before.
 //!
 //! A segment is cleaned the same way. [`victim`](Segments::victim) chooses it, the caller walks it
@@ -35,7 +36,7 @@ mod walk;
 
 pub use header::{Generation, HEADER_BYTES, Header, Key, MOST_BYTES, TAG_BYTES};
 pub use layout::{
-    Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, Survivors, UNIT_BYTES, stored,
+    BLOCK_BYTES, Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, Survivors, UNIT_BYTES, stored,
 };
 pub use segments::{Cleaned, NoVictim, NotLive, Pending, Punch, Refused, Segments, Victim};
 pub use walk::{Damage, Found, Walk, walk};

@@ -6,7 +6,7 @@ use core::ops::Range;
 
 use crate::choice;
 use crate::header::{Generation, MOST_BYTES};
-use crate::layout::{Layout, LayoutError, Place, Survivors, UNIT_BYTES, stored};
+use crate::layout::{BLOCK_BYTES, Layout, LayoutError, Place, Survivors, UNIT_BYTES, stored};
 use crate::segment::{Segment, State};
 
 /// Free segments that only survivors may use, so that cleaning can always finish: the survivors of
@@ -250,11 +250,44 @@ impl Segments {
     /// should be [put back](Segments::put_back).
     pub fn append_survivor(&mut self, of: &Victim, length: usize) -> Result<Pending, Refused> {
         let length = checked(length)?;
-        let open = match self.layout.survivors {
+        self.reserve(self.survivors(), length, of.youngest, 0)
+    }
+
+    /// Ends what is written together: the next object begins at a multiple of [`BLOCK_BYTES`].
+    /// `of` is the victim if survivors were appended. They are padded once for each MiB of them,
+    /// and once at the end. Returns the bytes of the device that are to be zeroes, if there are
+    /// any. They count as free when the segment is cleaned.
+    pub fn pad(&mut self, of: Option<&Victim>) -> Option<Range<u64>> {
+        let number = self.open[if of.is_some() { self.survivors() } else { NEW }]?;
+        let start = self.start(number);
+        let used = &mut self.segments[number as usize].used;
+        let end = used.next_multiple_of(BLOCK_BYTES);
+        let padding = start + u64::from(*used)..start + u64::from(end);
+        *used = end;
+        (!padding.is_empty()).then_some(padding)
+    }
+
+    /// Whether new objects that take `bytes`, at most a segment, have room before anything is
+    /// cleaned or punched.
+    #[must_use]
+    pub fn has_room(&self, bytes: u32) -> bool {
+        let rest = |number: u32| self.layout.segment_bytes - self.segments[number as usize].used;
+        self.free.len() > RESERVE || self.open[NEW].is_some_and(|number| rest(number) >= bytes)
+    }
+
+    /// The life of the segment at a place; `None` if the place is outside.
+    #[must_use]
+    pub fn generation(&self, place: Place) -> Option<Generation> {
+        let segment = self.segments.get(self.segment_of(place) as usize)?;
+        Some(segment.generation)
+    }
+
+    /// The open segment that takes survivors.
+    fn survivors(&self) -> usize {
+        match self.layout.survivors {
             Survivors::Apart => SURVIVORS,
             Survivors::Together => NEW,
-        };
-        self.reserve(open, length, of.youngest, 0)
+        }
     }
 
     fn reserve(
@@ -411,11 +444,8 @@ impl Segments {
 
     /// The bytes that surely fit into the open segment of survivors.
     fn rest(&self) -> u32 {
-        let open = match self.layout.survivors {
-            Survivors::Apart => self.open[SURVIVORS],
-            Survivors::Together => self.open[NEW],
-        };
-        open.map_or(0, |number| self.layout.segment_bytes - self.segments[number as usize].used)
+        let rest = |number: u32| self.layout.segment_bytes - self.segments[number as usize].used;
+        self.open[self.survivors()].map_or(0, rest).saturating_sub(self.layout.padding())
     }
 
     /// Closes the segment of survivors if enough of what was written there is free by now.

@@ -205,7 +205,7 @@ fn a_walk_finds_what_was_appended() {
 }
 
 #[test]
-fn damage_ends_a_walk() {
+fn damage_hides_the_rest_of_a_block() {
     let whole = image(&[header(1, 50, false), header(2, 50, false)]);
     let last = |bytes: &[u8]| {
         let all: Vec<_> = walk(bytes, Generation::FIRST).collect();
@@ -217,6 +217,8 @@ fn damage_ends_a_walk() {
     }
     let mut zeroed = whole.clone();
     zeroed[128..].fill(0);
+    assert_eq!(last(&zeroed), (1, None), "padding");
+    zeroed[200] = 1;
     assert_eq!(last(&zeroed), (2, Some(Damage::NoHeader { offset: 128 })));
     let mut padded = whole.clone();
     padded[127] = 1;
@@ -225,4 +227,50 @@ fn damage_ends_a_walk() {
     let stale = walk(&whole, second).next();
     let generation = Generation::FIRST;
     assert_eq!(stale, Some(Err(Damage::Stale { offset: 0, generation })));
+}
+
+#[test]
+fn a_walk_goes_on_at_the_next_block() {
+    let block = BLOCK_BYTES as usize;
+    let (first, second) = (image(&[header(1, 50, false)]), image(&[header(2, 50, false)]));
+    let mut bytes = first.clone();
+    bytes.resize(block, 0);
+    bytes.extend(&second);
+    let keys = |bytes: &[u8]| -> Vec<_> {
+        let all = walk(bytes, Generation::FIRST);
+        all.map(|found| found.map(|found| (found.header.key, found.offset))).collect()
+    };
+    assert_eq!(keys(&bytes), [Ok((1, 0)), Ok((2, BLOCK_BYTES))]);
+    // A block that cannot be read is zeroes; one that was not written is anything.
+    let mut gone = bytes.clone();
+    gone[..block].fill(0);
+    assert_eq!(keys(&gone), [Err(Damage::NoHeader { offset: 0 }), Ok((2, BLOCK_BYTES))]);
+    bytes[128] = 1;
+    let damage = Damage::NoHeader { offset: 128 };
+    assert_eq!(keys(&bytes), [Ok((1, 0)), Err(damage), Ok((2, BLOCK_BYTES))]);
+}
+
+#[test]
+fn what_is_written_together_ends_with_a_block() {
+    let mut log = Segments::new(layout(4)).expect("a log");
+    assert_eq!(log.pad(None), None, "nothing is open");
+    let first = log.append(100, 0).expect("room");
+    assert_eq!(log.pad(None), Some(128..4096));
+    assert_eq!(log.pad(None), None, "it ends with a block already");
+    assert_eq!(log.live_bytes(), 128);
+    let second = log.append(100, 0).expect("room");
+    assert_eq!(second.place().byte(), 4096);
+    assert_eq!(log.generation(second.place()), Some(second.generation()));
+    assert_eq!(log.generation(Place::from_word(u32::MAX)), None);
+    let (first, second) = (log.written(first), log.written(second));
+    assert!(log.has_room(MIB));
+    // Fill the segment, so that it may be cleaned: the padding comes free.
+    while log.all()[0].state == State::Open {
+        let pending = log.append(4096, 0).expect("room");
+        let _ = log.written(pending);
+    }
+    log.free(first, 100).expect("it is there");
+    let segment = log.all()[0];
+    assert!(segment.used - segment.live >= 4096, "{segment:?}");
+    log.free(second, 100).expect("it is there");
 }

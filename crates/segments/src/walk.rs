@@ -3,7 +3,9 @@
 use core::fmt;
 
 use crate::header::{Generation, HEADER_BYTES, Header};
-use crate::layout::stored;
+use crate::layout::{BLOCK_BYTES, stored};
+
+const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// An object of a segment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,7 +18,7 @@ pub struct Found<'a> {
     pub object: &'a [u8],
 }
 
-/// Why a segment cannot be walked on. The bytes behind it may hold objects.
+/// Why no object is found in the rest of a block. The blocks behind it may hold objects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
     /// No header is here.
@@ -73,25 +75,39 @@ pub struct Walk<'a> {
 }
 
 /// Walks the part of a segment that was written: `bytes` begins with the segment and ends where the
-/// last object does. Any bytes are allowed; bytes past 4 GiB are not looked at. It ends after the
-/// last object or the first damage. That a header is right does not mean that its object is: only
-/// the caller can check the tag, and only the slot knows whether the object is in use.
+/// last object does. Any bytes are allowed; bytes past 4 GiB are not looked at. Zeroes between an
+/// object and the next multiple of [`BLOCK_BYTES`](crate::BLOCK_BYTES) are passed by. Behind damage
+/// it goes on at the next such multiple: a block that could not be read or written hides only the
+/// objects that begin in it. That a header is right does not mean that its object is: only the
+/// caller can check the tag, and only the slot knows whether the object is in use.
 #[must_use]
 pub fn walk(bytes: &[u8], generation: Generation) -> Walk<'_> {
     let most = bytes.len().min(u32::MAX as usize);
     Walk { bytes: &bytes[..most], offset: 0, generation }
 }
 
+impl Walk<'_> {
+    /// Goes to the next block if the rest of this one, not all of it, is zeroes.
+    fn pass_padding(&mut self) {
+        let next = self.offset.next_multiple_of(BLOCK).min(self.bytes.len());
+        let rest = self.bytes.get(self.offset..next).unwrap_or(&[]);
+        if rest.iter().all(|&byte| byte == 0) {
+            self.offset = self.offset.max(next);
+        }
+    }
+}
+
 impl<'a> Iterator for Walk<'a> {
     type Item = Result<Found<'a>, Damage>;
 
     fn next(&mut self) -> Option<Self::Item> {
+        self.pass_padding();
         let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
         let offset = self.offset as u32;
         let found = parse(rest, offset, self.generation);
         self.offset = match &found {
             Ok(found) => self.offset + stored(found.header.length) as usize,
-            Err(_) => self.bytes.len(),
+            Err(_) => (self.offset + 1).next_multiple_of(BLOCK),
         };
         Some(found)
     }

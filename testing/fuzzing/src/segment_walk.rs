@@ -1,11 +1,15 @@
 //! The target of the walk through a segment of the log.
 
-use segments::{Generation, HEADER_BYTES, Header, MOST_BYTES, TAG_BYTES, UNIT_BYTES, stored, walk};
+use segments::{
+    BLOCK_BYTES, Damage, Generation, HEADER_BYTES, Header, MOST_BYTES, TAG_BYTES, UNIT_BYTES,
+    stored, walk,
+};
 
 /// The bytes of a segment.
 ///
-/// If the first byte is even, the rest is the segment. What is found must lie in it without gaps,
-/// and each header must be the same after it is written again. Otherwise the rest describes
+/// If the first byte is even, the rest is the segment. What is found must lie in it one behind the
+/// other, with only padding or damage between, and each header must be the same after it is written
+/// again. Otherwise the rest describes
 /// objects, eight bytes each, and the walk must find them all.
 pub fn segment_walk(input: &[u8]) {
     let Some((first, rest)) = input.split_first() else { return };
@@ -21,28 +25,37 @@ fn foreign(bytes: &[u8]) {
         .first_chunk::<HEADER_BYTES>()
         .and_then(Header::decode)
         .map_or(Generation::FIRST, |header| header.generation);
-    let (mut end, mut damaged) = (0, false);
+    let block = BLOCK_BYTES as usize;
+    let mut end = 0;
     for found in walk(bytes, generation) {
-        assert!(!damaged, "the walk goes on behind the damage");
         match found {
             Ok(found) => {
-                assert_eq!(found.offset, end, "objects follow each other");
                 let at = found.offset as usize;
+                let gap = &bytes[end..at];
+                assert!(gap.len() < block && gap.iter().all(|&byte| byte == 0), "padding");
+                assert!(gap.is_empty() || at.is_multiple_of(block));
                 let head = found.header.encode().expect("what was read can be written");
                 assert_eq!(head, bytes[at..at + HEADER_BYTES]);
                 let from = at + HEADER_BYTES;
                 assert_eq!(found.object, &bytes[from..from + usize::from(found.header.length)]);
                 assert_eq!(found.header.generation, generation);
-                end += stored(found.header.length);
-                assert!(end as usize <= bytes.len());
+                end = at + stored(found.header.length) as usize;
+                assert!(end <= bytes.len());
             }
             Err(damage) => {
                 assert!(!damage.to_string().is_empty());
-                damaged = true;
+                let (Damage::NoHeader { offset }
+                | Damage::Stale { offset, .. }
+                | Damage::CutOff { offset }
+                | Damage::Padding { offset }) = damage;
+                assert!(offset as usize >= end && (offset as usize) < bytes.len());
+                end = (offset as usize + 1).next_multiple_of(block);
             }
         }
     }
-    assert!(damaged || end as usize == bytes.len(), "bytes were left out without a word");
+    let rest = bytes.get(end..).unwrap_or(&[]);
+    let is_padding = rest.len() < block && rest.iter().all(|&byte| byte == 0);
+    assert!(is_padding, "bytes were left out without a word");
 }
 
 fn described(words: &[u8]) {

@@ -28,11 +28,13 @@ pub enum Flaw {
     NeverCleans,
     /// New objects take the reserve.
     NoReserve,
+    /// What follows a flush begins in its last block.
+    NeverPads,
 }
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Flaw; 9] = [
+    pub const ALL: [Flaw; 10] = [
         Flaw::FreesTwice,
         Flaw::LosesFrees,
         Flaw::VictimIsOpen,
@@ -42,6 +44,7 @@ impl Flaw {
         Flaw::Overlaps,
         Flaw::NeverCleans,
         Flaw::NoReserve,
+        Flaw::NeverPads,
     ];
 }
 
@@ -150,6 +153,18 @@ impl Adapter {
             bytes = start..start + self.segment_bytes;
         }
         Ok(bytes)
+    }
+
+    /// Ends a flush, of survivors or of new objects.
+    pub fn pad(&mut self, survivors: bool) -> Option<Range<u64>> {
+        if self.flaw == Some(Flaw::NeverPads) {
+            return None;
+        }
+        match (survivors, &self.victim) {
+            (false, _) => self.log.pad(None),
+            (true, Some(victim)) => self.log.pad(Some(victim)),
+            (true, None) => None,
+        }
     }
 
     pub fn cleaned(&mut self) -> Option<Cleaned> {

@@ -28,6 +28,7 @@ pub struct Summary {
     pub copied: u64,
     pub cleaned: u64,
     pub punched: u64,
+    pub padded: u64,
 }
 
 struct Object {
@@ -84,6 +85,7 @@ pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result
             // Seldom, so that some writes last longer than it takes to fill a segment.
             1 if rng.one_in(128) => model.finish_writes(),
             2 if rng.one_in(16) => model.background(rng)?,
+            3 if rng.one_in(8) => model.flush(false)?,
             _ => {
                 let length = match rng.below(8) {
                     0 => rng.range(1..65),
@@ -167,6 +169,26 @@ impl Model {
         Ok(())
     }
 
+    /// The next object begins with a block, or in another segment.
+    fn flush(&mut self, survivors: bool) -> Result<(), String> {
+        let padded = self.log.pad(survivors);
+        if let Some(bytes) = &padded {
+            let number = (bytes.start / self.segment_bytes) as usize;
+            let used = self.used[number];
+            let is_right =
+                bytes.start % self.segment_bytes == used && bytes.end.is_multiple_of(4096);
+            ensure(is_right, || format!("padded {bytes:?}, {used} were appended"))?;
+            self.used[number] = bytes.end - number as u64 * self.segment_bytes;
+            self.summary.padded += 1;
+        }
+        if survivors {
+            return Ok(());
+        }
+        // The next object is where it begins, unless it needs another segment.
+        let used = self.open.map_or(0, |segment| self.used[segment as usize]);
+        ensure(used.is_multiple_of(4096), || format!("a flush ends at byte {used}"))
+    }
+
     fn written(&mut self, place: Place) {
         self.log.written(place);
         if let Some(object) = self.objects.get_mut(&place) {
@@ -248,7 +270,10 @@ impl Model {
             self.summary.copied += 1;
             self.commit(key, place)?;
         }
+        self.flush(true)?;
         self.victim = None;
+        // Where survivors go together with new objects, another segment may be open now.
+        self.open = None;
         self.summary.cleaned += 1;
         let cleaned = self.log.cleaned();
         ensure(cleaned == Some(Cleaned::Empty), || format!("after cleaning: {cleaned:?}"))
