@@ -237,6 +237,12 @@ pub struct DeviceOptions {
     #[arg(long, requires = "backing")]
     pub plain_backing: bool,
 
+    /// How pages lie on --backing: pages gives each a block of its own, as Linux does; log packs
+    /// compressed pages one behind the other, which writes and takes less. Not with a daemon that
+    /// keeps its devices [default: pages]
+    #[arg(long, value_name = "LAYOUT", requires = "backing")]
+    pub backing_layout: Option<String>,
+
     /// A second algorithm, with which `set NAME recompress=…` compresses pages again.
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,

@@ -45,6 +45,9 @@ impl DeviceOptions {
         if self.plain_backing {
             attributes.push(attribute("sealed_backing", "0".to_string()));
         }
+        if let Some(layout) = &self.backing_layout {
+            attributes.push(attribute("backing_layout", layout.clone()));
+        }
         if let Some(path) = &self.backing {
             // The daemon may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());

@@ -243,6 +243,13 @@ impl<S: Streams> Packed<'_, S> {
         self.length.unwrap_or(PAGE_SIZE)
     }
 
+    /// The compressed bytes and the number of their codec; `None` if the page did not shrink.
+    #[must_use]
+    pub fn compressed(&self) -> Option<(&[u8], u8)> {
+        let length = self.length?;
+        Some((&self.stream.output[..length], self.codec))
+    }
+
     /// Stores the bytes as an object, and releases the stream. For `replacing` see [`Pool::store`].
     ///
     /// # Errors

@@ -53,6 +53,8 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     writeback::WRITEBACK_BATCH_SIZE,
     writeback::COMPRESSED_WRITEBACK,
     writeback::SEALED_BACKING,
+    writeback::BACKING_LAYOUT,
+    writeback::LOG_STAT,
     writeback::SCRUB,
     tiers::AUTO,
     tiers::AUTO_TARGET,

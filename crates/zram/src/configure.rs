@@ -6,8 +6,10 @@ use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
 
+use crate::backing::Backing;
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::log::LogStats;
 use crate::resources::Design;
 use crate::settings::{Which, find, place};
 use crate::when_full::Room;
@@ -191,8 +193,51 @@ impl<D: Design> Disk<D> {
         }
         let name = self.name();
         let seal = settings.sealed_backing.then_some(&*name);
-        settings.backing = Some(Arc::new(self.resources.open_backing(path, seal)?));
+        let backing = self.resources.open_backing(path, seal, settings.backing_log)?;
+        settings.backing = Some(Arc::new(backing));
         Ok(())
+    }
+
+    /// Sets whether the backing device is to hold a log of compressed pages, one behind the other,
+    /// instead of one page in each block.
+    ///
+    /// # Errors
+    /// `EBUSY` once the device has a backing device or a size; `ENOTSUP` if devices outlive the
+    /// process, as a log does not.
+    pub fn set_backing_log(&self, on: bool) -> Result<(), ControlError> {
+        let mut settings = self.settings.lock();
+        self.refuse_if_ready("backing_layout")?;
+        if settings.backing.is_some() && settings.backing_log != on {
+            let message = format!(
+                "{} has its backing device already; set backing_layout before backing_dev",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        if on && self.resources.kept.is_some() {
+            let message = format!(
+                "{} outlives its daemon, and a log does not; backing_layout can only be pages",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::ENOTSUP, message));
+        }
+        settings.backing_log = on;
+        Ok(())
+    }
+
+    /// Whether the backing device holds a log, or will.
+    #[must_use]
+    pub fn backing_log(&self) -> bool {
+        self.settings.lock().backing_log
+    }
+
+    /// The state of the log on the backing device, if there is one.
+    #[must_use]
+    pub fn log_stats(&self) -> Option<LogStats> {
+        match &**self.settings.lock().backing.as_ref()? {
+            Backing::Log(log) => Some(log.stats()),
+            Backing::Pages(_) => None,
+        }
     }
 
     /// The path of the backing device, as [`HostFiles::resolve`] has it.

@@ -281,7 +281,7 @@ impl<D: Design> Disk<D> {
             match modified {
                 Loaded::Page => return Ok(()),
                 Loaded::Backed(place) => {
-                    fetcher.fetch_block(place, &mut block)?;
+                    fetcher.fetch_block(index, place, &mut block)?;
                     known = Some(place);
                 }
             }

@@ -27,7 +27,7 @@ use zcomp::{Chosen, OneStream, Register, Streams, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::access::{Accesses, Clock, TIME_BYTES};
-use crate::blocks::BackingBlocks;
+use crate::backing::Backing;
 use crate::counts::Counts;
 use crate::page_ops::Loaded;
 use crate::record::Record;
@@ -56,7 +56,7 @@ pub(crate) struct EngineOptions<'a> {
     /// The counters of the device.
     pub(crate) counts: Arc<Counts>,
     /// The backing device.
-    pub(crate) backing: Option<Arc<BackingBlocks>>,
+    pub(crate) backing: Option<Arc<Backing>>,
     /// The name of its tables, if they outlive the process.
     pub(crate) name: &'a str,
     /// The record of the device, if it outlives the process.
@@ -74,7 +74,7 @@ pub(crate) struct Engine<D: Design> {
     readers: Arc<ReaderEpochs>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
-    backing: Option<Arc<BackingBlocks>>,
+    backing: Option<Arc<Backing>>,
     record: Option<Arc<Record>>,
     /// A thread that prepares a replacement from the present contents holds the turn of the page,
     /// so that a claim has one owner.
@@ -453,7 +453,7 @@ impl<D: Design> Engine<D> {
     }
 
     /// The backing device.
-    pub(crate) fn backing(&self) -> Option<&Arc<BackingBlocks>> {
+    pub(crate) fn backing(&self) -> Option<&Arc<Backing>> {
         self.backing.as_ref()
     }
 

@@ -6,8 +6,9 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
-//! `counts`, `blocks`, `page_ops`, `record`, `resources`, `tables`, `fingerprints`; `engine`;
-//! `request`, `ranges`, `read_backing`; `settings`, `stats`, `tier_moves`, `tier_walk`, `disk`;
+//! `counts`, `blocks`, `wanted`, `run`, `log`, `backing`, `page_ops`, `record`, `resources`, `tables`, `fingerprints`; `engine`;
+//! `request`, `ranges`, `read_backing`, `clean_log`; `settings`, `stats`, `tier_moves`, `tier_walk`,
+//! `disk`, `write_error`, `write_log`;
 //! `data_path`, `lifecycle`, `recovery`, `configure`, `post_processing`, `pack_share`, `tiering`,
 //! `check`; `attributes`.
 //!
@@ -21,8 +22,10 @@ extern crate alloc;
 
 mod access;
 mod attributes;
+mod backing;
 mod blocks;
 mod check;
+mod clean_log;
 mod configure;
 mod counts;
 mod data_path;
@@ -30,6 +33,7 @@ mod disk;
 mod engine;
 mod fingerprints;
 mod lifecycle;
+mod log;
 mod make_room;
 mod pack_share;
 mod page_ops;
@@ -40,6 +44,7 @@ mod record;
 mod recovery;
 mod request;
 mod resources;
+mod run;
 mod settings;
 mod shared;
 mod slot;
@@ -50,13 +55,17 @@ mod tier_moves;
 mod tier_press;
 mod tier_walk;
 mod tiering;
+mod wanted;
 mod when_full;
+mod write_error;
+mod write_log;
 
 pub use access::Clock;
 pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
 pub use fingerprints::fingerprint;
+pub use log::LogStats;
 pub use objects::Object;
 pub use pack_share::{Pack, Share};
 pub use page_ops::Select;

@@ -14,15 +14,21 @@ use block::{Context, IoError, Operation, Wait};
 use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, Page, pages_for};
 
+use crate::backing::Backing;
+use crate::blocks::BackingBlocks;
+use crate::clean_log;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
+use crate::log::BackingLog;
 use crate::page_ops::Select;
 use crate::post_processing::{Buffer, Recompress, Writeback};
 use crate::resources::Design;
+use crate::run::{RUN_PAGES, Run};
 use crate::settings::Settings;
 use crate::slot::Backed;
 use crate::when_full::{Hand, Room, WhenFull};
+use crate::write_log::TRIES;
 
 /// The CPU of a thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
@@ -173,7 +179,12 @@ impl<D: Design> Disk<D> {
     /// The hand's next pages that lie in memory, those that were not used for the longest time if
     /// the device knows that. `None` without memory.
     fn next_pages(&self, engine: &Engine<D>, hand: &mut Hand) -> Option<Vec<(u64, u64)>> {
-        let (batch, pages) = (self.writeback_batch() as usize, self.pages());
+        let batch = match engine.backing().map(|backing| &**backing) {
+            // What is written together ends with a whole block.
+            Some(Backing::Log(_)) => RUN_PAGES,
+            _ => self.writeback_batch() as usize,
+        };
+        let pages = self.pages();
         let most = if self.tracks_access() { SAMPLES * batch } else { batch };
         let mut found: Vec<(u32, usize)> = Vec::new();
         found.try_reserve_exact(most).ok()?;
@@ -248,30 +259,81 @@ impl<D: Design> Disk<D> {
                 self.refund(1)
             }
         };
-        let Some(block) = backing.take() else {
-            refund();
-            return Err(IoError::NoSpace);
+        let written = match &**backing {
+            Backing::Pages(blocks) => self.spill_to_block((engine, blocks), cpu, index, page),
+            Backing::Log(log) => self.spill_to_log((engine, log), cpu, index, page),
         };
+        written.inspect_err(|_| refund())?;
+        self.counts.add(cpu, Count::WritebackWrites, 1);
+        Ok(())
+    }
+
+    /// Writes a page to a free block, and lets its slot name the block.
+    fn spill_to_block(
+        &self,
+        (engine, blocks): (&Arc<Engine<D>>, &BackingBlocks),
+        cpu: Cpu,
+        index: u64,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        let block = blocks.take().ok_or(IoError::NoSpace)?;
         let buffer = Buffer(*page);
-        let write =
-            Operation::Write { offset: u64::from(block) * PAGE_SIZE as u64, from: &buffer.0 };
-        let written = backing.device().perform(Context::waiting(cpu), write);
-        if written.is_err() {
-            refund();
-        } else {
-            self.counts.add(cpu, Count::WritebackWrites, 1);
-        }
-        let place = Backed { block, length: PAGE_SIZE as u16, codec: 0, huge: false };
-        let stored = written.and_then(|()| {
-            self.begin(Context::waiting(cpu), (index, 1), |request| {
-                if !Arc::ptr_eq(request.shared, engine) {
-                    return Err(IoError::NotReady);
-                }
-                request.engine.store_backed(cpu, index as usize, place);
-                Ok(())
-            })?
-        });
+        let offset = u64::from(block) * PAGE_SIZE as u64;
+        let write = Operation::Write { offset, from: &buffer.0 };
+        let written = blocks.device().perform(Context::waiting(cpu), write);
+        let place = Backed { block, ..UNCOMPRESSED };
+        let stored = written.and_then(|()| self.commit_spilled(engine, cpu, index, place));
         // No slot named the block.
-        stored.inspect_err(|_| backing.give_back(block))
+        stored.inspect_err(|_| blocks.give_back(block))
+    }
+
+    /// Writes a page to the log, as it is, and lets its slot name the place. If it were compressed,
+    /// its codec would have to stay until then.
+    fn spill_to_log(
+        &self,
+        (engine, log): (&Arc<Engine<D>>, &BackingLog),
+        cpu: Cpu,
+        index: u64,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        let mut run = Run::new(1).map_err(|_| IoError::NoMemory)?;
+        *run.next() = *page;
+        run.add(index as usize, UNCOMPRESSED);
+        let need = (run.stored_bytes(), self.now());
+        let mut written = Err(IoError::NoSpace);
+        for _ in 0..TRIES {
+            clean_log::make_room(engine, log, cpu, need);
+            written = log.write(cpu, &mut run, need.1);
+            if written != Err(IoError::NoSpace) {
+                break;
+            }
+        }
+        let place = run.entries()[0].written();
+        let stored = written.and_then(|()| {
+            let place = place.ok_or(IoError::Failed)?;
+            self.commit_spilled(engine, cpu, index, place)
+        });
+        run.entries_mut()[0].is_named = stored.is_ok();
+        log.committed(&mut run);
+        stored
+    }
+
+    fn commit_spilled(
+        &self,
+        engine: &Arc<Engine<D>>,
+        cpu: Cpu,
+        index: u64,
+        place: Backed,
+    ) -> Result<(), IoError> {
+        self.begin(Context::waiting(cpu), (index, 1), |request| {
+            if !Arc::ptr_eq(request.shared, engine) {
+                return Err(IoError::NotReady);
+            }
+            request.engine.store_backed(cpu, index as usize, place);
+            Ok(())
+        })?
     }
 }
+
+/// The form of a page that is written as it is.
+const UNCOMPRESSED: Backed = Backed { block: 0, length: PAGE_SIZE as u16, codec: 0, huge: false };

@@ -11,6 +11,7 @@ use control::{ControlError, Errno};
 use objects::Object;
 use units::{Cpu, PAGE_SIZE, Page};
 
+use crate::backing::Backing;
 use crate::blocks::BackingBlocks;
 use crate::counts::Count;
 use crate::disk::Disk;
@@ -19,6 +20,8 @@ use crate::page_ops::{Export, Recompressed, Recompression, Select};
 use crate::resources::Design;
 use crate::settings::{Which, find};
 use crate::slot::{Backed, Kind, Slot};
+use crate::write_error::{no_memory, write_error};
+use crate::write_log::LogBatch;
 
 /// The CPU of the thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
@@ -172,7 +175,7 @@ impl<D: Design> Disk<D> {
         self.backing_of(&*self.ready_engine()?).map(drop)
     }
 
-    fn backing_of<'a>(&self, engine: &'a Engine<D>) -> Result<&'a BackingBlocks, ControlError> {
+    fn backing_of<'a>(&self, engine: &'a Engine<D>) -> Result<&'a Backing, ControlError> {
         engine.backing().map(|backing| &**backing).ok_or_else(|| {
             ControlError::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
         })
@@ -201,7 +204,10 @@ impl<D: Design> Disk<D> {
             }
             named.push(*first as usize..*last as usize + 1);
         }
-        let mut batch = Batch::new(self, &engine, backing)?;
+        let mut batch = match backing {
+            Backing::Pages(blocks) => Way::Pages(Batch::new(self, &engine, blocks)?),
+            Backing::Log(log) => Way::Log(LogBatch::new(self, &engine, log)?),
+        };
         let candidates = self.candidates(&engine, &apart(named), Select::Any)?;
         let mut outcome = batch.write_all(&candidates, Select::Any);
         if let Some(select) = what.select {
@@ -277,7 +283,22 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges
 }
 
-/// Pages on their way to the backing device.
+/// The way to the backing device.
+enum Way<'a, D: Design> {
+    Pages(Batch<'a, D>),
+    Log(LogBatch<'a, D>),
+}
+
+impl<D: Design> Way<'_, D> {
+    fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), ControlError> {
+        match self {
+            Way::Pages(batch) => batch.write_all(candidates, select),
+            Way::Log(batch) => batch.write_all(candidates, select),
+        }
+    }
+}
+
+/// Pages on their way to the blocks of a backing device.
 struct Batch<'a, D: Design> {
     disk: &'a Disk<D>,
     engine: &'a Engine<D>,
@@ -397,27 +418,10 @@ impl<'a, D: Design> Batch<'a, D> {
     }
 }
 
-fn no_memory() -> ControlError {
-    ControlError::new(Errno::ENOMEM, "no memory is left for the list of pages")
-}
-
 fn again_error(error: IoError) -> ControlError {
     let errno = match error {
         IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
         _ => Errno::EIO,
     };
     ControlError::new(errno, format!("pages were compressed again only in part: {error}"))
-}
-
-fn write_error(error: IoError, path: &str) -> ControlError {
-    let errno = match error {
-        IoError::NoSpace => Errno::ENOSPC,
-        IoError::NoMemory => Errno::ENOMEM,
-        _ => Errno::EIO,
-    };
-    let what = match error {
-        IoError::NoSpace => "there is no space left for its file".into(),
-        error => format!("{error}"),
-    };
-    ControlError::new(errno, format!("some pages could not be written to {path}: {what}"))
 }

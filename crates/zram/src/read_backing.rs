@@ -9,11 +9,11 @@
 
 use alloc::sync::Arc;
 
-use block::{IoError, Job, Operation};
+use block::IoError;
 use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE, Page};
 
-use crate::blocks::BackingBlocks;
+use crate::backing::Backing;
 use crate::counts::{Count, Counts};
 use crate::engine::Engine;
 use crate::page_ops::Loaded;
@@ -21,11 +21,7 @@ use crate::ranges::parts;
 use crate::request::Request;
 use crate::resources::Design;
 use crate::slot::Backed;
-
-/// The most pages of a request that are fetched together.
-const AT_ONCE: usize = 32;
-
-const ELSEWHERE: Backed = Backed { block: 0, length: 0, codec: 0, huge: false };
+use crate::wanted::{AT_ONCE, Wanted};
 
 /// A request that waits for the backing device. It shares the engine, and is no reader of the
 /// device while it waits.
@@ -45,7 +41,7 @@ impl<D: Design> Fetcher<'_, D> {
     }
 
     /// The backing device.
-    pub(crate) fn backing(&self) -> Result<&BackingBlocks, IoError> {
+    pub(crate) fn backing(&self) -> Result<&Backing, IoError> {
         self.engine.backing().map(|backing| &**backing).ok_or(IoError::Corrupt)
     }
 
@@ -62,7 +58,7 @@ impl<D: Design> Fetcher<'_, D> {
             match self.as_reader(|request| request.load(index, page))? {
                 Loaded::Page => return Ok(()),
                 Loaded::Backed(place) => {
-                    self.fetch_block(place, page)?;
+                    self.fetch_block(index, place, page)?;
                     if self.unpack((index, place), page)? {
                         return Ok(());
                     }
@@ -71,11 +67,17 @@ impl<D: Design> Fetcher<'_, D> {
         }
     }
 
-    /// Reads a block. The caller is a reader of the backing device since before it found the place
-    /// in a slot.
-    pub(crate) fn fetch_block(&self, place: Backed, block: &mut Page) -> Result<(), IoError> {
-        let read = Operation::Read { offset: offset(place), into: block };
-        self.backing()?.device().submit(self.cpu, read)?;
+    /// Reads what is at `place`, as it was written. The caller is a reader of the backing device
+    /// since before it found the place in the slot of page `index`.
+    pub(crate) fn fetch_block(
+        &self,
+        index: usize,
+        place: Backed,
+        into: &mut Page,
+    ) -> Result<(), IoError> {
+        let mut wanted = [Some(Wanted { index, place, into, result: Ok(()) })];
+        self.backing()?.read(self.cpu, &mut wanted);
+        wanted.iter().flatten().try_for_each(|wanted| wanted.result)?;
         self.counts.add(self.cpu, Count::WritebackReads, 1);
         Ok(())
     }
@@ -129,26 +131,19 @@ impl<D: Design> Fetcher<'_, D> {
     }
 
     /// Fetches all pages of a batch; returns the error of the first that failed.
-    fn carry_out(&self, backing: &BackingBlocks, mut batch: Batch<'_>) -> Result<(), IoError> {
+    fn carry_out(&self, backing: &Backing, mut batch: Batch<'_>) -> Result<(), IoError> {
         if batch.count == 0 {
             return Ok(());
         }
-        let jobs = &mut batch.jobs[..batch.count];
-        backing.device().submit_all(self.cpu, jobs);
+        let wanted = &mut batch.wanted[..batch.count];
+        backing.read(self.cpu, wanted);
         let mut all = Ok(());
-        for (job, (index, place)) in jobs.iter_mut().zip(batch.places) {
-            let fetched = job.result.and_then(|()| {
+        for Wanted { index, place, into, result } in wanted.iter_mut().flatten() {
+            let fetched = result.and_then(|()| {
                 self.counts.add(self.cpu, Count::WritebackReads, 1);
-                match &mut job.operation {
-                    Operation::Read { into, .. } => {
-                        let page: &mut Page =
-                            (&mut **into).try_into().map_err(|_| IoError::Unaligned)?;
-                        match self.unpack((index, place), page)? {
-                            true => Ok(()),
-                            false => self.fetch_uncounted(index, page),
-                        }
-                    }
-                    _ => Ok(()),
+                match self.unpack((*index, *place), into)? {
+                    true => Ok(()),
+                    false => self.fetch_uncounted(*index, into),
                 }
             });
             all = all.and(self.count_read(fetched));
@@ -157,27 +152,20 @@ impl<D: Design> Fetcher<'_, D> {
     }
 }
 
-fn offset(place: Backed) -> u64 {
-    u64::from(place.block) * PAGE_SIZE as u64
-}
-
 /// Pages of one read that are fetched together.
 struct Batch<'a> {
-    jobs: [Job<'a>; AT_ONCE],
-    places: [(usize, Backed); AT_ONCE],
+    wanted: [Option<Wanted<'a>>; AT_ONCE],
     count: usize,
 }
 
 impl<'a> Batch<'a> {
     fn new() -> Batch<'a> {
-        let jobs = core::array::from_fn(|_| Job::new(Operation::Flush));
-        Batch { jobs, places: [(0, ELSEWHERE); AT_ONCE], count: 0 }
+        Batch { wanted: [const { None }; AT_ONCE], count: 0 }
     }
 
     /// Adds page `index`, found at `place`. There is room for it.
     fn add(&mut self, index: usize, place: Backed, into: &'a mut Page) {
-        self.jobs[self.count] = Job::new(Operation::Read { offset: offset(place), into });
-        self.places[self.count] = (index, place);
+        self.wanted[self.count] = Some(Wanted { index, place, into, result: Ok(()) });
         self.count += 1;
     }
 }

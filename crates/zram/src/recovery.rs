@@ -35,6 +35,7 @@ use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::Streams;
 use zsmalloc::{BadObject, Census, Unfit};
 
+use crate::backing::Backing;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineOptions};
@@ -265,8 +266,10 @@ impl<D: Design> Recovery<D> {
     }
 
     fn judge_block(&self, place: Backed) -> Result<(), String> {
-        let Some(backing) = self.engine.backing() else {
-            return Err("it was written back, and there is no backing device (K18)".into());
+        let backing = match self.engine.backing().map(|backing| &**backing) {
+            Some(Backing::Pages(blocks)) => blocks,
+            Some(Backing::Log(_)) => return Err("it was in a log, which is not kept (K18)".into()),
+            None => return Err("it was written back, and there is no backing device (K18)".into()),
         };
         if usize::from(place.length) < PAGE_SIZE {
             self.judge_codec(place.codec)?;

@@ -8,7 +8,9 @@ use pagealloc::{Frames, KeptMemory, MemoryProvider};
 use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 
 use crate::access::Clock;
+use crate::backing::Backing;
 use crate::blocks::BackingBlocks;
+use crate::log::{BackingLog, NoLog};
 use crate::slots::{BitLock, SlotTable};
 
 /// The compile-time choices of a device. The product has one design, [`Product`]; experiments add
@@ -129,8 +131,35 @@ impl Resources {
         &self,
         path: &str,
         seal: Option<&str>,
-    ) -> Result<BackingBlocks, ControlError> {
+        is_log: bool,
+    ) -> Result<Backing, ControlError> {
         let device = self.files.open_backing(path, seal)?;
+        match is_log {
+            true => self.log_on(device, path).map(Backing::Log),
+            false => self.blocks_of(device, path).map(Backing::Pages),
+        }
+    }
+
+    fn log_on(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<BackingLog, ControlError> {
+        let log = BackingLog::new(device, path, self.cpus).map_err(|error| match error {
+            NoLog::Layout(error) => ControlError::invalid(format!("{path} is {error}")),
+            NoLog::NoMemory => {
+                ControlError::new(Errno::ENOMEM, format!("no memory for the log on {path}"))
+            }
+        })?;
+        #[cfg(any(shuttle, asan))]
+        let log = match self.without.readers_of_blocks {
+            true => log.without_readers(),
+            false => log,
+        };
+        Ok(log)
+    }
+
+    fn blocks_of(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        path: &str,
+    ) -> Result<BackingBlocks, ControlError> {
         let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
         let backing =
             backing.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;

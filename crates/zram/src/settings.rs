@@ -6,7 +6,7 @@ use control::ControlError;
 use tiers::Budgets;
 use zcomp::{Chosen, PRIORITIES, Params};
 
-use crate::blocks::BackingBlocks;
+use crate::backing::Backing;
 use crate::resources::Resources;
 
 /// The default number of pages under way to the backing device at a time (as Linux).
@@ -19,7 +19,9 @@ pub(crate) struct Settings {
     pub(crate) mem_limit: u64,
     pub(crate) max_streams: Option<u32>,
     pub(crate) track_access: bool,
-    pub(crate) backing: Option<Arc<BackingBlocks>>,
+    pub(crate) backing: Option<Arc<Backing>>,
+    /// Whether the backing device is to hold a log.
+    pub(crate) backing_log: bool,
     pub(crate) sealed_backing: bool,
     pub(crate) compressed_writeback: bool,
     pub(crate) writeback_limit: u64,
@@ -42,6 +44,7 @@ impl Settings {
             max_streams: None,
             track_access: resources.track_access,
             backing: None,
+            backing_log: false,
             sealed_backing: true,
             compressed_writeback: false,
             writeback_limit: 0,

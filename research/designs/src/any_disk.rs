@@ -6,7 +6,7 @@ use block::{BlockDevice, IoError};
 use control::ControlError;
 use units::{Cpu, Page};
 use zcomp::Params;
-use zram::{Density, Design, Disk, Pack, Recompress, Share, Stats, WhenFull, Writeback};
+use zram::{Density, Design, Disk, LogStats, Pack, Recompress, Share, Stats, WhenFull, Writeback};
 
 /// The methods of a [`zram::Disk`] of any design. [`zram::Disk`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zram::Disk with that name")]
@@ -33,6 +33,8 @@ pub trait AnyDisk: BlockDevice {
     fn set_max_streams(&self, count: u32) -> Result<(), ControlError>;
     fn max_streams(&self) -> u32;
     fn set_backing(&self, path: &str) -> Result<(), ControlError>;
+    fn set_backing_log(&self, on: bool) -> Result<(), ControlError>;
+    fn log_stats(&self) -> Option<LogStats>;
     fn set_compressed_writeback(&self, on: bool) -> Result<(), ControlError>;
     fn set_writeback_batch(&self, pages: u32) -> Result<(), ControlError>;
     fn set_writeback_limit(&self, pages: u64);
@@ -88,6 +90,8 @@ impl<D: Design> AnyDisk for Disk<D> {
         set_max_streams(count: u32) -> Result<(), ControlError>;
         max_streams() -> u32;
         set_backing(path: &str) -> Result<(), ControlError>;
+        set_backing_log(on: bool) -> Result<(), ControlError>;
+        log_stats() -> Option<LogStats>;
         set_compressed_writeback(on: bool) -> Result<(), ControlError>;
         set_writeback_batch(pages: u32) -> Result<(), ControlError>;
         set_writeback_limit(pages: u64) -> ();

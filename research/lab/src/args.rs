@@ -16,6 +16,7 @@ mod serve;
 mod sizes;
 mod soak;
 mod upgrade;
+mod writeback;
 mod zones;
 
 pub use backing::BackingArgs;
@@ -26,6 +27,7 @@ pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
 pub use soak::SoakArgs;
 pub use upgrade::UpgradeArgs;
+pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -66,6 +68,8 @@ pub enum Command {
     Density(DensityArgs),
     /// Write pages that age back to a log, and see how much the device writes
     Log(LogArgs),
+    /// Write pages back to a file in each layout, with cleaning, and read them again
+    Writeback(WritebackArgs),
     /// Serve a device of any designs to real programs
     Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's

@@ -58,6 +58,7 @@ mod swap;
 mod sys;
 mod table;
 mod upgrade;
+mod writeback;
 mod zone;
 mod zone_sim;
 
@@ -85,6 +86,7 @@ pub fn main() -> ExitCode {
             args::Command::Churn(args) => churn::run(args),
             args::Command::Density(args) => density::run(args),
             args::Command::Log(args) => log::run(args),
+            args::Command::Writeback(args) => writeback::run(args),
             args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::Backing(args) => backing_file::run(args),

@@ -172,6 +172,7 @@ pub fn store_seeds() -> Vec<Vec<u8>> {
         "recomp_algorithm algo=zstd priority=1\ndisksize 1M\nrecompress threshold=3000",
         "algorithm_params algo=lz4 dict=/dictionary\ndisksize 1M\nswitch_algorithm algo=zstd",
         "sealed_backing 0\nbacking_dev /backing\ndisksize 1M\nscrub 1\nwriteback page_indexes=1-9",
+        "backing_layout log\nbacking_dev /backing\ndisksize 1M\nwriteback type=idle\nlog_stat 1",
         "max_comp_streams 4\ntrack_access 1\ndisksize 1M\nidle 3600\nmem_used_max 0\ndisksize 2M",
         "writeback_limit 3\nwriteback_limit_enable 1\nwriteback_batch_size 7\ninitstate 1\nreset 0",
     ];

@@ -114,9 +114,9 @@ fn the_data_path_allocates_nothing() {
 #[test]
 fn reading_what_was_written_back_allocates_nothing() {
     let contents = contents();
-    for compressed_writeback in [false, true] {
+    for (compressed_writeback, log) in common::LAYOUTS {
         let plan = Plan { backing_pages: PAGES, ..Plan::new(PAGES * P, zcomp::ZSTD) };
-        let disk = Plan { compressed_writeback, ..plan }.build();
+        let disk = Plan { compressed_writeback, log, ..plan }.build();
         for page in 0..PAGES {
             let from = &contents[page as usize % contents.len()];
             disk.disk.store_page(Cpu(0), page, from).expect("there is space");

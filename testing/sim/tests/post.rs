@@ -28,11 +28,11 @@ fn plan(bytes: u64, algorithm: &'static str) -> Plan {
 #[test]
 fn a_meddled_disk_passes_the_suite() {
     let seed = seed("a_meddled_disk_passes_the_suite");
-    for compressed_writeback in [false, true] {
+    for (compressed_writeback, log) in common::LAYOUTS {
         for (algorithm, meddle_every) in [(zcomp::LZ4, 3), (zcomp::DEFLATE, 5)] {
             suite::block_device(seed, |bytes| {
                 let plan = plan(bytes, algorithm);
-                Plan { meddle_every, compressed_writeback, ..plan }.device()
+                Plan { meddle_every, compressed_writeback, log, ..plan }.device()
             });
         }
     }
@@ -41,12 +41,14 @@ fn a_meddled_disk_passes_the_suite() {
 #[test]
 fn failing_writeback_loses_nothing() {
     let mut rng = Rng::new(seed("failing_writeback_loses_nothing"));
-    for backing_faults in [10_000, 500_000, 1_000_000] {
-        let plan = plan(300 * P, zcomp::LZ4);
-        let disk = Plan { backing_faults, meddle_every: 7, ..plan }.build();
-        Drive::new(rng.next_u64(), 4000).run(&disk);
-        let writes = disk.disk.stats().backed_writes;
-        assert_eq!(writes == 0, backing_faults == 1_000_000, "{writes} writes were made");
+    for log in [false, true] {
+        for backing_faults in [10_000, 500_000, 1_000_000] {
+            let plan = plan(300 * P, zcomp::LZ4);
+            let disk = Plan { backing_faults, log, meddle_every: 7, ..plan }.build();
+            Drive::new(rng.next_u64(), 4000).run(&disk);
+            let writes = disk.disk.stats().backed_writes;
+            assert_eq!(writes == 0, backing_faults == 1_000_000, "{writes} writes were made");
+        }
     }
 }
 
@@ -60,37 +62,42 @@ fn every_byte_stays_while_everything_changes() {
     const THREADS: u64 = 4;
     const PAGES: u64 = 200;
     let plan = plan(THREADS * PAGES * P, zcomp::LZ4);
-    let disk = Plan { compressed_writeback: true, cpus: 2, backing_faults: 2000, ..plan }.build();
-    let limits = [0, 100 * P, 400 * P, 0];
-    let round = AtomicU32::new(0);
-    let meddle = || {
-        let number = round.fetch_add(1, Ordering::Relaxed);
-        disk.meddle(number);
-        disk.disk.set_mem_limit(limits[number as usize % limits.len()]);
-    };
-    let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
-    let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
-    let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
-        let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
-        let events = events / THREADS as usize;
-        let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
-        Box::new(move || {
-            drive.run(&part);
-        })
-    });
-    suite::together(tasks.collect(), &meddle);
-    disk.disk.set_mem_limit(0);
-    let stats = disk.disk.stats();
-    assert!(stats.backed_writes > 0 && stats.backed_reads > 0, "{stats:?}");
+    for log in [false, true] {
+        let disk =
+            Plan { compressed_writeback: true, log, cpus: 2, backing_faults: 2000, ..plan }.build();
+        let limits = [0, 100 * P, 400 * P, 0];
+        let round = AtomicU32::new(0);
+        let meddle = || {
+            let number = round.fetch_add(1, Ordering::Relaxed);
+            disk.meddle(number);
+            disk.disk.set_mem_limit(limits[number as usize % limits.len()]);
+        };
+        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
+        let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
+        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
+            let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
+            let events = events / THREADS as usize;
+            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
+            Box::new(move || {
+                drive.run(&part);
+            })
+        });
+        suite::together(tasks.collect(), &meddle);
+        disk.disk.set_mem_limit(0);
+        let stats = disk.disk.stats();
+        assert!(stats.backed_writes > 0 && stats.backed_reads > 0, "{stats:?}");
+        let cleaned = disk.disk.log_stats().map(|log| log.cleaned_segments);
+        assert!(cleaned != Some(0), "no segment was cleaned");
+    }
 }
 
 #[test]
 fn crowds_on_the_same_pages_and_writeback_get_along() {
     let mut rng = Rng::new(seed("crowds_on_the_same_pages_and_writeback_get_along"));
-    for compressed_writeback in [false, true] {
+    for (compressed_writeback, log) in common::LAYOUTS {
         // The blocks are few, so that each is soon used again.
         let plan = Plan { backing_pages: 6, ..plan(16 * P, zcomp::LZ4) };
-        let disk = Plan { compressed_writeback, ..plan }.build();
+        let disk = Plan { compressed_writeback, log, ..plan }.build();
         let disk: &Watched = &disk;
         let back = || {
             let pages = vec![(0, disk.disk.bytes() / P - 1)];

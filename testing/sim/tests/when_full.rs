@@ -38,10 +38,10 @@ fn nothing_is_refused_while_pages_can_move() {
     let mut rng = Rng::new(seed("nothing_is_refused_while_pages_can_move"));
     for (n, slots) in designs::SLOT_SCHEMES.iter().enumerate() {
         for when_full in POLICIES {
-            let compressed_writeback = n % 2 == 0;
+            let (compressed_writeback, log) = common::LAYOUTS[n % 3];
             let make = |bytes: u64| {
                 let plan = plan(bytes, when_full, 2 * bytes / P);
-                Plan { slots, compressed_writeback, ..plan }.device()
+                Plan { slots, compressed_writeback, log, ..plan }.device()
             };
             suite::overflowing(rng.next_u64(), make);
         }

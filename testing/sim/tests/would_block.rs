@@ -30,9 +30,9 @@ fn page(number: u64) -> Page {
 }
 
 /// A disk of 32 pages, of which those from 8 to 15 were written back.
-fn disk(compressed_writeback: bool) -> Watched {
+fn disk((compressed_writeback, log): (bool, bool)) -> Watched {
     let plan = Plan { backing_pages: 64, ..Plan::new(32 * P, zcomp::LZ4) };
-    let disk = Plan { compressed_writeback, ..plan }.build();
+    let disk = Plan { compressed_writeback, log, ..plan }.build();
     for number in 0..32 {
         disk.disk.store_page(CPU, number, &page(number)).expect("there is space");
     }
@@ -67,8 +67,8 @@ fn told(disk: &Watched) -> (Vec<Extent>, [u64; 9]) {
 
 #[test]
 fn a_disk_does_not_wait_for_what_was_written_back() {
-    for compressed_writeback in [false, true] {
-        let disk = disk(compressed_writeback);
+    for layout in common::LAYOUTS {
+        let disk = disk(layout);
         let before = told(&disk);
         let ones = vec![1; 32 * PAGE_SIZE];
         let mut into = vec![0; 32 * PAGE_SIZE];
@@ -106,7 +106,7 @@ fn a_disk_does_not_wait_for_what_was_written_back() {
 
 #[test]
 fn a_disk_replaces_whole_pages_without_waiting() {
-    let disk = disk(false);
+    let disk = disk(common::LAYOUTS[0]);
     let mut into = vec![0; 8 * PAGE_SIZE];
     let ones = vec![1; 9 * PAGE_SIZE];
     // Ranges beside the written-back pages.
@@ -116,7 +116,7 @@ fn a_disk_replaces_whole_pages_without_waiting() {
     let write = Operation::Write { offset: 7 * P + 5, from: &ones };
     assert_eq!(at_once(&disk, write), Ok(()));
     assert_eq!(disk.disk.stats().backed_pages, 0);
-    let disk = self::disk(false);
+    let disk = self::disk(common::LAYOUTS[0]);
     let discard = Operation::Discard { offset: 7 * P + 5, length: 9 * P };
     assert_eq!(at_once(&disk, discard), Ok(()));
     assert_eq!(disk.disk.stats().backed_pages, 0);

@@ -31,6 +31,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zcomp",
             "objects",
             "tiers",
+            "segments",
         ],
     ),
     (

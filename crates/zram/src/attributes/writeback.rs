@@ -148,3 +148,46 @@ pub(super) const SEALED_BACKING: Attribute<Disk> = Attribute {
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.sealed_backing())))),
     store: Some(|disk, text| disk.set_sealed_backing(parse_switch("sealed_backing", text)?)),
 };
+
+pub(super) const BACKING_LAYOUT: Attribute<Disk> = Attribute {
+    name: "backing_layout",
+    access: Access::ReadWrite,
+    unit: "text",
+    help: "pages gives each page a block, as Linux does; log packs compressed pages; set before \
+           backing_dev",
+    show: Some(|disk, out| {
+        put(out, format_args!("{}\n", if disk.backing_log() { "log" } else { "pages" }))
+    }),
+    store: Some(|disk, text| match text.trim() {
+        "pages" => disk.set_backing_log(false),
+        "log" => disk.set_backing_log(true),
+        other => Err(ControlError::invalid(format!(
+            "backing_layout takes \"pages\" or \"log\", not {other:?}"
+        ))),
+    }),
+};
+
+pub(super) const LOG_STAT: Attribute<Disk> = Attribute {
+    name: "log_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "of a log: bytes it can hold, in use, written, of these copied by cleaning; segments \
+           cleaned, free, in all",
+    show: Some(|disk, out| {
+        let s = disk.log_stats().unwrap_or_default();
+        put(
+            out,
+            format_args!(
+                "{} {} {} {} {} {} {}\n",
+                s.capacity_bytes,
+                s.live_bytes,
+                s.written_bytes,
+                s.copied_bytes,
+                s.cleaned_segments,
+                s.free_segments,
+                s.segments
+            ),
+        )
+    }),
+    store: None,
+};

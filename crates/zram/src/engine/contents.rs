@@ -133,7 +133,7 @@ impl<D: Design> Engine<D> {
     #[cold]
     fn release_block(&self, place: Backed) {
         if let Some(backing) = &self.backing {
-            backing.retire(place.block);
+            backing.retire(place);
         }
     }
 

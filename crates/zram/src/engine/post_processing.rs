@@ -5,7 +5,7 @@ use core::ops::Range;
 use block::IoError;
 use objects::Object;
 use sync::Reader;
-use units::{Cpu, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE, Page};
 
 use super::Engine;
 use super::contents::refused;
@@ -88,6 +88,50 @@ impl<D: Design> Engine<D> {
         self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
         self.account(cpu, old, new);
         true
+    }
+
+    /// The place and form of a page on the backing device, if it is there.
+    pub(crate) fn backed_at(&self, index: usize) -> Option<Backed> {
+        if index >= self.capacity() {
+            return None;
+        }
+        match self.slots.peek(index).kind() {
+            Kind::WrittenBack(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    /// Lets a page that is at `old` on the backing device be at `new`, where it was copied. Returns
+    /// false if it is not at `old`, or is being changed.
+    pub(crate) fn move_backed(&self, cpu: Cpu, index: usize, old: Backed, new: Backed) -> bool {
+        let (old, new) = (Slot::written_back(old), Slot::written_back(new));
+        let swapped = self.slots.update(index, |now| (now == old).then_some(new));
+        let Ok(old) = swapped else { return false };
+        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        true
+    }
+
+    /// Compresses a page into `into` with the primary codec, or copies it if it does not shrink.
+    /// Returns its form. The caller keeps the codec until a slot names it.
+    pub(crate) fn pack_page(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        page: &Page,
+        into: &mut Page,
+    ) -> Backed {
+        let packed = self.objects.compress(reader, cpu, 0, page);
+        let (length, codec) = match packed.as_ref().and_then(|packed| packed.compressed()) {
+            Some((bytes, codec)) => {
+                into[..bytes.len()].copy_from_slice(bytes);
+                (bytes.len(), codec)
+            }
+            None => {
+                *into = *page;
+                (PAGE_SIZE, 0)
+            }
+        };
+        Backed { block: 0, length: length as u16, codec, huge: false }
     }
 
     /// Replaces a page by one that was written to `place` of the backing device.
@@ -211,7 +255,7 @@ impl<D: Design> Engine<D> {
         reader: &Reader<'_>,
         cpu: Cpu,
         held: Slot,
-        page: &units::Page,
+        page: &Page,
         how: Recompression,
     ) -> Result<Option<Slot>, IoError> {
         let packed = self.objects.compress(reader, cpu, how.priority, page);

@@ -33,6 +33,8 @@ pub struct Plan {
     pub compact_every: u32,
     /// Pages of the backing device; 0 for no backing device.
     pub backing_pages: u64,
+    /// The backing device holds a log, which has room for a little more than these pages.
+    pub log: bool,
     /// This number of a million writes to the backing device fail.
     pub backing_faults: u32,
     /// Writes compressed pages back.
@@ -59,6 +61,14 @@ pub fn other_zones() -> impl Iterator<Item = &'static str> {
     designs::ZONES.iter().copied().skip(1)
 }
 
+/// Pages of a segment.
+const SEGMENT_PAGES: u64 = (1 << 20) / PAGE_SIZE as u64;
+/// Pages of the smallest log.
+pub const LOG_PAGES: u64 = 3 * SEGMENT_PAGES;
+
+/// The ways in which pages lie on a backing device: compressed or not, and in a log.
+pub const LAYOUTS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
+
 /// The policies of streams except the default, which all other tests use, with the limit of streams
 /// to set before the disk has a size. With a limit above one, `single` has several streams.
 pub const OTHER_STREAMS: &[(&str, u32)] =
@@ -77,6 +87,7 @@ impl Plan {
             cpus: 3,
             compact_every: 0,
             backing_pages: 0,
+            log: false,
             backing_faults: 0,
             compressed_writeback: false,
             meddle_every: 0,
@@ -99,6 +110,11 @@ impl Plan {
             reads_per_million: 0,
             changes_per_million: self.backing_faults,
             flushes_per_million: 0,
+        };
+        let backing_pages = match self.log {
+            // Two of the segments are for survivors and for what is new.
+            true => 2 * SEGMENT_PAGES + backing_pages.next_multiple_of(SEGMENT_PAGES),
+            false => backing_pages,
         };
         let device_below = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
         let device_below = Arc::new(Fault::new(device_below, plan));
@@ -185,6 +201,7 @@ impl Watched {
         self.disk.set_track_access(true).expect("it has no size");
         self.disk.set_auto(plan.auto).expect("it keeps times of use");
         if plan.backing_pages > 0 {
+            self.disk.set_backing_log(plan.log).expect("it has no backing device");
             self.disk.set_backing("backing").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
         }
@@ -275,6 +292,8 @@ impl Watched {
             "everything was discarded: {stats:?}"
         );
         assert_eq!(stats.backed_pages, 0, "blocks are still in use: {stats:?}");
+        let log = self.disk.log_stats().unwrap_or_default();
+        assert_eq!(log.live_bytes, 0, "objects of the log are still in use: {log:?}");
         assert_eq!(self.machine.frames().stats().allocated, 0, "frames were not given back");
         self.disk.validate();
         self.machine.frames().validate();

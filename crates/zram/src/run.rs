@@ -1,0 +1,198 @@
+//! Objects that are written to the log together, in memory as they will be on the device.
+
+use alloc::collections::TryReserveError;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use segments::{BLOCK_BYTES, HEADER_BYTES, Pending, Place, stored};
+use units::{PAGE_SIZE, Page};
+
+use crate::slot::Backed;
+
+/// The bytes of the largest object, with its header, in whole units.
+pub(crate) const LARGEST: usize = stored(PAGE_SIZE as u16) as usize;
+/// The most pages of a run: they fit into a segment, however little they shrank.
+pub(crate) const RUN_PAGES: usize = (1 << 20) / LARGEST;
+/// A run lies in two segments at most.
+const PARTS: usize = 2;
+const BLOCK: usize = BLOCK_BYTES as usize;
+
+/// An object of a run.
+pub(crate) struct Entry {
+    /// The page.
+    pub(crate) index: usize,
+    /// The form of the object. Its place is where it was before, if it is copied.
+    pub(crate) form: Backed,
+    /// Where its header begins in the memory of the run.
+    pub(crate) at: usize,
+    /// Its reservation, until [`BackingLog::committed`](crate::log::BackingLog::committed).
+    pub(crate) pending: Option<Pending>,
+    /// Where it was written; `None` if it was not.
+    pub(crate) place: Option<Place>,
+    /// Whether a slot names the place.
+    pub(crate) is_named: bool,
+}
+
+impl Entry {
+    /// Where it was written, and its form.
+    pub(crate) fn written(&self) -> Option<Backed> {
+        self.place.map(|place| Backed { block: place.word(), ..self.form })
+    }
+}
+
+/// Whole blocks of the device, and where they are in the memory of the run.
+#[derive(Clone, Default, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) memory: Range<usize>,
+}
+
+impl Part {
+    /// Lets it end with a block. Returns its end in memory.
+    fn round_up(&mut self) -> usize {
+        let Range { start, end } = self.memory;
+        self.memory.end = start + (end - start).next_multiple_of(BLOCK);
+        self.memory.end
+    }
+}
+
+/// Objects, one behind the other.
+pub(crate) struct Run {
+    bytes: Vec<u8>,
+    used: usize,
+    entries: Vec<Entry>,
+}
+
+impl Run {
+    /// A run with room for `pages` pages, 1 to [`RUN_PAGES`], however little they shrank.
+    ///
+    /// # Errors
+    /// Memory is out.
+    pub(crate) fn new(pages: usize) -> Result<Run, TryReserveError> {
+        let (mut bytes, mut entries) = (Vec::new(), Vec::new());
+        let all = pages.clamp(1, RUN_PAGES) * LARGEST + PARTS * BLOCK;
+        bytes.try_reserve_exact(all)?;
+        // Objects that shrank: at least so many fit.
+        entries.try_reserve_exact(all / stored(1) as usize)?;
+        bytes.resize(all, 0);
+        Ok(Run { bytes, used: 0, entries })
+    }
+
+    /// Whether a page surely fits.
+    pub(crate) fn has_room(&self) -> bool {
+        self.used + LARGEST + PARTS * BLOCK <= self.bytes.len()
+    }
+
+    /// The memory for the next object. There is room for it.
+    pub(crate) fn next(&mut self) -> &mut Page {
+        let at = self.used + HEADER_BYTES;
+        let (pages, _) = self.bytes[at..].as_chunks_mut::<PAGE_SIZE>();
+        &mut pages[0]
+    }
+
+    /// Adds the object of page `index`, which [`Run::next`] holds.
+    pub(crate) fn add(&mut self, index: usize, form: Backed) {
+        let end = self.used + stored(form.length) as usize;
+        self.bytes[self.used + HEADER_BYTES + usize::from(form.length)..end].fill(0);
+        self.entries.push(Entry {
+            index,
+            form,
+            at: self.used,
+            pending: None,
+            place: None,
+            is_named: false,
+        });
+        self.used = end;
+    }
+
+    /// The objects.
+    pub(crate) fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The objects.
+    pub(crate) fn entries_mut(&mut self) -> &mut [Entry] {
+        &mut self.entries
+    }
+
+    /// Bytes of all objects, with headers, in whole units: at most a MiB.
+    pub(crate) fn stored_bytes(&self) -> u32 {
+        self.entries.iter().map(|entry| stored(entry.form.length)).sum()
+    }
+
+    /// Forgets all objects but those that have no place.
+    pub(crate) fn keep_unwritten(&mut self) {
+        self.used = 0;
+        let bytes = &mut self.bytes;
+        self.entries.retain_mut(|entry| {
+            if entry.place.is_some() {
+                return false;
+            }
+            let length = stored(entry.form.length) as usize;
+            bytes.copy_within(entry.at..entry.at + length, self.used);
+            entry.at = self.used;
+            self.used += length;
+            true
+        });
+    }
+
+    /// Forgets all objects.
+    pub(crate) fn clear(&mut self) {
+        self.entries.clear();
+        self.used = 0;
+    }
+
+    /// The header and the object of an entry.
+    pub(crate) fn object(&mut self, entry: usize) -> (&mut [u8], &[u8]) {
+        let Entry { at, form, .. } = self.entries[entry];
+        let (header, object) = self.bytes[at..].split_at_mut(HEADER_BYTES);
+        (header, &object[..usize::from(form.length)])
+    }
+
+    /// The memory of a part.
+    pub(crate) fn memory(&self, part: &Part) -> &[u8] {
+        &self.bytes[part.memory.clone()]
+    }
+
+    /// Lays the objects that have places in parts, each as long as its blocks on the device. Each
+    /// part begins with a block there. Objects without a place are behind all others.
+    pub(crate) fn arrange(&mut self) -> [Part; PARTS] {
+        let mut parts: [Part; PARTS] = Default::default();
+        let (mut part, mut next) = (0, None);
+        for n in 0..self.entries.len() {
+            let at = self.entries[n].at;
+            let Some(pending) = &self.entries[n].pending else {
+                if next.is_some() {
+                    self.shift(n, at, parts[part].round_up());
+                }
+                return parts;
+            };
+            let (byte, bytes) = (pending.place().byte(), stored(pending.length()));
+            if next.is_some_and(|next| next != byte) {
+                // The segment was full. What follows is in the next one.
+                let to = parts[part].round_up();
+                self.shift(n, at, to);
+                part += 1;
+            }
+            let at = self.entries[n].at;
+            if next != Some(byte) {
+                parts[part] = Part { offset: byte, memory: at..at };
+            }
+            parts[part].memory.end = at + bytes as usize;
+            next = Some(byte + u64::from(bytes));
+        }
+        let end = parts[part].memory.end;
+        let to = parts[part].round_up();
+        self.bytes[end..to].fill(0);
+        parts
+    }
+
+    /// Moves the objects from entry `n` on, which begin at `at`, to `to` behind it, and fills the
+    /// memory between with zeroes.
+    fn shift(&mut self, n: usize, at: usize, to: usize) {
+        self.bytes.copy_within(at..self.used, to);
+        self.bytes[at..to].fill(0);
+        self.entries[n..].iter_mut().for_each(|entry| entry.at += to - at);
+        self.used += to - at;
+    }
+}

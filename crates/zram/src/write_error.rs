@@ -1,0 +1,23 @@
+//! Errors of writeback.
+
+use alloc::format;
+
+use block::IoError;
+use control::{ControlError, Errno};
+
+pub(crate) fn no_memory() -> ControlError {
+    ControlError::new(Errno::ENOMEM, "no memory is left for the list of pages")
+}
+
+pub(crate) fn write_error(error: IoError, path: &str) -> ControlError {
+    let errno = match error {
+        IoError::NoSpace => Errno::ENOSPC,
+        IoError::NoMemory => Errno::ENOMEM,
+        _ => Errno::EIO,
+    };
+    let what = match error {
+        IoError::NoSpace => "there is no space left for it".into(),
+        error => format!("{error}"),
+    };
+    ControlError::new(errno, format!("some pages could not be written to {path}: {what}"))
+}

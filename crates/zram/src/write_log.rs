@@ -1,0 +1,147 @@
+//! Writeback of pages to a log: as they are in memory, compressed, many at a time.
+
+use alloc::format;
+
+use block::IoError;
+use control::{ControlError, Errno};
+use units::{Cpu, PAGE_SIZE, Page};
+
+use crate::clean_log;
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::log::BackingLog;
+use crate::page_ops::{Export, Select};
+use crate::resources::Design;
+use crate::run::{RUN_PAGES, Run};
+use crate::slot::Slot;
+use crate::write_error::{no_memory, write_error};
+
+/// The CPU of the thread that goes through all pages; any CPU will do.
+const CPU: Cpu = Cpu(0);
+
+/// How often what has no place is tried again. The first time closes a segment, which can be cleaned
+/// then.
+pub(crate) const TRIES: u32 = 3;
+
+/// Pages on their way to a log.
+pub(crate) struct LogBatch<'a, D: Design> {
+    disk: &'a Disk<D>,
+    engine: &'a Engine<D>,
+    log: &'a BackingLog,
+    run: Run,
+    /// The pages were charged to the writeback limit.
+    charged: bool,
+}
+
+impl<'a, D: Design> LogBatch<'a, D> {
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(
+        disk: &'a Disk<D>,
+        engine: &'a Engine<D>,
+        log: &'a BackingLog,
+    ) -> Result<LogBatch<'a, D>, ControlError> {
+        let run = Run::new(RUN_PAGES).map_err(|_| no_memory())?;
+        Ok(LogBatch { disk, engine, log, run, charged: false })
+    }
+
+    /// Writes the candidates that are selected. The caller holds `post`.
+    ///
+    /// # Errors
+    /// `EIO` when the limit is used up or writes failed, `ENOSPC` when the log is full. The other
+    /// pages are written.
+    pub(crate) fn write_all(
+        &mut self,
+        candidates: &[usize],
+        select: Select,
+    ) -> Result<(), ControlError> {
+        let mut outcome = Ok(());
+        for chunk in candidates.chunks(RUN_PAGES) {
+            let wanted = chunk.len() as u64;
+            let (granted, charged) = self.disk.spend(wanted);
+            self.charged = charged;
+            chunk[..granted as usize].iter().for_each(|index| self.fill(*index, select));
+            let written = self.write();
+            self.refund(granted - written.0);
+            outcome = written.1.and(outcome);
+            if granted < wanted {
+                let message = format!("the writeback_limit of {} is used up", self.disk.name());
+                return Err(ControlError::new(Errno::EIO, message));
+            }
+            if outcome.as_ref().is_err_and(|error| error.errno == Errno::ENOSPC) {
+                return outcome;
+            }
+        }
+        outcome
+    }
+
+    /// Adds a page to the run if it is selected.
+    fn fill(&mut self, index: usize, select: Select) {
+        let mark = |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
+        if !self.engine.alter(index, mark) {
+            return;
+        }
+        let to = Export { bytes: self.run.next(), block: 0, compressed: true };
+        let reader = self.disk.readers.enter(CPU);
+        match self.engine.export(&reader, CPU, index, to) {
+            Ok(Some(form)) if usize::from(form.length) == PAGE_SIZE && !form.huge => {
+                // A page of an extent.
+                let page: Page = *self.run.next();
+                let form = self.engine.pack_page(&reader, CPU, &page, self.run.next());
+                self.run.add(index, form);
+            }
+            Ok(Some(form)) => self.run.add(index, form),
+            // The page was used meanwhile, or is unreadable; its readers get the error then.
+            Ok(None) | Err(_) => unmark(self.engine, index),
+        }
+    }
+
+    /// Writes the run. Returns how many pages were written, also if it failed.
+    fn write(&mut self) -> (u64, Result<(), ControlError>) {
+        if self.run.entries().is_empty() {
+            return (0, Ok(()));
+        }
+        let mut written = 0;
+        let mut outcome = Ok(());
+        for _ in 0..TRIES {
+            let (bytes, now) = (self.run.stored_bytes(), self.disk.now());
+            clean_log::make_room(self.engine, self.log, CPU, (bytes, now));
+            outcome = self.log.write(CPU, &mut self.run, now);
+            written += self.commit();
+            self.run.keep_unwritten();
+            if outcome != Err(IoError::NoSpace) {
+                break;
+            }
+        }
+        self.run.entries().iter().for_each(|entry| unmark(self.engine, entry.index));
+        self.run.clear();
+        let path = self.log.path();
+        (written, outcome.map_err(|error| write_error(error, path)))
+    }
+
+    /// Lets slots name what was written. Returns the number of pages.
+    fn commit(&mut self) -> u64 {
+        let mut written = 0;
+        for entry in self.run.entries_mut() {
+            let Some(place) = entry.written() else { continue };
+            written += 1;
+            self.disk.counts.add(CPU, Count::WritebackWrites, 1);
+            let _reader = self.disk.readers.enter(CPU);
+            // Otherwise the page was used meanwhile, and stays in memory.
+            entry.is_named = self.engine.finish_writeback(CPU, entry.index, place);
+        }
+        self.log.committed(&mut self.run);
+        written
+    }
+
+    fn refund(&self, pages: u64) {
+        if self.charged && pages > 0 {
+            self.disk.refund(pages);
+        }
+    }
+}
+
+fn unmark<D: Design>(engine: &Engine<D>, index: usize) {
+    engine.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
+}

@@ -1,0 +1,183 @@
+//! The results of `writeback`: rows, text and picture.
+
+use anyhow::Result;
+use serde::Serialize;
+use units::human;
+use zram::LogStats;
+
+use crate::args::WritebackArgs;
+use crate::plot::Bars;
+use crate::table::{table, text};
+
+/// A dump in a layout. Times are medians of all rounds, with the least and the greatest.
+#[derive(Clone, Debug, Serialize)]
+pub struct Out {
+    /// The dump.
+    pub corpus: String,
+    /// The layout.
+    pub layout: &'static str,
+    /// Pages that were written back.
+    pub pages: u64,
+    /// Bytes of the compressed pages.
+    pub object_bytes: u64,
+    /// Bytes that were written to the file.
+    pub written_bytes: u64,
+    /// The second over the first.
+    pub written_per_object_byte: f64,
+    /// MB of uncompressed pages that went out in a second.
+    pub out_mb_per_second: f64,
+    pub out_spread: [f64; 2],
+    /// Microseconds for a page that is read alone.
+    pub alone_us: f64,
+    pub alone_spread: [f64; 2],
+    /// Microseconds for a page of 32 that are read together.
+    pub together_us: f64,
+    pub together_spread: [f64; 2],
+    /// Pages that were compared.
+    pub verified_pages: u64,
+}
+
+/// A log whose pages are replaced.
+#[derive(Clone, Debug, Serialize)]
+pub struct Replaced {
+    /// The dump.
+    pub corpus: String,
+    /// The share of the log that objects fill, in percent, as wanted.
+    pub full_percent: u32,
+    /// Bytes of the log.
+    pub log_bytes: u64,
+    /// Bytes of the compressed pages that were written back.
+    pub object_bytes: u64,
+    /// Bytes that were written to the file, with copies.
+    pub written_bytes: u64,
+    /// Bytes of objects that cleaning copied.
+    pub copied_bytes: u64,
+    /// Segments that were cleaned.
+    pub cleaned_segments: u64,
+    /// The written bytes over those of objects.
+    pub written_per_object_byte: f64,
+}
+
+impl Replaced {
+    /// What was written between two looks at a log.
+    pub fn new(
+        corpus: &str,
+        full_percent: u32,
+        log_bytes: u64,
+        seen: &[(u64, LogStats); 2],
+    ) -> Replaced {
+        let [(objects_before, before), (objects, after)] = seen;
+        let object_bytes = objects - objects_before;
+        let written_bytes = after.written_bytes - before.written_bytes;
+        Replaced {
+            corpus: corpus.to_owned(),
+            full_percent,
+            log_bytes,
+            object_bytes,
+            written_bytes,
+            copied_bytes: after.copied_bytes - before.copied_bytes,
+            cleaned_segments: after.cleaned_segments - before.cleaned_segments,
+            written_per_object_byte: written_bytes as f64 / object_bytes.max(1) as f64,
+        }
+    }
+}
+
+/// All results.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// `writeback`.
+    pub command: &'static str,
+    /// The codec.
+    pub algorithm: String,
+    /// Whether what is written is encrypted and authenticated.
+    pub sealed: bool,
+    /// Rounds.
+    pub repeat: u32,
+    /// The seed of all that is drawn at random.
+    pub seed: u64,
+    /// Out and back.
+    pub out: Vec<Out>,
+    /// Replaced.
+    pub replaced: Vec<Replaced>,
+}
+
+impl Report {
+    /// Prints the results, and draws them if the command line asks for a picture.
+    ///
+    /// # Errors
+    /// The picture cannot be written.
+    pub fn show(&self, args: &WritebackArgs) -> Result<()> {
+        if let Some(path) = &args.plot {
+            self.picture().write(path)?;
+        }
+        match args.json {
+            true => println!("{}", serde_json::to_string_pretty(self)?),
+            false => print!("{}\n{}", self.text(), self.replaced_text()),
+        }
+        Ok(())
+    }
+
+    fn text(&self) -> String {
+        let mut table = table([
+            "corpus",
+            "layout",
+            "pages",
+            "written/object",
+            "out, MB/s",
+            "back alone, us",
+            "back by 32, us",
+        ]);
+        let with = |median: f64, [least, most]: [f64; 2], digits: usize| {
+            format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
+        };
+        for row in &self.out {
+            table.add_row([
+                row.corpus.clone(),
+                row.layout.to_owned(),
+                row.pages.to_string(),
+                format!("{:.3}", row.written_per_object_byte),
+                with(row.out_mb_per_second, row.out_spread, 0),
+                with(row.alone_us, row.alone_spread, 1),
+                with(row.together_us, row.together_spread, 1),
+            ]);
+        }
+        text(table, &[0, 1])
+    }
+
+    fn replaced_text(&self) -> String {
+        let mut table = table(["corpus", "full %", "log", "written/object", "copied %", "cleaned"]);
+        for row in &self.replaced {
+            let copied = row.copied_bytes as f64 / row.written_bytes.max(1) as f64 * 100.0;
+            table.add_row([
+                row.corpus.clone(),
+                row.full_percent.to_string(),
+                human(row.log_bytes).to_string(),
+                format!("{:.3}", row.written_per_object_byte),
+                format!("{copied:.1}"),
+                row.cleaned_segments.to_string(),
+            ]);
+        }
+        text(table, &[0])
+    }
+
+    /// A group for each dump: each layout, and each fullness.
+    fn picture(&self) -> Bars {
+        let mut groups: Vec<String> = Vec::new();
+        let mut series: Vec<(String, Vec<f64>)> = Vec::new();
+        let mut add = |name: String, value| match series.iter_mut().find(|(it, _)| *it == name) {
+            Some((_, values)) => values.push(value),
+            None => series.push((name, vec![value])),
+        };
+        for row in &self.out {
+            if groups.last() != Some(&row.corpus) {
+                groups.push(row.corpus.clone());
+            }
+            add(row.layout.to_owned(), row.written_per_object_byte);
+        }
+        for row in &self.replaced {
+            add(format!("log, {}% full, replaced", row.full_percent), row.written_per_object_byte);
+        }
+        let title = "Bytes written for each byte of a compressed page".to_owned();
+        Bars { title, unit: "bytes".to_owned(), groups, series }
+    }
+}

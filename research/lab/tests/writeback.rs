@@ -1,0 +1,61 @@
+//! `rampack-lab writeback`, at a small size: its figures fit together, and a log writes less than
+//! one block for each page does.
+
+mod common;
+
+use common::{Place, write_corpus};
+use serde_json::Value;
+
+fn number(row: &Value, key: &str) -> f64 {
+    row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"))
+}
+
+#[test]
+fn every_layout_has_a_row_with_all_its_figures() {
+    let place = Place::new();
+    write_corpus(&place.path("small.pages"), 2048);
+    for plain in [&["--plain"][..], &[]] {
+        let mut arguments = vec!["writeback", "--corpus", "small.pages", "--dir", "."];
+        arguments.extend(["--full", "50,80", "--repeat", "2", "--json", "--plot", "out.svg"]);
+        arguments.extend(plain);
+        let report = place.json(&arguments);
+        assert_eq!(report["sealed"], plain.is_empty());
+        let out = report["out"].as_array().expect("a list");
+        assert_eq!(out.len(), 3);
+        for row in out {
+            assert_eq!(row["corpus"], "small");
+            assert!(number(row, "pages") > 0.0, "{row}");
+            assert!(number(row, "verified_pages") >= 4.0 * number(row, "pages"), "{row}");
+            for key in ["out_mb_per_second", "alone_us", "together_us"] {
+                assert!(number(row, key) > 0.0, "{row}");
+            }
+        }
+        let written = |row: usize| number(&out[row], "written_bytes");
+        assert_eq!(written(0), written(1), "a block each");
+        assert_eq!(written(0), 4096.0 * number(&out[0], "pages"));
+        assert!(written(2) < written(0) && written(2) >= number(&out[2], "object_bytes"));
+        let replaced = report["replaced"].as_array().expect("a list");
+        assert_eq!(replaced.len(), 2);
+        for row in replaced {
+            assert!(number(row, "written_bytes") >= number(row, "copied_bytes"), "{row}");
+            assert!(number(row, "written_per_object_byte") >= 1.0, "{row}");
+        }
+        let picture = std::fs::read_to_string(place.path("out.svg")).expect("a picture");
+        assert!(picture.contains("80% full"));
+    }
+    std::fs::remove_file(place.path("small.pages")).expect("it is there");
+    place.assert_nothing_left();
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let place = Place::new();
+    write_corpus(&place.path("small.pages"), 64);
+    let refused = place.refused(&["writeback", "--corpus", "none.pages"]);
+    assert!(refused.contains("none.pages"), "{refused}");
+    let refused = place.refused(&["writeback", "--corpus", "small.pages", "--full", "96"]);
+    assert!(refused.contains("96"), "{refused}");
+    let rot = ["writeback", "--corpus", "small.pages", "--dir", ".", "--algorithm", "rot13"];
+    let refused = place.refused(&rot);
+    assert!(refused.contains("rot13"), "{refused}");
+}
