@@ -6,11 +6,11 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
-//! `counts`, `blocks`, `wanted`, `run`, `log`, `backing`, `page_ops`, `record`, `resources`, `tables`, `fingerprints`; `engine`;
-//! `request`, `ranges`, `read_backing`, `clean_log`; `settings`, `stats`, `tier_moves`, `tier_walk`,
-//! `disk`, `write_error`, `write_log`;
-//! `data_path`, `lifecycle`, `recovery`, `configure`, `post_processing`, `pack_share`, `tiering`,
-//! `check`; `attributes`.
+//! `counts`, `blocks`, `wanted`, `run`, `log`, `backing`, `page_ops`, `record`, `resources`,
+//! `tables`, `fingerprints`; `engine`; `request`, `ranges`, `read_backing`, `clean_log`;
+//! `settings`, `stats`, `tier_moves`, `tier_walk`, `disk`, `write_error`, `write_log`; `data_path`,
+//! `lifecycle`, `recovery`, `configure`, `post_processing`, `pack_share`, `tiering`, `check`;
+//! `attributes`.
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!

@@ -20,8 +20,8 @@ use crate::write_error::{no_memory, write_error};
 /// The CPU of the thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
 
-/// How often what has no place is tried again. The first time closes a segment, which can be cleaned
-/// then.
+/// How often what has no place is tried again. The first time closes a segment, which can be
+/// cleaned then.
 pub(crate) const TRIES: u32 = 3;
 
 /// Pages on their way to a log.

@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use testkit::{Need, met, run};
 
-use crate::common::{Daemon, NbdClient, Place, noise, refused, wait_until};
+use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused, wait_until};
 
 const MIB: u64 = 1 << 20;
 
@@ -104,6 +104,63 @@ fn what_is_written_back_is_sealed() {
     assert_eq!(client.read(lost * 4096, 4096), noise(lost));
     drop(client);
     daemon.stop();
+}
+
+#[test]
+fn a_log_packs_pages_and_is_used_again() {
+    let place = Place::new();
+    let backing = file_of(&place, 4 * MIB);
+    let line = format!(
+        "up --transport nbd --size 8M --backing {} --backing-layout log",
+        backing.display()
+    );
+    let daemon = Daemon::start(&place, &line);
+    assert_eq!(daemon.does("get zram0 backing_layout"), "log\n");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    // Half of each page does not shrink.
+    let page = |number: u64| {
+        let mut page = noise(number);
+        page[2048..].fill(number as u8);
+        page
+    };
+    for round in 0..12 {
+        (0..600).for_each(|n| assert_eq!(client.write(n * 4096, &page(round * 600 + n)), 0));
+        daemon.does("set zram0 writeback type=idle");
+        daemon.does("set zram0 idle all");
+        daemon.does("set zram0 writeback type=idle");
+        assert_eq!(numbers(&daemon, "bd_stat")[0], 600);
+    }
+    let [capacity, live, written, _, _, free, segments] = numbers(&daemon, "log_stat")[..] else {
+        panic!("log_stat has seven numbers");
+    };
+    assert!(live > 600 * 2048 && live < 600 * 2300, "{live} bytes for 600 halves of pages");
+    assert!(live <= capacity && capacity < 4 * MIB && segments == 4 && free <= segments);
+    // A block a page would have written 4096 bytes each.
+    assert!(written < 12 * 600 * 2300, "{written} bytes were written");
+    let all = client.read(0, 600 * 4096);
+    (0..600).for_each(|n| assert!(all[n * 4096..][..4096] == page(11 * 600 + n as u64), "{n}"));
+    let there = fs::read(&backing).unwrap();
+    let half = &page(11 * 600)[..64];
+    assert!(!there.windows(64).any(|bytes| bytes == half), "a page can be read in the file");
+    daemon.does("set zram0 scrub 1");
+    refused(&daemon.ask("set zram0 backing_layout pages"), 1, &["EBUSY", "backing_layout"]);
+    refused(&daemon.ask("set zram0 backing_layout heap"), 1, &["EINVAL", "pages", "log"]);
+    // A bit of an object: its page is lost, and no other.
+    let mut there = there;
+    let at = there.iter().rposition(|byte| *byte != 0).unwrap();
+    there[at - 4096] ^= 1;
+    fs::write(&backing, &there).unwrap();
+    let errors = (0..600).filter(|n| client.try_read(n * 4096, 4096) == Err(5)).count();
+    assert!(errors <= 4, "{errors} pages in one block");
+    drop(client);
+    daemon.stop();
+    let small = file_of(&place, 2 * MIB);
+    let line = format!(
+        "up --root {} --transport nbd --backing {} --backing-layout log",
+        place.root().display(),
+        small.display()
+    );
+    refused(&rampack(&line), 1, &["3145728", "three segments"]);
 }
 
 #[test]
