@@ -3,7 +3,11 @@
 
 mod common;
 
-use std::sync::Arc;
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::{LOG_PAGES, Plan};
@@ -120,25 +124,7 @@ fn objects_are_packed() {
     assert!(again < objects + objects / 10, "{objects} bytes of objects, {again} written");
 }
 
-/// A device of which a copy can be taken and put back, and whose bytes can rot.
-struct Meddled(Arc<Plain>);
-
-impl BlockDevice for Meddled {
-    fn geometry(&self) -> Geometry {
-        self.0.geometry()
-    }
-    fn abilities(&self) -> Abilities {
-        self.0.abilities()
-    }
-    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        self.0.perform(context, operation)
-    }
-    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.0.extents(cpu, offset, length, visit)
-    }
-}
-
-struct One(Arc<Meddled>);
+struct One(Arc<dyn BlockDevice>);
 
 impl HostFiles for One {
     fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
@@ -155,9 +141,9 @@ fn contents(device: &Plain) -> Vec<u8> {
     bytes
 }
 
-fn on(device: Arc<Meddled>) -> (Machine, Arc<dyn AnyDisk>) {
+fn on(device: Arc<dyn BlockDevice>) -> (Machine, Arc<dyn AnyDisk>) {
     let options = MachineOptions {
-        cpus: 1,
+        cpus: 2,
         memory: 1 << 28,
         variants: Variants::default(),
         files: Arc::new(One(device)),
@@ -172,7 +158,7 @@ fn on(device: Arc<Meddled>) -> (Machine, Arc<dyn AnyDisk>) {
 fn what_is_not_as_it_was_written_is_an_error() {
     const PAGES: u64 = 64;
     let below = Arc::new(Plain::new((LOG_PAGES * P) as usize));
-    let (_machine, disk) = on(Arc::new(Meddled(below.clone())));
+    let (_machine, disk) = on(below.clone());
     disk.set_backing_log(true).expect("it has no backing device");
     disk.set_backing("backing").expect("there is one");
     disk.set_disksize(PAGES * P).expect("there are addresses");
@@ -220,8 +206,7 @@ fn what_is_not_as_it_was_written_is_an_error() {
 
 #[test]
 fn a_log_needs_three_segments_and_comes_before_its_device() {
-    let (_machine, disk) =
-        on(Arc::new(Meddled(Arc::new(Plain::new((LOG_PAGES * P) as usize - 1)))));
+    let (_machine, disk) = on(Arc::new(Plain::new((LOG_PAGES * P) as usize - 1)));
     disk.set_backing_log(true).expect("it has no backing device");
     let refused = disk.set_backing("backing").expect_err("it is too small");
     assert_eq!(refused.errno, Errno::EINVAL);
@@ -231,4 +216,96 @@ fn a_log_needs_three_segments_and_comes_before_its_device() {
     let refused = disk.set_backing_log(true).expect_err("it has its device");
     assert_eq!(refused.errno, Errno::EBUSY);
     assert_eq!(disk.log_stats(), None);
+}
+
+/// A device whose next read waits until it is told to go on.
+struct Held {
+    next: Plain,
+    holds: AtomicBool,
+    /// What the read wants, while it waits.
+    reading: Mutex<Option<Range<u64>>>,
+    /// Something there changed meanwhile.
+    changed: AtomicBool,
+    waits: mpsc::Sender<()>,
+    goes_on: Mutex<mpsc::Receiver<()>>,
+}
+
+impl BlockDevice for Held {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        let (offset, length) = operation.range();
+        let range = offset..offset + length;
+        if operation.changes() {
+            let reading = self.reading.lock().expect("nobody panics");
+            let meets = |read: &Range<u64>| read.start < range.end && range.start < read.end;
+            if reading.as_ref().is_some_and(meets) {
+                self.changed.store(true, Ordering::Relaxed);
+            }
+        } else if self.holds.swap(false, Ordering::Relaxed) {
+            *self.reading.lock().expect("nobody panics") = Some(range);
+            self.waits.send(()).expect("the test listens");
+            self.goes_on.lock().expect("nobody panics").recv().expect("the test speaks");
+            let read = self.next.perform(context, operation);
+            *self.reading.lock().expect("nobody panics") = None;
+            return read;
+        }
+        self.next.perform(context, operation)
+    }
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
+    }
+}
+
+/// However long a read takes, its segment is not used again before. The writer must wait for it.
+#[test]
+fn a_read_keeps_its_segment() {
+    const PAGES: u64 = 300;
+    let (waits, is_waiting) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let device = Arc::new(Held {
+        next: Plain::new((LOG_PAGES * P) as usize),
+        holds: AtomicBool::new(false),
+        reading: Mutex::new(None),
+        changed: AtomicBool::new(false),
+        waits,
+        goes_on: Mutex::new(goes_on),
+    });
+    let (_machine, disk) = on(device.clone());
+    disk.set_backing_log(true).expect("it has no backing device");
+    disk.set_backing("backing").expect("there is one");
+    disk.set_disksize(PAGES * P).expect("there are addresses");
+    let write = |round: u64| {
+        for index in 0..PAGES {
+            disk.store_page(CPU, index, &page(round * PAGES + index)).expect("there is space");
+        }
+        disk.writeback(&all()).expect("there is room");
+    };
+    write(0);
+    device.holds.store(true, Ordering::Relaxed);
+    let (ended, has_ended) = mpsc::channel();
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut into = [0; PAGE_SIZE];
+            disk.load_page(Cpu(1), 7, &mut into).map(|()| into)
+        });
+        is_waiting.recv().expect("the read waits");
+        scope.spawn(|| {
+            (1..30).for_each(write);
+            ended.send(()).expect("the test listens");
+        });
+        // The log is far too small for all that. Who waits longer sees the same.
+        let early = has_ended.recv_timeout(Duration::from_millis(300));
+        go_on.send(()).expect("the read listens");
+        let found = reader.join().expect("it does not panic").expect("it can be read");
+        assert!(early.is_err(), "a segment was used again that is being read");
+        assert!(!device.changed.load(Ordering::Relaxed), "what is being read was changed");
+        let number = (found != page(7)).then(|| (1..30).find(|n| found == page(n * PAGES + 7)));
+        assert!(number != Some(None), "the page is none that was stored");
+        has_ended.recv().expect("the writer goes on");
+    });
 }
