@@ -449,10 +449,10 @@ fn span(place: Backed) -> segments::Span {
     Place::from_word(place.block).span(place.length, BLOCK_BYTES)
 }
 
-/// The header of an object at a place. Its tag is a checksum (XXH3, 64 bits) of the object, its
-/// place and the life of its segment.
+/// The header of an object at a place. Its tag is a checksum (XXH3, 64 bits) of the object and its
+/// place.
 fn header_of(index: usize, place: Backed, generation: Generation, object: &[u8]) -> Header {
-    let seed = u64::from(place.block) | u64::from(generation.get()) << 32;
+    let seed = u64::from(place.block);
     let mut tag = [0; TAG_BYTES];
     tag[..8].copy_from_slice(&XxHash3_64::oneshot_with_seed(seed, object).to_le_bytes());
     Header {

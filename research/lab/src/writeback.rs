@@ -20,7 +20,7 @@ use block::{BlockDevice, Operation};
 use rampack::control::ControlError;
 use rampack::{HostSystem, Machine, MachineOptions};
 use tempfile::NamedTempFile;
-use units::{Cpu, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE, Page};
 use zram::{Disk, LogStats, Select, Writeback};
 
 use crate::args::WritebackArgs;
@@ -30,6 +30,8 @@ use crate::{interrupt, page, zone};
 use report::{Out, Replaced, Report};
 
 const CPU: Cpu = Cpu(0);
+/// The most pages that are read alone.
+const ALONE: usize = 8192;
 /// Pages of a read of several.
 const TOGETHER: usize = 32;
 /// The part of the pages that is replaced before each writeback.
@@ -70,9 +72,11 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
     let (mut out, mut replaced) = (Vec::new(), Vec::new());
     for path in &args.corpus {
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
-        let all = page::read(path)?;
-        let most = args.pages.map_or(usize::MAX, |pages| pages as usize);
-        let corpus = &all[..(all.len() / PAGE_SIZE).min(most) * PAGE_SIZE];
+        let dump = page::read(path)?;
+        if dump.len() < PAGE_SIZE {
+            bail!("{} has no page", path.display());
+        }
+        let corpus = &Corpus { dump: &dump, pages: args.pages as usize };
         let mut samples = Layout::ALL.map(|_| Vec::new());
         for _ in 0..args.repeat {
             for (layout, samples) in Layout::ALL.into_iter().zip(&mut samples) {
@@ -89,7 +93,10 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
         for &full in &args.full {
             interrupt::check()?;
             bar.set_message(format!("{name}: {full}% full"));
-            let bytes = (log_bytes * 100 / u64::from(full)).max(SMALLEST);
+            // A small log is less full: some of its segments hold no objects for long.
+            let least = SMALLEST + log_bytes * 33 / 32;
+            let bytes = (log_bytes * 100 / u64::from(full)).max(least);
+            let full = log_bytes as f64 * 100.0 / bytes as f64;
             replaced.push(Replaced::new(&name, full, bytes, &replace(corpus, bytes, args)?));
             bar.inc(1);
         }
@@ -107,6 +114,18 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
     .show(args)
 }
 
+/// The pages of a disk: those of a dump, over and over.
+struct Corpus<'a> {
+    dump: &'a [u8],
+    pages: usize,
+}
+
+impl Corpus<'_> {
+    fn page(&self, index: usize) -> &Page {
+        page::page(self.dump, index % (self.dump.len() / PAGE_SIZE))
+    }
+}
+
 /// What a round found.
 struct Sample {
     pages: u64,
@@ -116,6 +135,7 @@ struct Sample {
     out_seconds: f64,
     alone_us: f64,
     together_us: f64,
+    verified_pages: u64,
 }
 
 fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {
@@ -138,7 +158,7 @@ fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {
         alone_spread: spread(&alone),
         together_us: median(together.iter().copied()),
         together_spread: spread(&together),
-        verified_pages: samples.iter().map(|s| 2 * s.pages).sum(),
+        verified_pages: samples.iter().map(|s| s.verified_pages).sum(),
     }
 }
 
@@ -157,7 +177,7 @@ fn machine() -> Result<Machine> {
 fn disk(
     machine: &Machine,
     file: &Path,
-    corpus: &[u8],
+    corpus: &Corpus<'_>,
     layout: Layout,
     args: &WritebackArgs,
 ) -> Result<Arc<Disk>> {
@@ -168,7 +188,7 @@ fn disk(
         disk.set_backing_log(layout == Layout::Log)?;
         disk.set_backing(&file.display().to_string())?;
         disk.set_compressed_writeback(layout == Layout::Compressed)?;
-        disk.set_disksize(corpus.len() as u64)?;
+        disk.set_disksize(corpus.pages as u64 * PAGE_SIZE as u64)?;
         Ok(disk)
     };
     make().map_err(|fault: ControlError| anyhow!("the disk: {fault}"))
@@ -181,8 +201,8 @@ fn file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
     Ok(file)
 }
 
-fn store(disk: &Disk, corpus: &[u8], index: usize, of: usize) -> Result<()> {
-    let stored = disk.store_page(CPU, index as u64, page::page(corpus, of));
+fn store(disk: &Disk, corpus: &Corpus<'_>, index: usize, of: usize) -> Result<()> {
+    let stored = disk.store_page(CPU, index as u64, corpus.page(of));
     stored.map_err(|error| anyhow!("page {index}: {error}"))
 }
 
@@ -191,17 +211,17 @@ fn write_back(disk: &Disk) -> Result<()> {
     disk.writeback(&all).map_err(|fault| anyhow!("{fault}"))
 }
 
-fn check(corpus: &[u8], of: usize, found: &[u8]) -> Result<()> {
-    if found != page::page(corpus, of) {
+fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {
+    if found != corpus.page(of) {
         bail!("a page is not what was stored");
     }
     Ok(())
 }
 
-fn out_and_back(corpus: &[u8], layout: Layout, args: &WritebackArgs) -> Result<Sample> {
-    let pages = corpus.len() / PAGE_SIZE;
+fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Result<Sample> {
+    let pages = corpus.pages;
     // A page that does not shrink takes a block and a part of one in a log.
-    let file = file(&args.dir, (2 * corpus.len() as u64).max(2 * SMALLEST))?;
+    let file = file(&args.dir, ((2 * pages * PAGE_SIZE) as u64).max(2 * SMALLEST))?;
     let machine = machine()?;
     let disk = disk(&machine, file.path(), corpus, layout, args)?;
     for index in 0..pages {
@@ -214,9 +234,10 @@ fn out_and_back(corpus: &[u8], layout: Layout, args: &WritebackArgs) -> Result<S
     let (stats, log) = (disk.stats(), disk.log_stats());
     // Same-filled pages stay in memory.
     let written = stats.backed_writes;
-    let is_written = |index: &usize| zcomp::same_filled(page::page(corpus, *index)).is_none();
+    let is_written = |index: &usize| zcomp::same_filled(corpus.page(*index)).is_none();
     let mut order: Vec<usize> = (0..pages).filter(is_written).collect();
     fastrand::Rng::with_seed(args.seed).shuffle(&mut order);
+    order.truncate(ALONE);
     let mut buffer = Memory::new(TOGETHER * PAGE_SIZE).context("no memory for pages")?;
     let begun = Instant::now();
     for &index in &order {
@@ -226,13 +247,13 @@ fn out_and_back(corpus: &[u8], layout: Layout, args: &WritebackArgs) -> Result<S
     }
     let alone = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    for (n, of) in corpus.chunks(TOGETHER * PAGE_SIZE).enumerate() {
-        let offset = (n * TOGETHER * PAGE_SIZE) as u64;
-        let into = &mut buffer[..of.len()];
+    for first in (0..pages).step_by(TOGETHER) {
+        let all = first..(first + TOGETHER).min(pages);
+        let (offset, into) = ((first * PAGE_SIZE) as u64, &mut buffer[..all.len() * PAGE_SIZE]);
         let read = Operation::Read { offset, into: &mut *into };
         disk.submit(CPU, read).map_err(|error| anyhow!("{offset}: {error}"))?;
-        if into[..] != *of {
-            bail!("pages are not what was stored");
+        for (index, found) in all.zip(page::pages(into)) {
+            check(corpus, index, found)?;
         }
     }
     let together = begun.elapsed().as_secs_f64();
@@ -244,13 +265,14 @@ fn out_and_back(corpus: &[u8], layout: Layout, args: &WritebackArgs) -> Result<S
         out_seconds,
         alone_us: alone * 1e6 / order.len().max(1) as f64,
         together_us: together * 1e6 / pages as f64,
+        verified_pages: (order.len() + pages) as u64,
     })
 }
 
 /// Replaces pages of a log of `bytes` bytes. Returns the bytes of objects, and the log, before and
 /// after what counts.
-fn replace(corpus: &[u8], bytes: u64, args: &WritebackArgs) -> Result<[(u64, LogStats); 2]> {
-    let pages = corpus.len() / PAGE_SIZE;
+fn replace(corpus: &Corpus<'_>, bytes: u64, args: &WritebackArgs) -> Result<[(u64, LogStats); 2]> {
+    let pages = corpus.pages;
     let file = file(&args.dir, bytes)?;
     let machine = machine()?;
     let disk = disk(&machine, file.path(), corpus, Layout::Log, args)?;

@@ -19,10 +19,10 @@ pub struct WritebackArgs {
     #[arg(long, value_name = "NAME", default_value = "zstd")]
     pub algorithm: String,
 
-    /// Only the first pages of each dump
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..))]
-    pub pages: Option<u32>,
+    /// Pages of the disk; the pages of a dump are repeated
+    #[arg(long, value_name = "N", default_value_t = 102_400)]
+    #[arg(value_parser = clap::value_parser!(u32).range(64..=16_777_216))]
+    pub pages: u32,
 
     /// Write pages as they are, neither encrypted nor authenticated
     #[arg(long)]

@@ -42,8 +42,8 @@ pub struct Out {
 pub struct Replaced {
     /// The dump.
     pub corpus: String,
-    /// The share of the log that objects fill, in percent, as wanted.
-    pub full_percent: u32,
+    /// The share of the log that objects fill, in percent.
+    pub full_percent: f64,
     /// Bytes of the log.
     pub log_bytes: u64,
     /// Bytes of the compressed pages that were written back.
@@ -62,7 +62,7 @@ impl Replaced {
     /// What was written between two looks at a log.
     pub fn new(
         corpus: &str,
-        full_percent: u32,
+        full_percent: f64,
         log_bytes: u64,
         seen: &[(u64, LogStats); 2],
     ) -> Replaced {
@@ -150,7 +150,7 @@ impl Report {
             let copied = row.copied_bytes as f64 / row.written_bytes.max(1) as f64 * 100.0;
             table.add_row([
                 row.corpus.clone(),
-                row.full_percent.to_string(),
+                format!("{:.0}", row.full_percent),
                 human(row.log_bytes).to_string(),
                 format!("{:.3}", row.written_per_object_byte),
                 format!("{copied:.1}"),
@@ -175,7 +175,10 @@ impl Report {
             add(row.layout.to_owned(), row.written_per_object_byte);
         }
         for row in &self.replaced {
-            add(format!("log, {}% full, replaced", row.full_percent), row.written_per_object_byte);
+            add(
+                format!("log, {:.0}% full, replaced", row.full_percent),
+                row.written_per_object_byte,
+            );
         }
         let title = "Bytes written for each byte of a compressed page".to_owned();
         Bars { title, unit: "bytes".to_owned(), groups, series }
