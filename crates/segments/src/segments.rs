@@ -374,8 +374,8 @@ impl Segments {
         pending.place
     }
 
-    /// The object could not be written. Its space is lost until its segment is empty. A segment
-    /// with such a gap cannot be walked, so it takes no more objects and is not cleaned.
+    /// The object could not be written. Its segment takes no more objects. It is cleaned like any
+    /// other: a walk goes on behind the blocks that were not written.
     pub fn abandon(&mut self, pending: Pending) {
         let number = self.segment_of(pending.place);
         let bytes = stored(pending.length);
@@ -388,7 +388,6 @@ impl Segments {
         let bytes = bytes.min(segment.live);
         segment.live -= bytes;
         self.live -= u64::from(bytes);
-        segment.state = State::Kept;
         self.settle(number);
     }
 

@@ -142,13 +142,13 @@ fn a_segment_that_is_being_written_is_no_victim() {
 }
 
 #[test]
-fn a_write_that_failed_takes_its_segment_out_of_use() {
+fn a_segment_with_a_write_that_failed_takes_no_more_objects() {
     let mut log = Segments::new(layout(3)).expect("a log");
     let kept = log.append(10, 0).expect("room");
     let failed = log.append(10, 0).expect("room");
     log.abandon(failed);
     assert_eq!(log.live_bytes(), 64);
-    assert_eq!(log.all()[0].state, State::Kept);
+    assert_eq!(log.all()[0].state, State::Closed);
     let next = log.append(10, 0).expect("another segment");
     assert_eq!(next.place().byte(), u64::from(MIB));
     let (kept, _next) = (log.written(kept), log.written(next));

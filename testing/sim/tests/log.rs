@@ -4,7 +4,7 @@
 mod common;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -308,4 +308,92 @@ fn a_read_keeps_its_segment() {
         assert!(number != Some(None), "the page is none that was stored");
         has_ended.recv().expect("the writer goes on");
     });
+}
+
+/// A device whose operation number `at` fails.
+struct FailsAt {
+    next: Plain,
+    count: AtomicU64,
+    at: u64,
+}
+
+impl BlockDevice for FailsAt {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        if self.count.fetch_add(1, Ordering::Relaxed) == self.at {
+            return Err(IoError::Failed);
+        }
+        self.next.perform(context, operation)
+    }
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
+    }
+}
+
+/// Replaces pages until segments are cleaned, with a fault at one operation. A request may fail;
+/// every page must be there afterwards.
+fn script(disk: &dyn AnyDisk) -> u32 {
+    const PAGES: u64 = 300;
+    let mut failed = 0;
+    let mut rng = Rng::new(1);
+    let mut numbers = vec![0; PAGES as usize];
+    for round in 1..14 {
+        for (index, number) in (0..).zip(&mut numbers) {
+            if round == 1 || rng.one_in(3) {
+                *number = round * PAGES + index;
+                disk.store_page(CPU, index, &page(*number)).expect("there is space");
+            }
+        }
+        failed += u32::from(disk.writeback(&all()).is_err());
+    }
+    for (index, number) in (0..).zip(&numbers) {
+        let mut into = [0; PAGE_SIZE];
+        let mut load = || disk.load_page(CPU, index, &mut into);
+        let loaded = load().or_else(|_| {
+            failed += 1;
+            load()
+        });
+        loaded.expect("the fault is over");
+        assert!(into == page(*number), "page {index} changed");
+    }
+    failed
+}
+
+#[test]
+fn a_fault_at_every_operation_loses_nothing() {
+    let fails_at = |at| {
+        let next = Plain::new((LOG_PAGES * P) as usize);
+        Arc::new(FailsAt { next, count: AtomicU64::new(0), at })
+    };
+    let made = |device: &Arc<FailsAt>| {
+        let (machine, disk) = on(device.clone());
+        disk.set_backing_log(true).expect("it has no backing device");
+        disk.set_backing("backing").expect("there is one");
+        disk.set_disksize(400 * P).expect("there are addresses");
+        (machine, disk)
+    };
+    let sound = fails_at(u64::MAX);
+    let (_machine, disk) = made(&sound);
+    assert_eq!(script(&*disk), 0);
+    let log = disk.log_stats().expect("there is a log");
+    assert!(log.cleaned_segments > 0, "{log:?}");
+    let operations = sound.count.load(Ordering::Relaxed);
+    // The reads at the end are alike.
+    for at in 0..operations - 290 {
+        let device = fails_at(at);
+        let (machine, disk) = made(&device);
+        let failed = script(&*disk);
+        // A discard is a hint, and a segment that cannot be read at once is read by blocks.
+        assert!(failed <= 1, "operation {at} failed, and {failed} requests with it");
+        disk.discard_pages(CPU, 0, 400).expect("discards succeed");
+        let log = disk.log_stats().expect("there is a log");
+        assert_eq!((log.live_bytes, disk.stats().backed_pages), (0, 0), "operation {at}");
+        disk.validate();
+        assert_eq!(machine.frames().stats().allocated, 0);
+    }
 }
