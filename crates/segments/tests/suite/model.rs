@@ -266,14 +266,14 @@ impl Model {
             let place = self.log.append_survivor(length.into());
             let place = place.map_err(|error| format!("a survivor has no place: {error}"))?;
             self.appended(place, key, length)?;
+            // Where survivors go together with new objects, another segment may be open now.
+            self.open = None;
             self.written(place);
             self.summary.copied += 1;
             self.commit(key, place)?;
         }
         self.flush(true)?;
         self.victim = None;
-        // Where survivors go together with new objects, another segment may be open now.
-        self.open = None;
         self.summary.cleaned += 1;
         let cleaned = self.log.cleaned();
         ensure(cleaned == Some(Cleaned::Empty), || format!("after cleaning: {cleaned:?}"))
