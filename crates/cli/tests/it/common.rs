@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use testkit::TempDir;
 
 /// Nothing here takes that long; a test that hangs says where.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The name of the page allocator's design, as users are told it.
 pub const DESIGN: &str = "bitfield";

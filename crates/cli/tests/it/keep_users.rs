@@ -415,7 +415,7 @@ fn a_daemon_that_cannot_start_loses_nothing_and_its_users_wait() {
         file.read_exact_at(&mut memory[skip..skip + 4096], 4096).unwrap();
         memory[skip..skip + 4096].iter().all(|byte| *byte == 7)
     });
-    wait_until("daemons are refused", || keeper.said().contains("death 5 without a READY=1"));
+    keeper.says("death 5 without a READY=1");
     assert!(keeper.said().contains("writable by nobody else"), "{}", keeper.said());
     assert!(!reader.is_finished());
     allow(0o755);
@@ -456,7 +456,7 @@ fn before_linux_6_9_users_get_errors_and_what_is_stored_stays() {
     let place = Place::new();
     let program = program_on_linux_6_8(&place);
     let mut keeper = Keeper::start_by(program, &place, "serve --size 4M");
-    assert!(keeper.said().contains("older than Linux 6.9"), "{}", keeper.said());
+    keeper.says("older than Linux 6.9");
     let device = keeper.block_device("zram0");
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_SYNC).open(&device).unwrap();
@@ -522,6 +522,7 @@ fn a_mount_that_went_between_two_daemons_is_made_anew() {
         keeper.kill(libc::SIGKILL);
         keeper.wait();
     }
+    keeper.says("of the daemon before get errors");
     assert_eq!(keeper.said().matches("of the daemon before get errors").count(), 1);
     // Nothing tells any more whose it was.
     run(Command::new("losetup").arg("--detach").arg(&device));

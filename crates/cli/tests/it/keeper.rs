@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use testkit::{Need, Rng};
 
-use crate::common::{Place, Said, program, rampack, wait_until};
+use crate::common::{PATIENCE, Place, Said, program, rampack, wait_until};
 
 /// The number of kills: `RAMPACK_KILLS`, or `usual`.
 pub fn kills(usual: usize) -> usize {
@@ -181,6 +181,17 @@ impl Keeper {
 
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Waits until keeper or daemons have said `text`: a daemon answers commands before it has done
+    /// all that its start has to do, and its words come through a pipe.
+    #[track_caller]
+    pub fn says(&self, text: &str) {
+        let end = Instant::now() + PATIENCE;
+        while !self.said().contains(text) {
+            assert!(Instant::now() < end, "it does not say {text:?}, but:\n{}", self.said());
+            thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// What keeper and daemons have said.
