@@ -2,7 +2,8 @@
 #
 #   compare ROUNDS KIND... -- MIB HOGS PASSES SECONDS [OPTIONS OF hog]
 #
-# A KIND is one word with its options, as in `pressure`: zswap "rampack --size 1G". A word that
+# A KIND is one word with its options, as in `pressure`: zswap "rampack --size 1G". Two builds are
+# "rampack --size 1G" and "./before --size 1G", with the program `before` as a `--file`. A word that
 # begins with `--` is an option of `pressure`, for all of them. The last line is `COMPARE` and an
 # object: of each kind the median, least and most of the seconds, and the median as a multiple of
 # the first kind's. The status is 0 if all runs had it.

@@ -4,6 +4,7 @@
 #
 # MIB are shared by the HOGS. KIND and its options:
 #   rampack [OPTIONS OF rampack swap on]
+#   ./NAME [OPTIONS OF rampack swap on]   another build, brought with `--file PATH/NAME`
 #   zram    [ALGORITHM [MEM_LIMIT]]
 #   zswap   [COMPRESSOR [MAX_POOL_PERCENT]]
 #   disk
@@ -61,6 +62,14 @@ while [ $# -gt 0 ]; do
 done
 kind=$1
 shift
+case $kind in
+  ./*)
+    mkdir -p /run/build
+    ln -sf "$PWD/${kind#./}" /run/build/rampack
+    export PATH="/run/build:$PATH"
+    kind=rampack
+    ;;
+esac
 swap=()
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   swap+=("$1")
