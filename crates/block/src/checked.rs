@@ -2,7 +2,10 @@
 
 use units::Cpu;
 
-use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Scrubbed, Visit};
+use crate::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
+    Visit,
+};
 
 /// Refuses an operation that passes the end, is unaligned, or changes a read-only device, so that
 /// the device below need not check. Tests put it above a device. The devices of this project check
@@ -87,6 +90,10 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
+    }
+
+    fn remote(&self) -> Option<RemoteStats> {
+        self.next.remote()
     }
 
     fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {

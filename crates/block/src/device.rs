@@ -203,6 +203,29 @@ pub struct Scrubbed {
     pub bad: u64,
 }
 
+/// What a device has at remote stores, and what it has asked of them.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct RemoteStats {
+    /// Bytes, in whole chunks, that only the stores have.
+    pub remote_bytes: u64,
+    /// Bytes, in whole chunks, that hold something and are on the device below.
+    pub local_bytes: u64,
+    /// Bytes written to stores; those of each store count.
+    pub uploaded_bytes: u64,
+    /// Bytes read from stores.
+    pub downloaded_bytes: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Requests of these that failed.
+    pub failed_requests: u64,
+    /// Reads of these that returned something else than was written.
+    pub wrong_answers: u64,
+    /// The stores.
+    pub stores: u64,
+    /// Stores of these that are left alone because they failed.
+    pub lost_stores: u64,
+}
+
 /// Called with each extent in turn. The callback returns `Break` to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
 
@@ -254,6 +277,11 @@ pub trait BlockDevice: Send + Sync {
         Err(IoError::Unsupported)
     }
 
+    /// What it has at remote stores; `None` if it has none. Layers ask the next device.
+    fn remote(&self) -> Option<RemoteStats> {
+        None
+    }
+
     /// Reports the extents of the range, in order and without gaps; neighbouring extents may have
     /// the same kind. Other threads may write meanwhile, so the answer may be old. It never waits.
     ///
@@ -277,6 +305,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
         (**self).scrub(cpu, bad)
+    }
+    fn remote(&self) -> Option<RemoteStats> {
+        (**self).remote()
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         (**self).extents(cpu, offset, length, visit)

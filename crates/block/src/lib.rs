@@ -16,8 +16,8 @@ mod plain;
 
 pub use checked::Checked;
 pub use device::{
-    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, Job, Operation, Scrubbed, Visit,
-    Wait, ZeroMode,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, Job, Operation, RemoteStats,
+    Scrubbed, Visit, Wait, ZeroMode,
 };
 pub use error::IoError;
 pub use plain::Plain;

@@ -243,6 +243,13 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "LAYOUT", requires = "backing")]
     pub backing_layout: Option<String>,
 
+    /// A store that parts of the log which are not used go to: redis://HOST:PORT/DB,
+    /// s3://BUCKET/PREFIX?region=…, fs:///DIRECTORY. Repeat it for more stores, and for how they
+    /// are used: cold=SECONDS, copies=NUMBER, keep=SIZE, bandwidth=SIZE, requests=NUMBER (an
+    /// hour), deadline=MILLISECONDS. Implies --backing-layout log
+    #[arg(long, value_name = "URI|KEY=VALUE", requires = "backing")]
+    pub remote: Vec<String>,
+
     /// A second algorithm, with which `set NAME recompress=…` compresses pages again.
     #[arg(long, value_name = "NAME", value_parser = algorithm)]
     pub recompress_with: Option<String>,

@@ -45,8 +45,12 @@ impl DeviceOptions {
         if self.plain_backing {
             attributes.push(attribute("sealed_backing", "0".to_string()));
         }
-        if let Some(layout) = &self.backing_layout {
-            attributes.push(attribute("backing_layout", layout.clone()));
+        let implied = (!self.remote.is_empty()).then(|| "log".to_string());
+        if let Some(layout) = self.backing_layout.clone().or(implied) {
+            attributes.push(attribute("backing_layout", layout));
+        }
+        if !self.remote.is_empty() {
+            attributes.push(attribute("backing_remote", self.remote.join(" ")));
         }
         if let Some(path) = &self.backing {
             // The daemon may have another working directory.

@@ -39,6 +39,20 @@ impl HostFiles for HostSystem {
         }
     }
 
+    fn check_remote(&self, text: &str) -> Result<String, ControlError> {
+        text.parse().map(|options: remote::Options| options.shown())
+    }
+
+    fn open_remote(
+        &self,
+        path: &str,
+        _: &str,
+        remote: &str,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let device = remote::open(self.open_backing(path, None)?, &remote.parse()?)?;
+        sealed(device, &host::Mmap, u64::MAX, path)
+    }
+
     fn resolve(&self, path: &str) -> String {
         let found = Path::new(path).canonicalize().ok();
         found.and_then(|path| path.into_os_string().into_string().ok()).unwrap_or(path.into())

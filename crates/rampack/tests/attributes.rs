@@ -56,7 +56,8 @@ fn the_attributes_are_these() {
         "disksize initstate reset resize comp_algorithm recomp_algorithm algorithm_params \
          switch_algorithm recompress pack share max_comp_streams mem_limit when_full mem_used_max \
          compact track_access idle backing_dev writeback writeback_limit writeback_limit_enable \
-         writeback_batch_size compressed_writeback sealed_backing backing_layout log_stat scrub auto auto_target \
+         writeback_batch_size compressed_writeback sealed_backing backing_layout log_stat \
+         backing_remote remote_stat scrub auto auto_target \
          auto_cpu_percent auto_slowest_read auto_stat num_reads num_writes failed_reads \
          failed_writes invalid_io \
          notify_free zero_pages orig_data_size compr_data_size mem_used_total lost_pages mm_stat \

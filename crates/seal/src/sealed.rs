@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
-    Scrubbed, Visit,
+    RemoteStats, Scrubbed, Visit,
 };
 use host::KeptSecret;
 use pagealloc::{MemoryProvider, NoMemory};
@@ -304,6 +304,10 @@ impl BlockDevice for Sealed {
             }
         }
         Ok(())
+    }
+
+    fn remote(&self) -> Option<RemoteStats> {
+        self.next.remote()
     }
 
     fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {

@@ -55,6 +55,8 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     writeback::SEALED_BACKING,
     writeback::BACKING_LAYOUT,
     writeback::LOG_STAT,
+    writeback::BACKING_REMOTE,
+    writeback::REMOTE_STAT,
     writeback::SCRUB,
     tiers::AUTO,
     tiers::AUTO_TARGET,

@@ -2,6 +2,7 @@
 
 use alloc::{format, string::String, sync::Arc};
 
+use block::RemoteStats;
 use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
@@ -11,7 +12,7 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::log::LogStats;
 use crate::resources::Design;
-use crate::settings::{Which, find, place};
+use crate::settings::{RemoteStores, Which, find, place};
 use crate::when_full::Room;
 
 /// The largest batch. No device gains from more pages, and each takes a page of memory.
@@ -193,7 +194,16 @@ impl<D: Design> Disk<D> {
         }
         let name = self.name();
         let seal = settings.sealed_backing.then_some(&*name);
-        let backing = self.resources.open_backing(path, seal, settings.backing_log)?;
+        let remote = settings.remote.as_ref();
+        if remote.is_some() && !(settings.sealed_backing && settings.backing_log) {
+            let message = format!(
+                "what {name} has at remote stores is a log, and encrypted; set backing_layout to \
+                 log and sealed_backing to 1, or backing_remote to none"
+            );
+            return Err(ControlError::invalid(message));
+        }
+        let remote = remote.map(|stores| &*stores.text);
+        let backing = self.resources.open_backing(path, seal, remote, settings.backing_log)?;
         settings.backing = Some(Arc::new(backing));
         Ok(())
     }
@@ -223,6 +233,52 @@ impl<D: Design> Disk<D> {
         }
         settings.backing_log = on;
         Ok(())
+    }
+
+    /// Sets the remote stores that cold parts of the log on the backing device go to, described by
+    /// `text` as [`HostFiles::check_remote`] reads it; `none` is none.
+    ///
+    /// # Errors
+    /// `EBUSY` once the device has a backing device or a size; `ENOTSUP` if devices outlive the
+    /// process; the errors of [`HostFiles::check_remote`]. Nothing has changed then.
+    ///
+    /// [`HostFiles::check_remote`]: crate::HostFiles::check_remote
+    pub fn set_remote(&self, text: &str) -> Result<(), ControlError> {
+        let mut settings = self.settings.lock();
+        self.refuse_if_ready("backing_remote")?;
+        if settings.backing.is_some() {
+            let message = format!(
+                "{} has its backing device already; set backing_remote before backing_dev",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        if matches!(text, "" | "none") {
+            settings.remote = None;
+            return Ok(());
+        }
+        if self.resources.kept.is_some() {
+            let message = format!(
+                "{} outlives its daemon, and what it has at remote stores does not",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::ENOTSUP, message));
+        }
+        let shown = self.resources.files.check_remote(text)?;
+        settings.remote = Some(RemoteStores { text: text.into(), shown });
+        Ok(())
+    }
+
+    /// The remote stores, without secrets.
+    #[must_use]
+    pub fn remote(&self) -> Option<String> {
+        self.settings.lock().remote.as_ref().map(|stores| stores.shown.clone())
+    }
+
+    /// What the backing device has at remote stores, if it has any.
+    #[must_use]
+    pub fn remote_stats(&self) -> Option<RemoteStats> {
+        self.settings.lock().backing.as_ref()?.device().remote()
     }
 
     /// Whether the backing device holds a log, or will.

@@ -126,14 +126,19 @@ impl Resources {
     /// Opens a backing device.
     ///
     /// # Errors
-    /// The errors of [`HostFiles::open_backing`]; `ENOMEM` when address space is out.
+    /// The errors of [`HostFiles::open_backing`] and [`HostFiles::open_remote`]; `ENOMEM` when
+    /// address space is out.
     pub(crate) fn open_backing(
         &self,
         path: &str,
         seal: Option<&str>,
+        remote: Option<&str>,
         is_log: bool,
     ) -> Result<Backing, ControlError> {
-        let device = self.files.open_backing(path, seal)?;
+        let device = match (seal, remote) {
+            (Some(seal), Some(remote)) => self.files.open_remote(path, seal, remote)?,
+            _ => self.files.open_backing(path, seal)?,
+        };
         match is_log {
             true => self.log_on(device, path).map(Backing::Log),
             false => self.blocks_of(device, path).map(Backing::Pages),
@@ -187,6 +192,32 @@ pub trait HostFiles: Send + Sync {
         path: &str,
         seal: Option<&str>,
     ) -> Result<Arc<dyn BlockDevice>, ControlError>;
+
+    /// Reads a description of remote stores, as `backing_remote` takes it. Returns it without
+    /// secrets. Asks no store.
+    ///
+    /// # Errors
+    /// `EINVAL` with what is wrong and what is allowed; `ENOTSUP` if there are no remote stores.
+    fn check_remote(&self, text: &str) -> Result<String, ControlError> {
+        let _ = text;
+        Err(ControlError::new(Errno::ENOTSUP, "this program has no remote stores"))
+    }
+
+    /// As [`HostFiles::open_backing`] with a seal. Cold parts of what is written go to the stores
+    /// that `remote` describes.
+    ///
+    /// # Errors
+    /// As [`HostFiles::open_backing`] and [`HostFiles::check_remote`]; `EIO` if a store does not
+    /// work, with what it says.
+    fn open_remote(
+        &self,
+        path: &str,
+        seal: &str,
+        remote: &str,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let _ = (path, seal, remote);
+        Err(ControlError::new(Errno::ENOTSUP, "this program has no remote stores"))
+    }
 
     /// The path that the system itself has for the file at `path`: absolute and without links.
     /// `path` as it is where there is none.

@@ -23,6 +23,7 @@ pub(crate) struct Settings {
     /// Whether the backing device is to hold a log.
     pub(crate) backing_log: bool,
     pub(crate) sealed_backing: bool,
+    pub(crate) remote: Option<RemoteStores>,
     pub(crate) compressed_writeback: bool,
     pub(crate) writeback_limit: u64,
     pub(crate) writeback_limited: bool,
@@ -46,6 +47,7 @@ impl Settings {
             backing: None,
             backing_log: false,
             sealed_backing: true,
+            remote: None,
             compressed_writeback: false,
             writeback_limit: 0,
             writeback_limited: false,
@@ -70,6 +72,14 @@ impl Settings {
         }
         Ok(codecs)
     }
+}
+
+/// Remote stores for cold parts of a backing device.
+pub(crate) struct RemoteStores {
+    /// As the administrator described them.
+    pub(crate) text: String,
+    /// The same without secrets.
+    pub(crate) shown: String,
 }
 
 /// Selects a codec of a device: by priority, by name, or by both.

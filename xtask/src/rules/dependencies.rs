@@ -52,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("backing", &["units", "sync", "control", "block"]),
     ("kept", &[]),
     ("seal", &["units", "sync", "block", "pagealloc", "host"]),
+    ("remote", &["units", "sync", "control", "block", "host"]),
     ("nbd", &["units", "sync", "block", "host"]),
     ("fuse", &["units", "sync", "control", "block", "host"]),
     ("ublk", &["units", "sync", "block", "host"]),
@@ -70,6 +71,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "host",
             "backing",
             "seal",
+            "remote",
             "nbd",
             "fuse",
             "ublk",
@@ -159,7 +161,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 
 /// The crates that tests may use in addition. Only tests of `testing/` and `research/` may use
 /// `designs`.
-const IN_TESTS: &[&str] = &["testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
+const IN_TESTS: &[&str] = &["backing", "testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
 /// `*` stands for every crate.
@@ -172,9 +174,14 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("crossbeam-utils", &["sync"], &[]),
     ("divan", &[], &["nbd", "pagealloc", "rampack", "zsmalloc"]),
     ("elf", &["estimate"], &[]),
-    ("fastrand", &["block", "cli", "estimate", "fuzzing", "guestkit", "lab", "testkit"], &["*"]),
+    (
+        "fastrand",
+        &["block", "cli", "estimate", "fuzzing", "guestkit", "lab", "remote", "testkit"],
+        &["*"],
+    ),
     ("fuser", &["fuse"], &[]),
     ("hdrhistogram", &["lab"], &[]),
+    ("hyper-util", &[], &["remote"]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing", "ublk"], &[]),
     ("landlock", &["host"], &[]),
@@ -186,13 +193,18 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("lzokay", &[], &["zcomp", "fuzzing"]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
     ("nix", &["estimate"], &[]),
+    ("opendal", &["remote"], &[]),
+    ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),
     ("procfs", &["estimate"], &[]),
     ("proptest", &[], &["*"]),
     ("rcgen", &[], &["cli", "nbd"]),
+    ("reqwest", &["remote"], &[]),
     ("ring", &["seal"], &[]),
-    ("rustls", &["nbd"], &[]),
+    ("rustls", &["nbd", "remote"], &[]),
     ("ruzstd", &[], &["zcomp", "fuzzing"]),
+    ("s3s", &[], &["remote"]),
+    ("s3s-fs", &[], &["remote"]),
     ("seccompiler", &["host"], &[]),
     ("serde", &["cli", "estimate", "kept", "lab", "xtask"], &[]),
     ("serde_json", &["cli", "kept", "lab", "xtask"], &["*"]),
@@ -200,10 +212,11 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("shuttle", &["sync"], &["sim"]),
     ("signal-hook", &["cli", "lab"], &[]),
     ("tempfile", &["lab"], &["*"]),
+    ("tokio", &["remote"], &[]),
     ("toml", &["cli", "xtask"], &[]),
-    ("tracing", &["host", "backing", "nbd", "fuse", "cli", "lab"], &[]),
+    ("tracing", &["host", "backing", "remote", "nbd", "fuse", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
-    ("twox-hash", &["zram"], &[]),
+    ("twox-hash", &["remote", "zram"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
 ];
 

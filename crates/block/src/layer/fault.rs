@@ -4,7 +4,10 @@ use sync::Mutex;
 use units::Cpu;
 
 use crate::checked::submit_allowed;
-use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Scrubbed, Visit};
+use crate::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
+    Visit,
+};
 
 /// The operations that fail, and their rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +69,10 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
+    }
+
+    fn remote(&self) -> Option<RemoteStats> {
+        self.next.remote()
     }
 
     fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {

@@ -20,6 +20,7 @@ mod keep_users;
 mod keeper;
 mod killed;
 mod nbd_frontends;
+mod remote;
 mod roots;
 mod sandbox;
 mod service;

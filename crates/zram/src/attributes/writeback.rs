@@ -191,3 +191,41 @@ pub(super) const LOG_STAT: Attribute<Disk> = Attribute {
     }),
     store: None,
 };
+
+pub(super) const BACKING_REMOTE: Attribute<Disk> = Attribute {
+    name: "backing_remote",
+    access: Access::ReadWrite,
+    unit: "text",
+    help: "URIs of stores that cold parts of a log go to, with cold=SECONDS, copies=NUMBER and \
+           more; none is none; set before backing_dev",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.remote().unwrap_or("none".into())))),
+    store: Some(|disk, text| disk.set_remote(text.trim())),
+};
+
+pub(super) const REMOTE_STAT: Attribute<Disk> = Attribute {
+    name: "remote_stat",
+    access: Access::Read,
+    unit: "text",
+    help: "of remote stores: bytes that only they have, bytes of the log that are here, written to \
+           stores, read from them; requests, of these failed, answered wrongly; stores, of these \
+           left alone because they failed",
+    show: Some(|disk, out| {
+        let s = disk.remote_stats().unwrap_or_default();
+        put(
+            out,
+            format_args!(
+                "{} {} {} {} {} {} {} {} {}\n",
+                s.remote_bytes,
+                s.local_bytes,
+                s.uploaded_bytes,
+                s.downloaded_bytes,
+                s.requests,
+                s.failed_requests,
+                s.wrong_answers,
+                s.stores,
+                s.lost_stores
+            ),
+        )
+    }),
+    store: None,
+};

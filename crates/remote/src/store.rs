@@ -1,0 +1,186 @@
+//! One store: an operator of OpenDAL with retries and deadlines, and a circuit breaker.
+
+use std::fmt;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+use control::{ControlError, Errno};
+use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::{Buffer, ErrorKind, HttpTransporter, OperationContext, Operator};
+use opendal_http_transport_reqwest::ReqwestTransport;
+use sync::Mutex;
+use tokio::time::timeout;
+
+use crate::breaker::Breaker;
+use crate::options::without_secrets;
+
+/// How often a request is tried again within its deadline, if the store says that this may help.
+const RETRIES: usize = 2;
+/// A write may take so many deadlines of a read: it has a whole chunk.
+const WRITE_DEADLINES: u32 = 4;
+
+/// A store.
+pub(crate) struct Store {
+    operator: Operator,
+    shown: String,
+    deadline: Duration,
+    /// A store that is full can still be read.
+    writes: Mutex<Breaker>,
+    others: Mutex<Breaker>,
+}
+
+/// Why a request failed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The store was left alone, because it failed before.
+    LeftAlone,
+    /// No answer came in time.
+    Late,
+    /// The store's answer.
+    Refused(opendal::Error),
+    /// Something came that was not written there.
+    Wrong,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::LeftAlone => f.write_str("it failed a moment ago"),
+            Failure::Late => f.write_str("it did not answer in time"),
+            // The whole error may tell secrets of the URI.
+            Failure::Refused(error) => write!(f, "{}: {}", error.kind(), error.message()),
+            Failure::Wrong => f.write_str("it returned something else than was written"),
+        }
+    }
+}
+
+impl Store {
+    /// A store by its URI. Asks it nothing. The caller is in a runtime of tokio.
+    ///
+    /// # Errors
+    /// `EINVAL` for a URI that OpenDAL refuses, `EIO` if something cannot be made.
+    pub(crate) fn new(uri: &str, deadline: Duration) -> Result<Store, ControlError> {
+        let shown = without_secrets(uri);
+        let operator = Operator::from_uri(uri).map_err(|error| {
+            let (errno, what) = match error.kind() {
+                ErrorKind::ConfigInvalid | ErrorKind::Unsupported => (Errno::EINVAL, "is no store"),
+                _ => (Errno::EIO, "cannot be used"),
+            };
+            let message = format!("{shown} {what}: {}: {}", error.kind(), error.message());
+            ControlError::new(errno, message)
+        })?;
+        let limit = TimeoutLayer::new().with_timeout(deadline).with_io_timeout(deadline);
+        let retry = RetryLayer::new().with_max_times(RETRIES).with_jitter();
+        let retry = retry.with_min_delay(Duration::from_millis(50));
+        let operator = match uri.starts_with("s3:") {
+            true => operator.with_context(by_http(&shown)?),
+            false => operator,
+        };
+        // The limit of a try is below the retries, and the one of all tries above.
+        let operator = operator.layer(limit).layer(retry);
+        let (writes, others) = (Mutex::new(Breaker::default()), Mutex::new(Breaker::default()));
+        Ok(Store { operator, shown, deadline, writes, others })
+    }
+
+    /// Whether it failed lately.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.writes.lock().is_open() || self.others.lock().is_open()
+    }
+
+    /// Whether it may be asked to write now.
+    pub(crate) fn may_write(&self, now: Instant) -> bool {
+        self.writes.lock().would_allow(now)
+    }
+
+    /// Reads bytes of an object.
+    pub(crate) async fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, Failure> {
+        let length = (range.end - range.start) as usize;
+        let read = async { self.operator.read_with(name).range(range).await };
+        let bytes = self.ask(&self.others, self.deadline, read).await?.to_vec();
+        if bytes.len() == length { Ok(bytes) } else { Err(Failure::Wrong) }
+    }
+
+    /// Writes an object.
+    pub(crate) async fn write(&self, name: &str, bytes: Buffer) -> Result<(), Failure> {
+        let write = async { self.operator.write(name, bytes).await };
+        self.ask(&self.writes, self.deadline * WRITE_DEADLINES, write).await.map(drop)
+    }
+
+    /// Deletes an object. That it is not there is no error.
+    pub(crate) async fn delete(&self, name: &str) -> Result<(), Failure> {
+        let delete = async { self.operator.delete(name).await };
+        self.ask(&self.others, self.deadline, delete).await
+    }
+
+    async fn ask<T>(
+        &self,
+        breaker: &Mutex<Breaker>,
+        deadline: Duration,
+        request: impl Future<Output = opendal::Result<T>>,
+    ) -> Result<T, Failure> {
+        if !breaker.lock().allows(Instant::now()) {
+            return Err(Failure::LeftAlone);
+        }
+        let failure = match timeout(deadline, request).await {
+            Ok(Ok(answer)) => {
+                self.answered(breaker);
+                return Ok(answer);
+            }
+            // The store is well, and does not have it.
+            Ok(Err(error)) if error.kind() == ErrorKind::NotFound => {
+                self.answered(breaker);
+                return Err(Failure::Refused(error));
+            }
+            Ok(Err(error)) => Failure::Refused(error),
+            Err(_) => Failure::Late,
+        };
+        if breaker.lock().failed(Instant::now()) {
+            tracing::warn!("{self}: {failure}; it is left alone for a while");
+        }
+        Err(failure)
+    }
+
+    fn answered(&self, breaker: &Mutex<Breaker>) {
+        let mut breaker = breaker.lock();
+        let was_open = breaker.is_open();
+        breaker.succeeded();
+        drop(breaker);
+        if was_open {
+            tracing::info!("{self} answers again");
+        }
+    }
+
+    /// Writes, reads and deletes an object.
+    ///
+    /// # Errors
+    /// `EIO` with what the store says.
+    pub(crate) async fn probe(&self, directory: &str) -> Result<(), ControlError> {
+        const WORD: &[u8] = b"rampack was here";
+        let name = format!("{directory}/probe");
+        let tried = async {
+            self.write(&name, Buffer::from(WORD)).await?;
+            let read = self.read(&name, 0..WORD.len() as u64).await?;
+            self.delete(&name).await?;
+            if read == WORD { Ok(()) } else { Err(Failure::Wrong) }
+        };
+        tried.await.map_err(|failure| {
+            ControlError::new(Errno::EIO, format!("{self} cannot be used: {failure}"))
+        })
+    }
+}
+
+/// A client of HTTP for one store. Its connections belong to the runtime of the device, so devices
+/// share none.
+fn by_http(shown: &str) -> Result<OperationContext, ControlError> {
+    let client = reqwest::Client::builder().build().map_err(|error| {
+        ControlError::new(Errno::EIO, format!("{shown} cannot be used: no client of HTTP: {error}"))
+    })?;
+    let transport = HttpTransporter::new(ReqwestTransport::new(client));
+    Ok(OperationContext::new().with_http_transport(transport))
+}
+
+impl fmt::Display for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}

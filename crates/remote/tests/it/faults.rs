@@ -1,0 +1,135 @@
+//! Stores that are dead, slow, full, or return something else.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use block::IoError;
+use control::Errno;
+use testkit::{TempDir, met};
+use units::PAGE_SIZE;
+
+use crate::device::{CHUNK, CHUNKS, World, open};
+use crate::servers::{REDIS, Redis, files, wait_until};
+
+#[test]
+fn a_dead_store_is_left_alone_and_another_one_asked() {
+    let name = "a_dead_store_is_left_alone_and_another_one_asked";
+    if !met(name, &[REDIS]) {
+        return;
+    }
+    let (redis, store) = (Redis::start(&[]), TempDir::new());
+    let text = format!("{} fs://{} cold=0 deadline=500", redis.uri(), store.path().display());
+    let mut world = World::new(name, &text);
+    world.fill();
+    world.wait_until_away();
+    drop(redis);
+    for _ in 0..5 {
+        assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+    }
+    let stats = world.stats();
+    assert_eq!((stats.stores, stats.lost_stores), (2, 1));
+    assert!(stats.failed_requests >= 3, "{stats:?}");
+    // One store of two is not enough for what is new.
+    world.fill();
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(world.stats().local_bytes, (CHUNKS * CHUNK) as u64);
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+}
+
+#[test]
+fn a_store_that_hangs_is_an_error_until_it_answers() {
+    let name = "a_store_that_hangs_is_an_error_until_it_answers";
+    if !met(name, &[REDIS]) {
+        return;
+    }
+    let redis = Redis::start(&[]);
+    let mut world = World::new(name, &format!("{} cold=0 deadline=300", redis.uri()));
+    world.fill();
+    world.wait_until_away();
+    redis.signal(libc::SIGSTOP);
+    assert_eq!(world.read_each(), [Err(IoError::Failed); CHUNKS]);
+    // What is away cannot be changed in part, and stays as it was.
+    assert_eq!(world.write(3 * PAGE_SIZE, PAGE_SIZE), Err(IoError::Failed));
+    assert_eq!(world.stats().lost_stores, 1);
+    redis.signal(libc::SIGCONT);
+    wait_until("it answers", || world.read_each() == [Ok(()); CHUNKS]);
+    wait_until("it is known to be well", || world.stats().lost_stores == 0);
+    world.write(3 * PAGE_SIZE, PAGE_SIZE).unwrap();
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+}
+
+#[test]
+fn a_full_store_leaves_the_rest_here() {
+    let name = "a_full_store_leaves_the_rest_here";
+    if !met(name, &[REDIS]) {
+        return;
+    }
+    let redis = Redis::start(&["--maxmemory", "5mb", "--maxmemory-policy", "noeviction"]);
+    let mut world = World::new(name, &format!("{} cold=0 deadline=500", redis.uri()));
+    world.fill();
+    wait_until("it is full", || world.stats().lost_stores == 1);
+    let stats = world.stats();
+    assert!(stats.local_bytes > 0 && stats.remote_bytes > 0, "{stats:?}");
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS], "what it has can be read");
+}
+
+#[test]
+fn what_was_not_written_there_is_an_error_of_that_store() {
+    let name = "what_was_not_written_there_is_an_error_of_that_store";
+    let (one, other) = (TempDir::new(), TempDir::new());
+    let uris = format!("fs://{} fs://{}", one.path().display(), other.path().display());
+    let mut world = World::new(name, &format!("{uris} cold=0"));
+    world.fill();
+    world.wait_until_away();
+    let old: Vec<Vec<u8>> = files(one.path()).iter().map(|path| fs::read(path).unwrap()).collect();
+    world.fill();
+    wait_until("the new objects are away", || {
+        world.stats().local_bytes == 0 && files(one.path()).len() == CHUNKS
+    });
+    let paths = files(one.path());
+    // Contents of former times, of another object, cut off, rotten, and none.
+    fs::write(&paths[0], &old[0]).unwrap();
+    fs::copy(&paths[2], &paths[1]).unwrap();
+    fs::write(&paths[2], &fs::read(&paths[2]).unwrap()[..PAGE_SIZE]).unwrap();
+    let mut rotten = fs::read(&paths[3]).unwrap();
+    rotten.iter_mut().for_each(|byte| *byte ^= 1);
+    fs::write(&paths[3], rotten).unwrap();
+    fs::remove_file(&paths[4]).unwrap();
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS], "the other store has them");
+    assert!(world.stats().wrong_answers >= 3, "{:?}", world.stats());
+    for path in files(other.path()) {
+        fs::remove_file(path).unwrap();
+    }
+    let read = world.read_each();
+    assert_eq!(read[..2], [Err(IoError::Corrupt); 2], "{read:?}");
+    assert!(read[2].is_err() && read[4].is_err(), "{read:?}");
+    assert_eq!((read[3], read[5]), (Err(IoError::Corrupt), Ok(())));
+}
+
+#[test]
+fn what_is_new_waits_for_its_budget() {
+    for budget in ["bandwidth=1", "requests=1"] {
+        let store = TempDir::new();
+        let text = format!("fs://{} cold=0 {budget}", store.path().display());
+        let mut world = World::new("what_is_new_waits_for_its_budget", &text);
+        world.fill();
+        wait_until("the first is away", || world.stats().remote_bytes == CHUNK as u64);
+        thread::sleep(Duration::from_secs(1));
+        assert_eq!(world.stats().remote_bytes, CHUNK as u64, "{budget}");
+        assert_eq!(world.read_each(), [Ok(()); CHUNKS], "reads do not wait");
+    }
+}
+
+#[test]
+fn a_store_that_does_not_work_is_refused() {
+    for (text, errno, word) in [
+        ("redis://:word@127.0.0.1:1/0 deadline=300", Errno::EIO, "redis://…@127.0.0.1:1/0 cannot"),
+        ("fs:///proc/nothing deadline=300", Errno::EIO, "fs:///proc/nothing cannot be used"),
+        ("nothing://there", Errno::EINVAL, "nothing://there is no store"),
+    ] {
+        let error = open(text).map(drop).unwrap_err();
+        assert_eq!(error.errno, errno, "{error}");
+        assert!(error.message.contains(word) && !error.message.contains(":word@"), "{error}");
+    }
+}
