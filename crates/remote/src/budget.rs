@@ -18,8 +18,8 @@ impl Budget {
         Budget { amount, period, left: amount, at: now }
     }
 
-    /// Whether one is left at least. The last one to spend may spend more than is left; the others wait
-    /// for longer then.
+    /// Whether one is left at least. The last one to spend may spend more than is left; the others
+    /// wait for longer then.
     pub(crate) fn has_some(&mut self, now: Instant) -> bool {
         let passed = now.saturating_duration_since(self.at).as_secs_f64();
         self.at = now;

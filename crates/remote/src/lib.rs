@@ -8,8 +8,8 @@
 //!
 //! The stores are what [OpenDAL](https://opendal.apache.org) speaks to and this program contains:
 //! Redis, S3 and what understands its protocol, directories. A layer above encrypts
-//! (`seal::Sealed`); this one has a checksum of each block in memory, so what a store lost, mixed up
-//! or kept from former times is an error of that store, and the next one is asked. A store that
+//! (`seal::Sealed`); this one has a checksum of each block in memory. So what a store lost, mixed
+//! up or kept from former times is an error of that store, and the next one is asked. A store that
 //! fails is left alone for a while.
 //!
 //! A seed of this project, RAMster (Dan Magenheimer, 2011), kept cold pages in the memory of other
@@ -47,8 +47,8 @@ pub use options::{MOST_STORES, Options, without_secrets};
 /// if it was away, and otherwise as on the device below.
 ///
 /// # Errors
-/// `EINVAL` for a URI that names no store, or a device whose blocks are not multiples of 4096 bytes;
-/// `EIO` if a store does not work, with what it said.
+/// `EINVAL` for a URI that names no store, or a device whose blocks are not multiples of 4096
+/// bytes; `EIO` if a store does not work, with what it said.
 pub fn open(
     below: Arc<dyn BlockDevice>,
     options: &Options,

@@ -10,7 +10,10 @@ use nbd::wire;
 use crate::fuse_client::{self, fuse_requests};
 use crate::kept_table;
 use crate::nbd_client::{self, Conversation};
-use crate::{codecs, disk_targets, fuse_files, plain_blocks, put_off, segment_walk, swap_contents};
+use crate::{
+    codecs, disk_targets, fuse_files, plain_blocks, put_off, remote_stores, segment_walk,
+    swap_contents,
+};
 
 /// A target function, its name, and its seed inputs.
 pub struct Target {
@@ -48,6 +51,11 @@ pub const TARGETS: &[Target] = &[
     Target { name: "parse_size", run: parse_size, seeds: size_seeds },
     Target { name: "control_message", run: control_message, seeds: message_seeds },
     Target { name: "kept_table", run: kept_table::kept_table, seeds: kept_table::seeds },
+    Target {
+        name: "remote_stores",
+        run: remote_stores::remote_stores,
+        seeds: remote_stores::seeds,
+    },
     Target { name: "segment_walk", run: segment_walk::segment_walk, seeds: segment_walk::seeds },
     Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },
     Target { name: "decompress_lzo", run: codecs::decompress_lzo, seeds: codecs::lzo_seeds },

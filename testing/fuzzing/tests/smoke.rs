@@ -86,6 +86,11 @@ fn kept_table() {
 }
 
 #[test]
+fn remote_stores() {
+    smoke("remote_stores");
+}
+
+#[test]
 fn segment_walk() {
     smoke("segment_walk");
 }

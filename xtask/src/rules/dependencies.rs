@@ -148,6 +148,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zram",
             "zswap",
             "seal",
+            "remote",
             "kept",
             "nbd",
             "fuse",

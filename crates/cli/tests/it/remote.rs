@@ -94,7 +94,7 @@ fn cold_segments_go_to_a_store_and_come_back() {
     refused(&daemon.ask("set zram0 backing_remote none"), 1, &["EBUSY", "backing_remote"]);
     drop(client);
     daemon.stop();
-    assert_eq!(objects(store.path()), [PathBuf::new(); 0], "the end deletes all objects");
+    assert!(objects(store.path()).is_empty(), "the end deletes all objects");
 }
 
 #[test]
@@ -114,7 +114,8 @@ fn what_is_damaged_at_a_store_is_an_error_and_nothing_else() {
     wait_until("it is at the store", || numbers(&daemon)[1] == 0);
     for object in objects(store.path()) {
         let mut bytes = fs::read(&object).unwrap();
-        bytes[..100 * 4096].fill(7);
+        let half = bytes.len() / 2;
+        bytes[..half].fill(7);
         fs::write(&object, bytes).unwrap();
     }
     let read: Vec<_> = (0..PAGES).map(|n| client.try_read(n * 4096, 4096)).collect();
