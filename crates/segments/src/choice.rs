@@ -16,7 +16,9 @@ pub fn worth(segment: &Segment, segment_bytes: u32, now: u32) -> u64 {
     ((gain * age) << 8) / u64::from(segment_bytes + segment.live)
 }
 
-/// The best of the segments that gain at least `least` bytes and have at most `most` live.
+/// The best of the segments that gain at least `least` bytes and have at most `most` live, and no
+/// more than they have on average: with age alone, old segments that gain little would go first
+/// again and again while others have nothing left.
 pub fn best(
     segments: &[Segment],
     segment_bytes: u32,
@@ -26,9 +28,14 @@ pub fn best(
     let fits = |segment: &Segment| {
         segment.is_candidate() && segment_bytes - segment.live >= least && segment.live <= most
     };
+    let (sum, count) = segments
+        .iter()
+        .filter(|segment| fits(segment))
+        .fold((0, 0), |(sum, count), segment| (sum + u64::from(segment.live), count + 1));
+    let average = sum.checked_div(count)?;
     (0..)
         .zip(segments)
-        .filter(|(_, segment)| fits(segment))
+        .filter(|(_, segment)| fits(segment) && u64::from(segment.live) <= average)
         .max_by_key(|(_, segment)| worth(segment, segment_bytes, now))
         .map(|(number, _)| number)
 }

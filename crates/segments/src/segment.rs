@@ -14,7 +14,7 @@ pub enum State {
     Closed,
     /// It is being cleaned.
     Victim,
-    /// It is full, and cannot be cleaned: it is empty when the last object is freed.
+    /// It is full, and could not be cleaned: it is empty when the last object is freed.
     Kept,
     /// No object is left. It is to be punched.
     Empty,

@@ -32,6 +32,9 @@ pub struct Segments {
     live: u64,
 }
 
+/// A segment that could not be cleaned is tried again after this time, in units of the clock.
+const PAUSE: u32 = 60;
+
 const NEW: usize = 0;
 const SURVIVORS: usize = 1;
 
@@ -75,6 +78,8 @@ pub struct Victim {
     start: u64,
     used: u32,
     youngest: u32,
+    /// When it was chosen.
+    now: u32,
     generation: Generation,
 }
 
@@ -164,7 +169,7 @@ impl core::error::Error for NotLive {}
 pub enum NoVictim {
     /// One is being cleaned.
     Busy,
-    /// Segments are empty, and punching them makes room.
+    /// Segments are empty or being punched, which makes room without cleaning.
     PunchFirst,
     /// No segment would gain enough, or none is there that nobody writes to.
     Nothing,
@@ -175,8 +180,8 @@ pub enum NoVictim {
 pub enum Cleaned {
     /// It is to be punched.
     Empty,
-    /// Objects are left that the walk did not find. The segment is not chosen again; it is empty
-    /// when they are freed.
+    /// Objects are left that the walk did not find. The segment is empty when they are freed. It is
+    /// chosen again only when no other is, after 60 units of the clock.
     Left {
         /// Their bytes, in whole units.
         bytes: u32,
@@ -374,12 +379,14 @@ impl Segments {
         pending.place
     }
 
-    /// The object could not be written. Its segment takes no more objects. It is cleaned like any
-    /// other: a walk goes on behind the blocks that were not written.
+    /// The object could not be written. A segment of new objects takes no more. It is cleaned like
+    /// any other: a walk goes on behind the blocks that were not written. A segment of survivors
+    /// stays open, because another one may not be there.
     pub fn abandon(&mut self, pending: Pending) {
         let number = self.segment_of(pending.place);
         let bytes = stored(pending.length);
-        if self.segments[number as usize].state == State::Open {
+        let is_open = self.segments[number as usize].state == State::Open;
+        if is_open && self.open[SURVIVORS] != Some(number) {
             self.close(number);
         }
         let segment = &mut self.segments[number as usize];
@@ -423,22 +430,39 @@ impl Segments {
             return Err(NoVictim::Busy);
         }
         let size = self.layout.segment_bytes;
+        if !self.empty.is_empty() || self.punching > 0 {
+            return Err(NoVictim::PunchFirst);
+        }
         let least = self.layout.least_gain();
         let most = if self.free.is_empty() { self.rest() } else { size };
         let mut best = choice::best(&self.segments, size, (least, most), now);
         if best.is_none() && !self.free.is_empty() {
             best = self.close_survivors(least);
         }
-        let Some(number) = best else {
-            let punch = !self.empty.is_empty() || self.punching > 0;
-            return Err(if punch { NoVictim::PunchFirst } else { NoVictim::Nothing });
-        };
+        if best.is_none() {
+            best = self.kept_before(now.saturating_sub(PAUSE), (least, most));
+        }
+        let number = best.ok_or(match self.empty.is_empty() {
+            true => NoVictim::Nothing,
+            false => NoVictim::PunchFirst,
+        })?;
         self.cleaning = Some(number);
         let start = self.start(number);
         let segment = &mut self.segments[number as usize];
         segment.state = State::Victim;
         let Segment { used, youngest, generation, .. } = *segment;
-        Ok(Victim { segment: number, start, used, youngest, generation })
+        Ok(Victim { segment: number, start, used, youngest, now, generation })
+    }
+
+    /// A segment to clean again whose objects were not all found before the time `before`: it may
+    /// have been unreadable for a moment.
+    fn kept_before(&self, before: u32, (least, most): (u32, u32)) -> Option<u32> {
+        let size = self.layout.segment_bytes;
+        let fits = |segment: &Segment| {
+            let kept = segment.state == State::Kept && segment.pending == 0;
+            kept && segment.youngest < before && segment.live <= most.min(size - least)
+        };
+        (0..).zip(&self.segments).find(|(_, segment)| fits(segment)).map(|(number, _)| number)
     }
 
     /// The bytes that surely fit into the open segment of survivors.
@@ -464,6 +488,7 @@ impl Segments {
         self.cleaning = None;
         let segment = &mut self.segments[victim.segment as usize];
         segment.state = State::Kept;
+        segment.youngest = victim.now;
         let bytes = segment.live;
         self.settle(victim.segment);
         if bytes == 0 { Cleaned::Empty } else { Cleaned::Left { bytes } }

@@ -8,7 +8,7 @@ use segments::Place;
 use units::Cpu;
 
 use crate::engine::Engine;
-use crate::log::BackingLog;
+use crate::log::{BackingLog, Clean};
 use crate::resources::Design;
 use crate::run::Run;
 
@@ -27,7 +27,7 @@ pub(crate) fn make_room<D: Design>(
         if log.has_room(bytes) {
             return true;
         }
-        if !log.punch(cpu) && !clean(engine, log, cpu, now) {
+        if !log.punch(cpu) && !clean(engine, log, cpu, (bytes, now)) {
             return log.has_room(bytes);
         }
     }
@@ -37,15 +37,28 @@ pub(crate) fn make_room<D: Design>(
 /// A segment that is cleaned gains a part of this many, at least.
 const ROUNDS: u64 = 32;
 
-/// Cleans a segment. Returns false if none is worth it, or it could not be done.
-fn clean<D: Design>(engine: &Engine<D>, log: &BackingLog, cpu: Cpu, now: u32) -> bool {
-    let Some(mut cleaning) = log.clean(now) else { return false };
+/// Cleans a segment, if that is needed. Returns false if none is worth it, or it could not be done.
+fn clean<D: Design>(
+    engine: &Engine<D>,
+    log: &BackingLog,
+    cpu: Cpu,
+    (bytes, now): (u32, u32),
+) -> bool {
+    let mut cleaning = match log.clean(bytes, now) {
+        Clean::This(cleaning) => cleaning,
+        Clean::NotNeeded => return true,
+        Clean::Nothing => return false,
+    };
     let live = |index: usize, place: Place| {
         engine.backed_at(index).filter(|form| form.block == place.word())
     };
     let commit = |run: &mut Run| commit(engine, cpu, run);
     match cleaning.copy(cpu, live, commit) {
-        Ok(()) => cleaning.end(),
+        Ok(()) => {
+            // If objects are left, another segment is the next one.
+            cleaning.end();
+            true
+        }
         Err(_) => {
             cleaning.give_up();
             false

@@ -14,7 +14,7 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use block::{BlockDevice, Context, IoError, Job, Operation};
 use segments::{
     BLOCK_BYTES, Cleaned, Found, Generation, HEADER_BYTES, Header, Layout, LayoutError,
-    MOST_DEVICE_BYTES, Place, Segments, Survivors, TAG_BYTES, UNIT_BYTES, Victim,
+    MOST_DEVICE_BYTES, NoVictim, Place, Segments, Survivors, TAG_BYTES, UNIT_BYTES, Victim,
 };
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, MutexGuard, Reader, ReaderEpochs};
@@ -30,6 +30,8 @@ const SPAN_BYTES: usize = 2 * BLOCK;
 const BLOCK: usize = BLOCK_BYTES as usize;
 /// Devices from this size on have segments of 4 MiB.
 const LARGE: u64 = 1 << 30;
+/// The most segments that are punched after one wait for readers.
+const PUNCHES: usize = 16;
 /// The most requests that read at once. More wait for one of them.
 const READS: usize = 8;
 
@@ -315,21 +317,26 @@ impl BackingLog {
         }
     }
 
-    /// Punches all segments without objects. Returns whether there were any. The calling thread
-    /// must not be a reader of the log.
+    /// Punches segments without objects, as many at most as one wait for readers is worth. Returns
+    /// whether there were any. The calling thread must not be a reader of the log.
     pub(crate) fn punch(&self, cpu: Cpu) -> bool {
         let _one_at_a_time = self.punching.lock();
-        let mut any = false;
-        loop {
-            let punch = self.account.lock().punch();
-            let Some(punch) = punch else { return any };
-            #[cfg(any(shuttle, asan))]
-            let waits = !self.without_readers;
-            #[cfg(not(any(shuttle, asan)))]
-            let waits = true;
-            if waits {
-                self.readers.wait_for_readers();
-            }
+        let mut punches = [const { None }; PUNCHES];
+        {
+            let mut account = self.account.lock();
+            punches.fill_with(|| account.punch());
+        }
+        if punches[0].is_none() {
+            return false;
+        }
+        #[cfg(any(shuttle, asan))]
+        let waits = !self.without_readers;
+        #[cfg(not(any(shuttle, asan)))]
+        let waits = true;
+        if waits {
+            self.readers.wait_for_readers();
+        }
+        for punch in punches.into_iter().flatten() {
             let bytes = punch.bytes();
             let (offset, length) = (bytes.start, bytes.end - bytes.start);
             if self.device.abilities().discard {
@@ -338,17 +345,34 @@ impl BackingLog {
                 let _ = self.device.perform(Context::waiting(cpu), discard);
             }
             self.account.lock().punched(punch);
-            any = true;
         }
+        true
     }
 
-    /// Begins to clean the segment that is worth it most at the time `now`; `None` if there is
-    /// none. If another thread cleans, waits for it.
-    pub(crate) fn clean(&self, now: u32) -> Option<Cleaning<'_>> {
+    /// Begins to clean the segment that is worth it most at the time `now`, to have room for
+    /// `bytes`. If another thread cleans, waits for it.
+    pub(crate) fn clean(&self, bytes: u32, now: u32) -> Clean<'_> {
         let memory = self.cleaning.lock();
-        let victim = self.account.lock().victim(now).ok()?;
-        Some(Cleaning { log: self, memory, victim })
+        let mut account = self.account.lock();
+        if account.has_room(bytes) {
+            return Clean::NotNeeded;
+        }
+        match account.victim(now) {
+            Ok(victim) => Clean::This(Cleaning { log: self, memory, victim }),
+            Err(NoVictim::PunchFirst) => Clean::NotNeeded,
+            Err(NoVictim::Busy | NoVictim::Nothing) => Clean::Nothing,
+        }
     }
+}
+
+/// What there is to clean.
+pub(crate) enum Clean<'a> {
+    /// This segment.
+    This(Cleaning<'a>),
+    /// Others have made room, or it comes by punching.
+    NotNeeded,
+    /// No segment would gain enough.
+    Nothing,
 }
 
 /// A segment that is being cleaned. It must go to [`Cleaning::end`] or [`Cleaning::give_up`].
@@ -404,10 +428,10 @@ impl Cleaning<'_> {
         written
     }
 
-    /// All that was found is copied. Returns whether the segment is empty.
-    pub(crate) fn end(self) -> bool {
+    /// All that was found is copied. What was not found stays until it is freed.
+    pub(crate) fn end(self) {
         self.log.counts.cleaned.fetch_add(1, Ordering::Relaxed);
-        self.log.account.lock().cleaned(self.victim) == Cleaned::Empty
+        let _: Cleaned = self.log.account.lock().cleaned(self.victim);
     }
 
     /// The segment stays as it is.
