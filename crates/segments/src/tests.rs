@@ -158,6 +158,48 @@ fn a_segment_with_a_write_that_failed_takes_no_more_objects() {
 }
 
 #[test]
+fn a_write_of_survivors_that_failed_leaves_their_segment_open() {
+    let mut log = Segments::new(layout(4)).expect("a log");
+    let object = |log: &mut Segments| {
+        let pending = log.append(4096, 0).expect("room");
+        log.written(pending)
+    };
+    let places: Vec<Place> = (0..260).map(|_| object(&mut log)).collect();
+    for place in &places[..200] {
+        log.free(*place, 4096).expect("it is there");
+    }
+    let victim = log.victim(1).expect("the first is full");
+    let first = log.append_survivor(&victim, 4096).expect("room");
+    let failed = log.append_survivor(&victim, 4096).expect("room");
+    let at = first.place().byte() / u64::from(MIB);
+    let first = log.written(first);
+    log.abandon(failed);
+    let next = log.append_survivor(&victim, 4096).expect("room");
+    assert_eq!(next.place().byte() / u64::from(MIB), at, "it is still open");
+    assert_eq!(first.byte() / u64::from(MIB), at);
+    log.abandon(next);
+    log.put_back(victim);
+}
+
+#[test]
+fn a_segment_that_could_not_be_cleaned_is_tried_again() {
+    let mut log = Segments::new(layout(4)).expect("a log");
+    for _ in 0..260 {
+        let pending = log.append(4096, 0).expect("room");
+        let place = log.written(pending);
+        if place.byte() > u64::from(MIB / 2) && place.byte() < u64::from(MIB) {
+            log.free(place, 4096).expect("it is there");
+        }
+    }
+    let victim = log.victim(100).expect("the first is half empty");
+    // Nothing of it could be read.
+    assert!(matches!(log.cleaned(victim), Cleaned::Left { .. }));
+    assert_eq!(log.victim(160).expect_err("a moment ago"), NoVictim::Nothing);
+    let victim = log.victim(161).expect("now it is tried again");
+    log.put_back(victim);
+}
+
+#[test]
 fn the_old_and_the_empty_are_cleaned_first() {
     let segment =
         |live, youngest| Segment { live, youngest, state: State::Closed, ..Segment::UNUSED };
@@ -166,10 +208,15 @@ fn the_old_and_the_empty_are_cleaned_first() {
     assert!(worth(&segment(MIB / 4, 50), MIB, 100) > worth(&segment(MIB / 2, 50), MIB, 100));
     // An old segment is worth it although it is fuller.
     assert!(worth(&segment(MIB * 3 / 4, 0), MIB, 1000) > worth(&segment(MIB / 4, 990), MIB, 1000));
-    // (1 - 1/2) * 9 / (1 + 1/2) = 3
-    assert_eq!(worth(&segment(MIB / 2, 91), MIB, 99), 3 << 8);
+    // (1 - 1/2) * √9 / (1 + 1/2) = 1
+    assert_eq!(worth(&segment(MIB / 2, 91), MIB, 99), 1 << 8);
     // Nothing overflows, and time that goes back is no age.
     assert!(worth(&segment(0, 0), 4 * MIB, u32::MAX) > worth(&segment(0, 9), 4 * MIB, 5));
+    // However old it is, a segment goes only if it gains as much as the average.
+    let almost_full = segment(MIB * 15 / 16, 0);
+    let full_and_empty = [almost_full, almost_full, segment(MIB / 8, 99_999)];
+    assert!(worth(&almost_full, MIB, 100_000) > worth(&full_and_empty[2], MIB, 100_000));
+    assert_eq!(best(&full_and_empty, MIB, (MIB / 32, MIB), 100_000), Some(2));
     let mut all = vec![segment(MIB / 2, 0), segment(MIB - 64, 0), segment(MIB / 8, 0)];
     assert_eq!(best(&all, MIB, (MIB / 32, MIB), 9), Some(2));
     for state in [State::Open, State::Kept, State::Victim, State::Free, State::Punching] {
