@@ -187,20 +187,20 @@ async fn release(shared: &Arc<Shared>, chunk: usize) {
 
 /// Deletes all objects of the device, for as long as that may take.
 async fn clear(shared: &Shared) {
-    let mut objects = shared.table.lock().take_objects();
+    let objects = shared.table.lock().take_objects();
+    let mut gone = 0;
     let all = async {
-        while let Some(object) = objects.last() {
-            if !shared.exchange.delete(object).await {
-                break;
-            }
-            objects.pop();
+        for object in &objects {
+            // If one store is lost, the others are asked all the same.
+            gone += usize::from(shared.exchange.delete(object).await);
         }
     };
     let _ = timeout(END, all).await;
-    if !objects.is_empty() {
+    let left = objects.len() - gone;
+    if left > 0 {
         tracing::warn!(
             "{} objects stay in {} at the stores; nobody can read them, and they can be deleted",
-            objects.len(),
+            left,
             shared.exchange.directory()
         );
     }

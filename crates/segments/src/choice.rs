@@ -4,7 +4,7 @@
 //! System", section 3.6. The benefit of cleaning a segment is the space that comes free, times its
 //! age, which stands for how long that space stays free. The cost is reading all of the segment and
 //! writing what lives. Here it is the square root of the age: pages that are written back have been
-//! idle already, so their age tells less of their future than that of any file does. With pages used
+//! idle already, so their age tells less of their future than that of a file does. With pages used
 //! by rank the log writes 6 % less (`rampack-lab log --ages zipf`).
 
 use crate::segment::Segment;

@@ -35,6 +35,8 @@ fn a_dead_store_is_left_alone_and_another_one_asked() {
     thread::sleep(Duration::from_secs(1));
     assert_eq!(world.stats().local_bytes, (CHUNKS * CHUNK) as u64);
     assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+    drop(world);
+    assert!(files(store.path()).is_empty(), "the store that is there has nothing any more");
 }
 
 #[test]
