@@ -18,6 +18,16 @@ fn file_of(place: &Place) -> PathBuf {
     path
 }
 
+/// A daemon whose disk has a directory for what is cold.
+fn daemon_with(place: &Place, store: &TempDir) -> Daemon {
+    let line = format!(
+        "up --transport nbd --size 8M --backing {} --remote fs://{} --remote cold=0",
+        file_of(place).display(),
+        store.path().display()
+    );
+    Daemon::start(place, &line)
+}
+
 /// All objects in a directory.
 fn objects(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -51,13 +61,7 @@ fn capabilities(daemon: &Daemon, name: &str) -> Vec<u64> {
 #[test]
 fn cold_segments_go_to_a_store_and_come_back() {
     let (place, store) = (Place::new(), TempDir::new());
-    let backing = file_of(&place);
-    let line = format!(
-        "up --transport nbd --size 8M --backing {} --remote fs://{} --remote cold=0",
-        backing.display(),
-        store.path().display()
-    );
-    let daemon = Daemon::start(&place, &line);
+    let daemon = daemon_with(&place, &store);
     assert_eq!(daemon.does("get zram0 backing_layout"), "log\n");
     let shown = daemon.does("get zram0 backing_remote");
     assert!(shown.starts_with(&format!("fs://{} cold=0", store.path().display())), "{shown}");
@@ -100,13 +104,7 @@ fn cold_segments_go_to_a_store_and_come_back() {
 #[test]
 fn what_is_damaged_at_a_store_is_an_error_and_nothing_else() {
     let (place, store) = (Place::new(), TempDir::new());
-    let backing = file_of(&place);
-    let line = format!(
-        "up --transport nbd --size 8M --backing {} --remote fs://{} --remote cold=0",
-        backing.display(),
-        store.path().display()
-    );
-    let daemon = Daemon::start(&place, &line);
+    let daemon = daemon_with(&place, &store);
     let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
     (0..PAGES).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n)), 0));
     daemon.does("set zram0 idle all");
