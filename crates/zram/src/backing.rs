@@ -1,20 +1,18 @@
 //! What a backing device holds: a page in each block, or a log.
 
 use block::{BlockDevice, Job, Operation};
+use pagelog::{AT_ONCE, Backed, PageLog, Wanted};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::blocks::BackingBlocks;
-use crate::log::BackingLog;
-use crate::slot::Backed;
-use crate::wanted::{AT_ONCE, Wanted};
 
 /// A backing device. Any number of threads may call every method at once.
 pub(crate) enum Backing {
     /// A page in each block. [`Backed::block`] is the number of a block.
     Pages(BackingBlocks),
     /// Objects one behind the other. [`Backed::block`] is the word of a place.
-    Log(BackingLog),
+    Log(PageLog),
 }
 
 impl Backing {

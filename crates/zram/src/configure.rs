@@ -10,10 +10,10 @@ use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
 use crate::backing::Backing;
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::log::LogStats;
 use crate::resources::Design;
 use crate::settings::{RemoteStores, Which, find, place};
 use crate::when_full::Room;
+use pagelog::LogStats;
 
 /// The largest batch. No device gains from more pages, and each takes a page of memory.
 const BATCH_MAX: u32 = 4096;

@@ -21,6 +21,7 @@ use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
 use objects::{Object, Objects};
 use pagealloc::NoMemory;
+use pagelog::Backed;
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Chosen, OneStream, Register, Streams, prefetch_beginning};
@@ -33,7 +34,7 @@ use crate::page_ops::Loaded;
 use crate::record::Record;
 use crate::resources::{Design, Resources};
 use crate::shared::{ENTRY_BYTES, SharedObjects};
-use crate::slot::{Backed, Kind, Slot};
+use crate::slot::{Kind, Slot};
 use crate::slots::SlotTable;
 use crate::tables::Table;
 

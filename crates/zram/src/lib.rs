@@ -6,8 +6,8 @@
 //! [`attributes`].
 //!
 //! The files stand in layers, and each uses those before it: `slot`, [`slots`], `shared`, `access`,
-//! `counts`, `blocks`, `wanted`, `run`, `log`, `backing`, `page_ops`, `record`, `resources`,
-//! `tables`, `fingerprints`; `engine`; `request`, `ranges`, `read_backing`, `clean_log`;
+//! `counts`, `blocks`, `backing`, `page_ops`, `record`, `resources`,
+//! `tables`, `fingerprints`; `engine`; `request`, `ranges`, `read_backing`;
 //! `settings`, `stats`, `tier_moves`, `tier_walk`, `disk`, `write_error`, `write_log`; `data_path`,
 //! `lifecycle`, `recovery`, `configure`, `post_processing`, `pack_share`, `tiering`, `check`;
 //! `attributes`.
@@ -25,7 +25,6 @@ mod attributes;
 mod backing;
 mod blocks;
 mod check;
-mod clean_log;
 mod configure;
 mod counts;
 mod data_path;
@@ -33,7 +32,6 @@ mod disk;
 mod engine;
 mod fingerprints;
 mod lifecycle;
-mod log;
 mod make_room;
 mod pack_share;
 mod page_ops;
@@ -44,7 +42,6 @@ mod record;
 mod recovery;
 mod request;
 mod resources;
-mod run;
 mod settings;
 mod shared;
 mod slot;
@@ -55,7 +52,6 @@ mod tier_moves;
 mod tier_press;
 mod tier_walk;
 mod tiering;
-mod wanted;
 mod when_full;
 mod write_error;
 mod write_log;
@@ -65,10 +61,11 @@ pub use attributes::{ATTRIBUTES, attributes, saved_settings};
 pub use blocks::BackingBlocks;
 pub use disk::{Disk, Opener};
 pub use fingerprints::fingerprint;
-pub use log::LogStats;
 pub use objects::Object;
 pub use pack_share::{Pack, Share};
 pub use page_ops::Select;
+pub use pagelog::Backed;
+pub use pagelog::LogStats;
 pub use post_processing::{Recompress, Writeback};
 pub use record::{LAYOUT, OLDEST_LAYOUT};
 pub use recovery::{Recovered, Recovery};
@@ -76,7 +73,7 @@ pub use recovery::{Recovered, Recovery};
 pub use resources::Without;
 pub use resources::{Design, HostFiles, NoHostFiles, OpenCodec, Product, Resources};
 pub use settings::Which;
-pub use slot::{Backed, Kind, Part, Slot};
+pub use slot::{Kind, Part, Slot};
 pub use stats::{Density, Stats};
 pub use tier_walk::{TierCounts, TierStats};
 pub use tiers::Budgets;

@@ -12,23 +12,19 @@ use alloc::{sync::Arc, vec::Vec};
 
 use block::{Context, IoError, Operation, Wait};
 use control::{ControlError, Errno};
+use pagelog::{Backed, PageLog, RUN_PAGES, Run};
 use units::{Cpu, PAGE_SIZE, Page, pages_for};
 
 use crate::backing::Backing;
 use crate::blocks::BackingBlocks;
-use crate::clean_log;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::log::BackingLog;
 use crate::page_ops::Select;
 use crate::post_processing::{Buffer, Recompress, Writeback};
 use crate::resources::Design;
-use crate::run::{RUN_PAGES, Run};
 use crate::settings::Settings;
-use crate::slot::Backed;
 use crate::when_full::{Hand, Room, WhenFull};
-use crate::write_log::TRIES;
 
 /// The CPU of a thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
@@ -291,30 +287,23 @@ impl<D: Design> Disk<D> {
     /// its codec would have to stay until then.
     fn spill_to_log(
         &self,
-        (engine, log): (&Arc<Engine<D>>, &BackingLog),
+        (engine, log): (&Arc<Engine<D>>, &PageLog),
         cpu: Cpu,
         index: u64,
         page: &Page,
     ) -> Result<(), IoError> {
         let mut run = Run::new(1).map_err(|_| IoError::NoMemory)?;
-        *run.next() = *page;
+        *run.page() = *page;
         run.add(index as usize, UNCOMPRESSED);
-        let need = (run.stored_bytes(), self.now());
-        let mut written = Err(IoError::NoSpace);
-        for _ in 0..TRIES {
-            clean_log::make_room(engine, log, cpu, need);
-            written = log.write(cpu, &mut run, need.1);
-            if written != Err(IoError::NoSpace) {
-                break;
+        let mut stored = Err(IoError::Failed);
+        let commit = |run: &mut Run| {
+            for entry in run.entries_mut() {
+                let Some(place) = entry.written() else { continue };
+                stored = self.commit_spilled(engine, cpu, index, place);
+                entry.is_named = stored.is_ok();
             }
-        }
-        let place = run.entries()[0].written();
-        let stored = written.and_then(|()| {
-            let place = place.ok_or(IoError::Failed)?;
-            self.commit_spilled(engine, cpu, index, place)
-        });
-        run.entries_mut()[0].is_named = stored.is_ok();
-        log.committed(&mut run);
+        };
+        pagelog::write((log, &**engine), cpu, &mut run, self.now(), commit)?;
         stored
     }
 

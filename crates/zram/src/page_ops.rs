@@ -1,9 +1,10 @@
 //! The types of the engine's page operations beyond a plain store and load.
 
 use objects::Object;
+use pagelog::Backed;
 use units::Page;
 
-use crate::slot::{Backed, Kind, Slot};
+use crate::slot::{Kind, Slot};
 
 /// The place of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -9,6 +9,7 @@ use core::ops::Range;
 use block::{IoError, Job, Operation};
 use control::{ControlError, Errno};
 use objects::Object;
+use pagelog::Backed;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::backing::Backing;
@@ -19,7 +20,7 @@ use crate::engine::Engine;
 use crate::page_ops::{Export, Recompressed, Recompression, Select};
 use crate::resources::Design;
 use crate::settings::{Which, find};
-use crate::slot::{Backed, Kind, Slot};
+use crate::slot::{Kind, Slot};
 use crate::write_error::{no_memory, write_error};
 use crate::write_log::LogBatch;
 

@@ -10,6 +10,7 @@
 use alloc::sync::Arc;
 
 use block::IoError;
+use pagelog::{AT_ONCE, Backed, Wanted};
 use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE, Page};
 
@@ -20,8 +21,6 @@ use crate::page_ops::Loaded;
 use crate::ranges::parts;
 use crate::request::Request;
 use crate::resources::Design;
-use crate::slot::Backed;
-use crate::wanted::{AT_ONCE, Wanted};
 
 /// A request that waits for the backing device. It shares the engine, and is no reader of the
 /// device while it waits.

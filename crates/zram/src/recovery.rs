@@ -29,6 +29,7 @@ use block::{BlockDevice, ExtentKind};
 use control::{ControlError, Errno};
 use objects::Object;
 use pagealloc::FrameSet;
+use pagelog::Backed;
 use sync::Mutex;
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
@@ -42,7 +43,7 @@ use crate::engine::{Engine, EngineOptions};
 use crate::record::Record;
 use crate::resources::{Design, Product, Resources};
 use crate::shared::Shared;
-use crate::slot::{Backed, Kind, Part, Slot};
+use crate::slot::{Kind, Part, Slot};
 use crate::tables::Table;
 
 /// Findings that are told; more are counted.

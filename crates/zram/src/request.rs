@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use block::IoError;
+use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
 
@@ -10,7 +11,6 @@ use crate::counts::{Count, Counts};
 use crate::engine::Engine;
 use crate::page_ops::Loaded;
 use crate::resources::Design;
-use crate::slot::Backed;
 
 /// A request under way: its engine, its counters, its reader and its CPU. Every layer below the
 /// device gets this value.

@@ -10,8 +10,8 @@ use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 use crate::access::Clock;
 use crate::backing::Backing;
 use crate::blocks::BackingBlocks;
-use crate::log::{BackingLog, NoLog};
 use crate::slots::{BitLock, SlotTable};
+use pagelog::{NoLog, PageLog};
 
 /// The compile-time choices of a device. The product has one design, [`Product`]; experiments add
 /// others.
@@ -145,8 +145,8 @@ impl Resources {
         }
     }
 
-    fn log_on(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<BackingLog, ControlError> {
-        let log = BackingLog::new(device, path, self.cpus).map_err(|error| match error {
+    fn log_on(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<PageLog, ControlError> {
+        let log = PageLog::new(device, path, self.cpus).map_err(|error| match error {
             NoLog::Layout(error) => ControlError::invalid(format!("{path} is {error}")),
             NoLog::NoMemory => {
                 ControlError::new(Errno::ENOMEM, format!("no memory for the log on {path}"))

@@ -23,6 +23,7 @@
 //! functions on the word; the table only swaps words.
 
 use objects::Object;
+use pagelog::Backed;
 use units::PAGE_SIZE;
 
 const LENGTH_SHIFT: u32 = 32;
@@ -66,19 +67,6 @@ pub enum Kind {
     Shared(Part),
     /// What another process left here could not be right: reads fail until the page is replaced.
     Lost,
-}
-
-/// The place and form of a written-back page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Backed {
-    /// The number of the block on the backing device; a block is a page.
-    pub block: u32,
-    /// The bytes of the block that hold the compressed page; 4096 for an uncompressed page.
-    pub length: u16,
-    /// The codec of a compressed page, by number.
-    pub codec: u8,
-    /// The page did not shrink when it was stored.
-    pub huge: bool,
 }
 
 /// The part of a shared object that a page is.

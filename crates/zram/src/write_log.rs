@@ -2,33 +2,27 @@
 
 use alloc::format;
 
-use block::IoError;
 use control::{ControlError, Errno};
 use units::{Cpu, PAGE_SIZE, Page};
 
-use crate::clean_log;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::log::BackingLog;
 use crate::page_ops::{Export, Select};
 use crate::resources::Design;
-use crate::run::{RUN_PAGES, Run};
 use crate::slot::Slot;
 use crate::write_error::{no_memory, write_error};
+use pagelog::PageLog;
+use pagelog::{RUN_PAGES, Run};
 
 /// The CPU of the thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
-
-/// How often what has no place is tried again. The first time closes a segment, which can be
-/// cleaned then.
-pub(crate) const TRIES: u32 = 3;
 
 /// Pages on their way to a log.
 pub(crate) struct LogBatch<'a, D: Design> {
     disk: &'a Disk<D>,
     engine: &'a Engine<D>,
-    log: &'a BackingLog,
+    log: &'a PageLog,
     run: Run,
     /// The pages were charged to the writeback limit.
     charged: bool,
@@ -40,7 +34,7 @@ impl<'a, D: Design> LogBatch<'a, D> {
     pub(crate) fn new(
         disk: &'a Disk<D>,
         engine: &'a Engine<D>,
-        log: &'a BackingLog,
+        log: &'a PageLog,
     ) -> Result<LogBatch<'a, D>, ControlError> {
         let run = Run::new(RUN_PAGES).map_err(|_| no_memory())?;
         Ok(LogBatch { disk, engine, log, run, charged: false })
@@ -82,13 +76,13 @@ impl<'a, D: Design> LogBatch<'a, D> {
         if !self.engine.alter(index, mark) {
             return;
         }
-        let to = Export { bytes: self.run.next(), block: 0, compressed: true };
+        let to = Export { bytes: self.run.page(), block: 0, compressed: true };
         let reader = self.disk.readers.enter(CPU);
         match self.engine.export(&reader, CPU, index, to) {
             Ok(Some(form)) if usize::from(form.length) == PAGE_SIZE && !form.huge => {
                 // A page of an extent.
-                let page: Page = *self.run.next();
-                let form = self.engine.pack_page(&reader, CPU, &page, self.run.next());
+                let page: Page = *self.run.page();
+                let form = self.engine.pack_page(&reader, CPU, &page, self.run.page());
                 self.run.add(index, form);
             }
             Ok(Some(form)) => self.run.add(index, form),
@@ -99,40 +93,17 @@ impl<'a, D: Design> LogBatch<'a, D> {
 
     /// Writes the run. Returns how many pages were written, also if it failed.
     fn write(&mut self) -> (u64, Result<(), ControlError>) {
-        if self.run.entries().is_empty() {
+        let LogBatch { disk, engine, log, run, .. } = self;
+        if run.entries().is_empty() {
             return (0, Ok(()));
         }
         let mut written = 0;
-        let mut outcome = Ok(());
-        for _ in 0..TRIES {
-            let (bytes, now) = (self.run.stored_bytes(), self.disk.now());
-            clean_log::make_room(self.engine, self.log, CPU, (bytes, now));
-            outcome = self.log.write(CPU, &mut self.run, now);
-            written += self.commit();
-            self.run.keep_unwritten();
-            if outcome != Err(IoError::NoSpace) {
-                break;
-            }
-        }
-        self.run.entries().iter().for_each(|entry| unmark(self.engine, entry.index));
-        self.run.clear();
-        let path = self.log.path();
+        let commit = |run: &mut Run| written += commit(disk, engine, run);
+        let outcome = pagelog::write((log, *engine), CPU, run, disk.now(), commit);
+        run.entries().iter().for_each(|entry| unmark(engine, entry.index));
+        run.clear();
+        let path = log.path();
         (written, outcome.map_err(|error| write_error(error, path)))
-    }
-
-    /// Lets slots name what was written. Returns the number of pages.
-    fn commit(&mut self) -> u64 {
-        let mut written = 0;
-        for entry in self.run.entries_mut() {
-            let Some(place) = entry.written() else { continue };
-            written += 1;
-            self.disk.counts.add(CPU, Count::WritebackWrites, 1);
-            let _reader = self.disk.readers.enter(CPU);
-            // Otherwise the page was used meanwhile, and stays in memory.
-            entry.is_named = self.engine.finish_writeback(CPU, entry.index, place);
-        }
-        self.log.committed(&mut self.run);
-        written
     }
 
     fn refund(&self, pages: u64) {
@@ -140,6 +111,20 @@ impl<'a, D: Design> LogBatch<'a, D> {
             self.disk.refund(pages);
         }
     }
+}
+
+/// Lets slots name what was written. Returns the number of pages.
+fn commit<D: Design>(disk: &Disk<D>, engine: &Engine<D>, run: &mut Run) -> u64 {
+    let mut written = 0;
+    for entry in run.entries_mut() {
+        let Some(place) = entry.written() else { continue };
+        written += 1;
+        disk.counts.add(CPU, Count::WritebackWrites, 1);
+        let _reader = disk.readers.enter(CPU);
+        // Otherwise the page was used meanwhile, and stays in memory.
+        entry.is_named = engine.finish_writeback(CPU, entry.index, place);
+    }
+    written
 }
 
 fn unmark<D: Design>(engine: &Engine<D>, index: usize) {

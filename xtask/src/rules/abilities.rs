@@ -15,6 +15,7 @@ const NO_STD: &[&str] = &[
     "zcomp",
     "objects",
     "segments",
+    "pagelog",
     "zram",
     "zswap",
 ];

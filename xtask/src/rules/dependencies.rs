@@ -19,6 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("objects", &["units", "sync", "control", "pagealloc", "zsmalloc", "zcomp"]),
     ("tiers", &[]),
     ("segments", &[]),
+    ("pagelog", &["units", "sync", "block", "segments"]),
     (
         "zram",
         &[
@@ -31,7 +32,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zcomp",
             "objects",
             "tiers",
-            "segments",
+            "pagelog",
         ],
     ),
     (
@@ -217,7 +218,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("toml", &["cli", "xtask"], &[]),
     ("tracing", &["host", "backing", "remote", "nbd", "fuse", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
-    ("twox-hash", &["remote", "zram"], &[]),
+    ("twox-hash", &["pagelog", "remote", "zram"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
 ];
 

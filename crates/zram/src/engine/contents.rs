@@ -6,6 +6,7 @@
 
 use block::IoError;
 use objects::Object;
+use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
 use zcomp::{fill, same_filled};
@@ -16,7 +17,7 @@ use crate::counts::Count;
 use crate::page_ops::Loaded;
 use crate::resources::Design;
 use crate::shared::Shared;
-use crate::slot::{Backed, Kind, Part, Slot};
+use crate::slot::{Kind, Part, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {

@@ -4,6 +4,7 @@ use core::ops::Range;
 
 use block::IoError;
 use objects::Object;
+use pagelog::{Backed, Places};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 
@@ -11,7 +12,7 @@ use super::Engine;
 use super::contents::refused;
 use crate::page_ops::{Export, Loaded, Recompressed, Recompression};
 use crate::resources::Design;
-use crate::slot::{Backed, Kind, Slot};
+use crate::slot::{Kind, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
@@ -87,27 +88,6 @@ impl<D: Design> Engine<D> {
         let Ok(old) = swapped else { return false };
         self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
         self.account(cpu, old, new);
-        true
-    }
-
-    /// The place and form of a page on the backing device, if it is there.
-    pub(crate) fn backed_at(&self, index: usize) -> Option<Backed> {
-        if index >= self.capacity() {
-            return None;
-        }
-        match self.slots.peek(index).kind() {
-            Kind::WrittenBack(place) => Some(place),
-            _ => None,
-        }
-    }
-
-    /// Lets a page that is at `old` on the backing device be at `new`, where it was copied. Returns
-    /// false if it is not at `old`, or is being changed.
-    pub(crate) fn move_backed(&self, cpu: Cpu, index: usize, old: Backed, new: Backed) -> bool {
-        let (old, new) = (Slot::written_back(old), Slot::written_back(new));
-        let swapped = self.slots.update(index, |now| (now == old).then_some(new));
-        let Ok(old) = swapped else { return false };
-        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
         true
     }
 
@@ -289,5 +269,25 @@ impl<D: Design> Engine<D> {
             }
         });
         all
+    }
+}
+
+impl<D: Design> Places for Engine<D> {
+    fn backed_at(&self, index: usize) -> Option<Backed> {
+        if index >= self.capacity() {
+            return None;
+        }
+        match self.slots.peek(index).kind() {
+            Kind::WrittenBack(place) => Some(place),
+            _ => None,
+        }
+    }
+
+    fn move_backed(&self, cpu: Cpu, index: usize, old: Backed, new: Backed) -> bool {
+        let (old, new) = (Slot::written_back(old), Slot::written_back(new));
+        let swapped = self.slots.update(index, |now| (now == old).then_some(new));
+        let Ok(old) = swapped else { return false };
+        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        true
     }
 }

@@ -3,19 +3,19 @@
 use block::IoError;
 use units::Page;
 
-use crate::slot::Backed;
+use crate::backed::Backed;
 
 /// The most pages that are read together.
-pub(crate) const AT_ONCE: usize = 32;
+pub const AT_ONCE: usize = 32;
 
 /// A page that is to be read.
-pub(crate) struct Wanted<'a> {
+pub struct Wanted<'a> {
     /// The number of the page.
-    pub(crate) index: usize,
+    pub index: usize,
     /// Where it was when the reader looked.
-    pub(crate) place: Backed,
+    pub place: Backed,
     /// Where its bytes go, as they were written: compressed or not.
-    pub(crate) into: &'a mut Page,
+    pub into: &'a mut Page,
     /// What became of it.
-    pub(crate) result: Result<(), IoError>,
+    pub result: Result<(), IoError>,
 }

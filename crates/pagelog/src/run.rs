@@ -7,35 +7,35 @@ use core::ops::Range;
 use segments::{BLOCK_BYTES, HEADER_BYTES, Pending, Place, stored};
 use units::{PAGE_SIZE, Page};
 
-use crate::slot::Backed;
+use crate::backed::Backed;
 
 /// The bytes of the largest object, with its header, in whole units.
-pub(crate) const LARGEST: usize = stored(PAGE_SIZE as u16) as usize;
+const LARGEST: usize = stored(PAGE_SIZE as u16) as usize;
 /// The most pages of a run: they fit into a segment, however little they shrank.
-pub(crate) const RUN_PAGES: usize = (1 << 20) / LARGEST;
+pub const RUN_PAGES: usize = (1 << 20) / LARGEST;
 /// A run lies in two segments at most.
 const PARTS: usize = 2;
 const BLOCK: usize = BLOCK_BYTES as usize;
 
 /// An object of a run.
-pub(crate) struct Entry {
+pub struct Entry {
     /// The page.
-    pub(crate) index: usize,
+    pub index: usize,
     /// The form of the object. Its place is where it was before, if it is copied.
-    pub(crate) form: Backed,
+    pub form: Backed,
     /// Where its header begins in the memory of the run.
     pub(crate) at: usize,
-    /// Its reservation, until [`BackingLog::committed`](crate::log::BackingLog::committed).
+    /// Its reservation, until it is committed.
     pub(crate) pending: Option<Pending>,
     /// Where it was written; `None` if it was not.
     pub(crate) place: Option<Place>,
     /// Whether a slot names the place.
-    pub(crate) is_named: bool,
+    pub is_named: bool,
 }
 
 impl Entry {
     /// Where it was written, and its form.
-    pub(crate) fn written(&self) -> Option<Backed> {
+    pub fn written(&self) -> Option<Backed> {
         self.place.map(|place| Backed { block: place.word(), ..self.form })
     }
 }
@@ -57,7 +57,7 @@ impl Part {
 }
 
 /// Objects, one behind the other.
-pub(crate) struct Run {
+pub struct Run {
     bytes: Vec<u8>,
     used: usize,
     entries: Vec<Entry>,
@@ -68,7 +68,7 @@ impl Run {
     ///
     /// # Errors
     /// Memory is out.
-    pub(crate) fn new(pages: usize) -> Result<Run, TryReserveError> {
+    pub fn new(pages: usize) -> Result<Run, TryReserveError> {
         let (mut bytes, mut entries) = (Vec::new(), Vec::new());
         let all = pages.clamp(1, RUN_PAGES) * LARGEST + PARTS * BLOCK;
         bytes.try_reserve_exact(all)?;
@@ -79,19 +79,19 @@ impl Run {
     }
 
     /// Whether a page surely fits.
-    pub(crate) fn has_room(&self) -> bool {
+    pub fn has_room(&self) -> bool {
         self.used + LARGEST + PARTS * BLOCK <= self.bytes.len()
     }
 
-    /// The memory for the next object. There is room for it.
-    pub(crate) fn next(&mut self) -> &mut Page {
+    /// The memory for the next object. The caller has asked whether there is [room](Run::has_room).
+    pub fn page(&mut self) -> &mut Page {
         let at = self.used + HEADER_BYTES;
         let (pages, _) = self.bytes[at..].as_chunks_mut::<PAGE_SIZE>();
         &mut pages[0]
     }
 
-    /// Adds the object of page `index`, which [`Run::next`] holds.
-    pub(crate) fn add(&mut self, index: usize, form: Backed) {
+    /// Adds the object of page `index`, which [`Run::page`] holds.
+    pub fn add(&mut self, index: usize, form: Backed) {
         let end = self.used + stored(form.length) as usize;
         self.bytes[self.used + HEADER_BYTES + usize::from(form.length)..end].fill(0);
         self.entries.push(Entry {
@@ -106,12 +106,12 @@ impl Run {
     }
 
     /// The objects.
-    pub(crate) fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// The objects.
-    pub(crate) fn entries_mut(&mut self) -> &mut [Entry] {
+    pub fn entries_mut(&mut self) -> &mut [Entry] {
         &mut self.entries
     }
 
@@ -137,7 +137,7 @@ impl Run {
     }
 
     /// Forgets all objects.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.entries.clear();
         self.used = 0;
     }

@@ -21,8 +21,8 @@ use sync::{Mutex, MutexGuard, Reader, ReaderEpochs};
 use twox_hash::XxHash3_64;
 use units::{Cpu, PAGE_SIZE};
 
+use crate::backed::Backed;
 use crate::run::{Part, RUN_PAGES, Run};
-use crate::slot::Backed;
 use crate::wanted::{AT_ONCE, Wanted};
 
 /// The blocks that an object and its header lie in, at most.
@@ -36,7 +36,7 @@ const PUNCHES: usize = 16;
 const READS: usize = 8;
 
 /// The log. Any number of threads may call every method at once.
-pub(crate) struct BackingLog {
+pub struct PageLog {
     device: Arc<dyn BlockDevice>,
     path: String,
     readers: ReaderEpochs,
@@ -48,7 +48,7 @@ pub(crate) struct BackingLog {
     /// Held by the thread that punches.
     punching: Mutex<()>,
     counts: LogCounts,
-    /// If set, a segment is used again although it may be read: see [`crate::Without`].
+    /// If set, a segment is used again although it may be read.
     #[cfg(any(shuttle, asan))]
     without_readers: bool,
 }
@@ -88,21 +88,19 @@ pub struct LogStats {
 
 /// Why there is no log on a device.
 #[derive(Debug)]
-pub(crate) enum NoLog {
+pub enum NoLog {
+    /// The device is too small.
     Layout(LayoutError),
+    /// Memory is out.
     NoMemory,
 }
 
-impl BackingLog {
+impl PageLog {
     /// An empty log on `device`, opened as `path`. Only the first 256 GiB are used.
     ///
     /// # Errors
     /// The device is too small, or memory is out.
-    pub(crate) fn new(
-        device: Arc<dyn BlockDevice>,
-        path: &str,
-        cpus: usize,
-    ) -> Result<BackingLog, NoLog> {
+    pub fn new(device: Arc<dyn BlockDevice>, path: &str, cpus: usize) -> Result<PageLog, NoLog> {
         let bytes = device.geometry().bytes.min(MOST_DEVICE_BYTES);
         let segment_bytes = if bytes >= LARGE { 4 << 20 } else { 1 << 20 };
         let layout = Layout { bytes, segment_bytes, survivors: Survivors::Apart };
@@ -117,7 +115,7 @@ impl BackingLog {
             segment: zeroes(segment_bytes as usize).map_err(no_memory)?,
             survivors: Run::new(RUN_PAGES).map_err(no_memory)?,
         };
-        Ok(BackingLog {
+        Ok(PageLog {
             device,
             path: path.into(),
             readers: ReaderEpochs::new(cpus),
@@ -131,29 +129,29 @@ impl BackingLog {
         })
     }
 
-    /// A copy that does not wait for its readers.
+    /// A copy that does not wait for its readers: a race checker must find the error.
     #[cfg(any(shuttle, asan))]
-    pub(crate) fn without_readers(self) -> BackingLog {
-        BackingLog { without_readers: true, ..self }
+    pub fn without_readers(self) -> PageLog {
+        PageLog { without_readers: true, ..self }
     }
 
     /// The backing device.
-    pub(crate) fn device(&self) -> &dyn BlockDevice {
+    pub fn device(&self) -> &dyn BlockDevice {
         &*self.device
     }
 
     /// The path it was opened as.
-    pub(crate) fn path(&self) -> &str {
+    pub fn path(&self) -> &str {
         &self.path
     }
 
     /// Enters a reader: an object that a slot names from now on stays while the reader lives.
-    pub(crate) fn reading(&self, cpu: Cpu) -> Reader<'_> {
+    pub fn reading(&self, cpu: Cpu) -> Reader<'_> {
         self.readers.enter(cpu)
     }
 
     /// The state of the log.
-    pub(crate) fn stats(&self) -> LogStats {
+    pub fn stats(&self) -> LogStats {
         let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let account = self.account.lock();
         LogStats {
@@ -168,14 +166,14 @@ impl BackingLog {
     }
 
     /// An object is not in use any more: no slot names it.
-    pub(crate) fn free(&self, place: Backed) {
+    pub fn free(&self, place: Backed) {
         let freed = self.account.lock().free(Place::from_word(place.block), place.length);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 
     /// Reads pages and sets the result of each. The caller is a reader since before it found the
     /// places in slots.
-    pub(crate) fn read(&self, cpu: Cpu, wanted: &mut [Option<Wanted<'_>>]) {
+    pub fn read(&self, cpu: Cpu, wanted: &mut [Option<Wanted<'_>>]) {
         let mut memory = self.memory(cpu);
         let mut jobs: [Job<'_>; AT_ONCE] = core::array::from_fn(|_| Job::new(Operation::Flush));
         let count = wanted.iter().flatten().count().min(AT_ONCE);
@@ -225,7 +223,7 @@ impl BackingLog {
     }
 
     /// Writes the objects of a run, dated `now`. Each has a place afterwards if it was written. The
-    /// caller lets slots name the places, and then calls [`BackingLog::committed`].
+    /// caller lets slots name the places, and then calls [`PageLog::committed`].
     ///
     /// # Errors
     /// `NoSpace` if no place is left for some of them, or the first error of the device.
@@ -377,7 +375,7 @@ pub(crate) enum Clean<'a> {
 
 /// A segment that is being cleaned. It must go to [`Cleaning::end`] or [`Cleaning::give_up`].
 pub(crate) struct Cleaning<'a> {
-    log: &'a BackingLog,
+    log: &'a PageLog,
     memory: MutexGuard<'a, CleanMemory>,
     victim: Victim,
 }
@@ -419,7 +417,7 @@ impl Cleaning<'_> {
                 survivors.clear();
                 written?;
             }
-            survivors.next()[..object.len()].copy_from_slice(object);
+            survivors.page()[..object.len()].copy_from_slice(object);
             survivors.add(index, form);
         }
         let written = log.write_survivors(cpu, survivors, victim);
@@ -440,7 +438,7 @@ impl Cleaning<'_> {
     }
 }
 
-impl BackingLog {
+impl PageLog {
     /// Reads blocks of a segment. Those that cannot be read are zeroes.
     fn read_segment(&self, cpu: Cpu, offset: u64, segment: &mut [u8]) {
         let context = Context::waiting(cpu);

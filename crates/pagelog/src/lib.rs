@@ -1,0 +1,25 @@
+//! A log of compressed pages on a device: what it takes to write, read and clean it.
+//!
+//! * [`PageLog`] is the log: it writes a [`Run`] of objects together, reads objects by their
+//!   places, and cleans segments. `segments` keeps account below it.
+//! * [`Backed`] is where an object is and what it is. The user keeps it in the slot of the page,
+//!   which alone decides whether the object is in use.
+//!
+//! The calling thread does the I/O. Nothing here starts a thread, reads a clock, or knows what is
+//! in a page; after a log was made, it takes no memory from the heap.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod backed;
+mod log;
+mod room;
+mod run;
+mod wanted;
+
+pub use backed::Backed;
+pub use log::{LogStats, NoLog, PageLog};
+pub use room::{Places, write};
+pub use run::{Entry, RUN_PAGES, Run};
+pub use wanted::{AT_ONCE, Wanted};
