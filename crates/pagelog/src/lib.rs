@@ -4,6 +4,7 @@
 //!   places, and cleans segments. `segments` keeps account below it.
 //! * [`Backed`] is where an object is and what it is. The user keeps it in the slot of the page,
 //!   which alone decides whether the object is in use.
+//! * [`LogDevice`] is a block device of pages that are in a log, for users without slots.
 //!
 //! The calling thread does the I/O. Nothing here starts a thread, reads a clock, or knows what is
 //! in a page; after a log was made, it takes no memory from the heap.
@@ -13,12 +14,15 @@
 extern crate alloc;
 
 mod backed;
+mod device;
 mod log;
 mod room;
 mod run;
+mod table;
 mod wanted;
 
 pub use backed::Backed;
+pub use device::{LogDevice, NoDevice};
 pub use log::{LogStats, NoLog, PageLog};
 pub use room::{Places, write};
 pub use run::{Entry, RUN_PAGES, Run};

@@ -19,7 +19,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("objects", &["units", "sync", "control", "pagealloc", "zsmalloc", "zcomp"]),
     ("tiers", &[]),
     ("segments", &[]),
-    ("pagelog", &["units", "sync", "block", "segments"]),
+    ("pagelog", &["units", "sync", "block", "pagealloc", "zcomp", "segments"]),
     (
         "zram",
         &[

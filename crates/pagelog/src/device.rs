@@ -1,0 +1,366 @@
+//! A block device of pages that are in a log: what a cache of swap areas writes back to.
+//!
+//! The table of places is the commit point: a write compresses its pages, writes them together, and
+//! then swaps the word of each. What was there before is freed afterwards. A read is a reader of
+//! the log from before it looks at the table until the objects have arrived.
+//!
+//! All memory is taken when the device is made.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ops::{ControlFlow, Range};
+
+use block::{
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
+    RemoteStats, Scrubbed, Visit,
+};
+use pagealloc::{MemoryProvider, NoMemory};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::{Mutex, MutexGuard};
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{CodecError, Compressor, PerCpuStreams, Streams, fill, same_filled};
+
+use crate::backed::Backed;
+use crate::log::{LogStats, PageLog};
+use crate::room::{self, Places};
+use crate::run::Run;
+use crate::table::{Table, Whereabouts, form};
+use crate::wanted::{AT_ONCE, Wanted};
+
+const P: u64 = PAGE_SIZE as u64;
+/// Pages that are written together, if they do not shrink: as many as a cache writes back at once.
+const RUN_PAGES: usize = 64;
+/// Threads that write at once. More wait for one of them.
+const RUNS: usize = 4;
+
+/// Why there is no such device.
+#[derive(Debug)]
+pub enum NoDevice {
+    /// Memory is out.
+    NoMemory(NoMemory),
+    /// There are no streams of the codec.
+    Codec(CodecError),
+}
+
+/// A block device whose pages are in a log, compressed. It may have more pages than the log has
+/// room for: a write for which there is no room fails with [`IoError::NoSpace`], and changes
+/// nothing. Operations are of whole pages, each of them atomic. Any number of threads may call
+/// every method at once. No operation takes memory from the heap.
+pub struct LogDevice {
+    log: PageLog,
+    table: Table,
+    streams: PerCpuStreams,
+    /// Memory for pages that are written together. Held by a thread that writes.
+    runs: Box<[Mutex<Run>]>,
+    /// The number of runs that were written: the clock of the log.
+    written: AtomicU32,
+}
+
+/// A page that is read, and the result of the job that it belongs to.
+type Read<'a> = (Wanted<'a>, &'a Cell<Result<(), IoError>>);
+
+impl LogDevice {
+    /// A device of `pages` pages in `log`, all of them holes. Its pages are compressed by `codec`.
+    /// `provider` gives the memory of the table, 8 bytes a page.
+    ///
+    /// # Errors
+    /// See [`NoDevice`].
+    pub fn new(
+        log: PageLog,
+        provider: &dyn MemoryProvider,
+        pages: u64,
+        codec: &dyn Compressor,
+        cpus: usize,
+    ) -> Result<LogDevice, NoDevice> {
+        let no_run = |_| NoDevice::NoMemory(NoMemory { bytes: RUN_PAGES * PAGE_SIZE });
+        let mut runs = Vec::new();
+        runs.try_reserve_exact(RUNS).map_err(no_run)?;
+        for _ in 0..RUNS {
+            runs.push(Mutex::new(Run::new(RUN_PAGES).map_err(no_run)?));
+        }
+        Ok(LogDevice {
+            log,
+            table: Table::new(provider, pages).map_err(NoDevice::NoMemory)?,
+            streams: PerCpuStreams::new(codec, cpus).map_err(NoDevice::Codec)?,
+            runs: runs.into_boxed_slice(),
+            written: AtomicU32::new(0),
+        })
+    }
+
+    /// The state of the log.
+    #[must_use]
+    pub fn stats(&self) -> LogStats {
+        self.log.stats()
+    }
+
+    /// The pages of a byte range, if the device has all of them.
+    fn judge(&self, (offset, length): (u64, u64)) -> Result<Range<usize>, IoError> {
+        if !(offset | length).is_multiple_of(P) {
+            return Err(IoError::Unaligned);
+        }
+        let end = offset.checked_add(length).ok_or(IoError::OutOfRange)? / P;
+        match end <= self.table.len() as u64 {
+            true => Ok((offset / P) as usize..end as usize),
+            false => Err(IoError::OutOfRange),
+        }
+    }
+
+    fn read_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        let mut reads: [Option<Read<'_>>; AT_ONCE] = [const { None }; AT_ONCE];
+        let mut count = 0;
+        let mut reading = self.log.reading(cpu);
+        for Job { operation, result } in jobs {
+            let pages = self.judge(operation.range());
+            let Operation::Read { into, .. } = operation else { continue };
+            *result = pages.as_ref().map(|_| ()).map_err(|error| *error);
+            let (result, Ok(pages)) = (Cell::from_mut(result), pages) else { continue };
+            for (index, into) in pages.zip(into.as_chunks_mut::<PAGE_SIZE>().0) {
+                match self.table.get(index) {
+                    Whereabouts::Hole => into.fill(0),
+                    Whereabouts::Filled(pattern) => fill(into, pattern),
+                    Whereabouts::Logged(place) => {
+                        let wanted = Wanted { index, place, into, result: Ok(()) };
+                        reads[count] = Some((wanted, result));
+                        count += 1;
+                    }
+                }
+                if count == AT_ONCE {
+                    self.fetch(cpu, &mut reads);
+                    // A thread that punches a segment waits for readers: it goes on in between.
+                    drop(reading);
+                    reading = self.log.reading(cpu);
+                    count = 0;
+                }
+            }
+        }
+        self.fetch(cpu, &mut reads);
+        drop(reading);
+    }
+
+    /// Reads pages that are in the log, and takes them out of the list.
+    fn fetch(&self, cpu: Cpu, reads: &mut [Option<Read<'_>>; AT_ONCE]) {
+        let mut results = [None; AT_ONCE];
+        let mut wanted = [const { None }; AT_ONCE];
+        for (read, (wanted, result)) in reads.iter_mut().zip(wanted.iter_mut().zip(&mut results)) {
+            let Some((page, of)) = read.take() else { break };
+            (*wanted, *result) = (Some(page), Some(of));
+        }
+        if wanted[0].is_none() {
+            return;
+        }
+        self.log.read(cpu, &mut wanted);
+        for (wanted, result) in wanted.into_iter().flatten().zip(results.into_iter().flatten()) {
+            let Wanted { place, into, result: read, .. } = wanted;
+            let opened = read.and_then(|()| self.unpack(cpu, place, into));
+            result.set(result.get().and(opened));
+        }
+    }
+
+    /// Turns the object that was read into a page into the page itself.
+    fn unpack(&self, cpu: Cpu, place: Backed, page: &mut Page) -> Result<(), IoError> {
+        let length = usize::from(place.length);
+        if length == PAGE_SIZE {
+            return Ok(());
+        }
+        let object = *page;
+        let mut stream = self.streams.get(cpu);
+        let unpacked = stream.context.decompress(&object[..length], page);
+        unpacked.map_err(|_| IoError::Corrupt)
+    }
+
+    fn write_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        let mut run = self.run(cpu);
+        // The jobs from this one on have pages in the run.
+        let mut first = 0;
+        for n in 0..jobs.len() {
+            let Job { operation, result } = &mut jobs[n];
+            let pages = self.judge(operation.range());
+            let Operation::Write { from, .. } = operation else { continue };
+            *result = pages.as_ref().map(|_| ()).map_err(|error| *error);
+            let Ok(pages) = pages else { continue };
+            let from = *from;
+            for (index, page) in pages.zip(from.as_chunks::<PAGE_SIZE>().0) {
+                if !run.has_room() {
+                    self.write_run(cpu, &mut run, &mut jobs[first..=n]);
+                    first = n;
+                }
+                self.add(cpu, index, page, &mut run);
+            }
+        }
+        self.write_run(cpu, &mut run, jobs.get_mut(first..).unwrap_or(&mut []));
+    }
+
+    /// Memory for a run. If none is free, waits until the thread that has this CPU's has written.
+    fn run(&self, cpu: Cpu) -> MutexGuard<'_, Run> {
+        let own = cpu.0 as usize % self.runs.len();
+        let (before, from) = self.runs.split_at(own);
+        let free = from.iter().chain(before).find_map(Mutex::try_lock);
+        free.unwrap_or_else(|| self.runs[own].lock())
+    }
+
+    /// Adds a page to a run that has room for it.
+    fn add(&self, cpu: Cpu, index: usize, page: &Page, run: &mut Run) {
+        if let Some(filled) = same_filled(page).and_then(Whereabouts::filled) {
+            return self.commit(index, filled);
+        }
+        let mut stream = self.streams.get(cpu);
+        let into = run.page();
+        let length = match stream.compress(page) {
+            Some(object) if object.len() < PAGE_SIZE => {
+                into[..object.len()].copy_from_slice(object);
+                object.len()
+            }
+            _ => {
+                *into = *page;
+                PAGE_SIZE
+            }
+        };
+        run.add(index, form(0, length as u16));
+    }
+
+    /// Writes a run. The jobs of pages that could not be written fail.
+    fn write_run(&self, cpu: Cpu, run: &mut Run, jobs: &mut [Job<'_>]) {
+        if run.entries().is_empty() {
+            return;
+        }
+        let now = self.written.fetch_add(1, Ordering::Relaxed);
+        let commit = |run: &mut Run| {
+            for entry in run.entries_mut() {
+                let Some(place) = entry.written() else { continue };
+                entry.is_named = true;
+                self.commit(entry.index, Whereabouts::Logged(place));
+            }
+        };
+        let written = room::write((&self.log, self), cpu, run, now, commit);
+        let Err(error) = written else { return run.clear() };
+        for Job { operation, result } in jobs {
+            let Ok(pages) = self.judge(operation.range()) else { continue };
+            if run.entries().iter().any(|entry| pages.contains(&entry.index)) {
+                *result = result.and(Err(error));
+            }
+        }
+        run.clear();
+    }
+
+    /// Lets a page be elsewhere, and frees what it was.
+    fn commit(&self, index: usize, to: Whereabouts) {
+        if let Whereabouts::Logged(old) = self.table.set(index, to) {
+            self.log.free(old);
+        }
+    }
+
+    fn discard(&self, range: (u64, u64)) -> Result<(), IoError> {
+        self.judge(range)?.for_each(|index| self.commit(index, Whereabouts::Hole));
+        Ok(())
+    }
+
+    fn kind(&self, index: usize) -> ExtentKind {
+        match self.table.get(index) {
+            Whereabouts::Hole => ExtentKind::Hole,
+            Whereabouts::Filled(0) => ExtentKind::Zero,
+            Whereabouts::Filled(_) | Whereabouts::Logged(_) => ExtentKind::Data,
+        }
+    }
+}
+
+impl Places for LogDevice {
+    fn backed_at(&self, index: usize) -> Option<Backed> {
+        match index < self.table.len() {
+            true => match self.table.get(index) {
+                Whereabouts::Logged(place) => Some(place),
+                Whereabouts::Hole | Whereabouts::Filled(_) => None,
+            },
+            false => None,
+        }
+    }
+
+    fn move_backed(&self, _: Cpu, index: usize, old: Backed, new: Backed) -> bool {
+        let moved = self.table.replace(index, old, new);
+        if moved {
+            self.log.free(old);
+        }
+        moved
+    }
+}
+
+impl BlockDevice for LogDevice {
+    fn geometry(&self) -> Geometry {
+        let page = PAGE_SIZE as u32;
+        let bytes = self.table.len() as u64 * P;
+        Geometry { bytes, minimum_block: page, preferred_block: page }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { discard: true, fast_zero: true, ..self.log.device().abilities() }
+    }
+
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        match operation {
+            Operation::Read { .. } | Operation::Write { .. } => {
+                context.may_wait()?;
+                let mut jobs = [Job::new(operation)];
+                self.submit_all(context.cpu, &mut jobs);
+                jobs[0].result
+            }
+            Operation::Discard { offset, length }
+            | Operation::WriteZeroes { offset, length, .. } => self.discard((offset, length)),
+            Operation::Flush => self.log.device().perform(context, Operation::Flush),
+        }
+    }
+
+    /// Reads come before writes, and all writes go to the log together.
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        let has = |is: fn(&Operation<'_>) -> bool| jobs.iter().any(|job| is(&job.operation));
+        let reads = has(|it| matches!(it, Operation::Read { .. }));
+        let writes = has(|it| matches!(it, Operation::Write { .. }));
+        if reads {
+            self.read_all(cpu, jobs);
+        }
+        if writes {
+            self.write_all(cpu, jobs);
+        }
+        for Job { operation, result } in jobs {
+            if !matches!(operation, Operation::Read { .. } | Operation::Write { .. }) {
+                *result = self.perform(Context::waiting(cpu), operation.reborrow());
+            }
+        }
+    }
+
+    /// Reads every page that is in the log, by the checksum of its object.
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        let mut found = Scrubbed::default();
+        let mut page = [0; PAGE_SIZE];
+        for index in 0..self.table.len() {
+            if self.backed_at(index).is_none() {
+                continue;
+            }
+            found.checked += 1;
+            let read = Operation::Read { offset: index as u64 * P, into: &mut page };
+            if self.submit(cpu, read).is_err() {
+                found.bad += 1;
+                bad(index as u64);
+            }
+        }
+        Ok(found)
+    }
+
+    fn remote(&self) -> Option<RemoteStats> {
+        self.log.device().remote()
+    }
+
+    fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let mut pages = self.judge((offset, length))?;
+        while let Some(first) = pages.next() {
+            let kind = self.kind(first);
+            let mut count = 1;
+            while pages.start < pages.end && self.kind(pages.start) == kind {
+                (pages.start, count) = (pages.start + 1, count + 1);
+            }
+            if let ControlFlow::Break(()) = visit(Extent { length: count * P, kind }) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Where each page of a [`LogDevice`](crate::LogDevice) is: one word a page.
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0–31 | the place in the log, or the fill pattern |
+//! | 32–44 | the bytes of the object; 0 of a page that is not in the log |
+//! | 63 | same-filled: the page repeats the pattern |
+//!
+//! A page whose word is 0 was never written, or was discarded: it reads as zeroes.
+
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::atomic::{AtomicU64, Ordering};
+use units::PAGE_SIZE;
+
+use crate::backed::Backed;
+
+const LENGTH_SHIFT: u32 = 32;
+const LENGTH_MASK: u64 = 0x1fff;
+const FILLED: u64 = 1 << 63;
+
+/// Where a page is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whereabouts {
+    /// Nowhere: it reads as zeroes.
+    Hole,
+    /// Here: it repeats a pattern, both of whose halves are equal.
+    Filled(u64),
+    /// In the log.
+    Logged(Backed),
+}
+
+impl Whereabouts {
+    /// A page that repeats `pattern`; `None` unless both halves of the pattern are equal.
+    pub(crate) const fn filled(pattern: u64) -> Option<Whereabouts> {
+        match pattern as u32 == (pattern >> 32) as u32 {
+            true => Some(Whereabouts::Filled(pattern)),
+            false => None,
+        }
+    }
+
+    const fn word(self) -> u64 {
+        match self {
+            Whereabouts::Hole => 0,
+            Whereabouts::Filled(pattern) => pattern & u32::MAX as u64 | FILLED,
+            Whereabouts::Logged(place) => {
+                place.block as u64 | (place.length as u64) << LENGTH_SHIFT
+            }
+        }
+    }
+
+    const fn of(word: u64) -> Whereabouts {
+        let (low, length) = (word as u32, (word >> LENGTH_SHIFT & LENGTH_MASK) as u16);
+        if word & FILLED != 0 {
+            return Whereabouts::Filled(low as u64 | (low as u64) << 32);
+        }
+        match length {
+            0 => Whereabouts::Hole,
+            _ => Whereabouts::Logged(form(low, length)),
+        }
+    }
+}
+
+/// The form of an object of `length` bytes: it is compressed if it is shorter than a page.
+pub(crate) const fn form(block: u32, length: u16) -> Backed {
+    Backed { block, length, codec: ((length as usize) < PAGE_SIZE) as u8, huge: false }
+}
+
+/// The words of all pages. Any number of threads may call every method at once.
+pub(crate) struct Table(LazyTable<AtomicU64>);
+
+impl Table {
+    /// A table of holes, or what another process left in the memory of the provider. All of its
+    /// memory is there.
+    pub(crate) fn new(provider: &dyn MemoryProvider, pages: u64) -> Result<Table, NoMemory> {
+        let pages = usize::try_from(pages).map_err(|_| NoMemory { bytes: usize::MAX })?;
+        Ok(Table(LazyTable::provided(provider, pages)?))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn get(&self, index: usize) -> Whereabouts {
+        // Acquire pairs with the Release in `set` and `replace`: the object has been written.
+        Whereabouts::of(self.0.get(index).load(Ordering::Acquire))
+    }
+
+    /// Lets a page be elsewhere from now on. Returns where it was.
+    pub(crate) fn set(&self, index: usize, to: Whereabouts) -> Whereabouts {
+        // Release pairs with the Acquire in `get`. Acquire: what is freed then was written before.
+        Whereabouts::of(self.0.get(index).swap(to.word(), Ordering::AcqRel))
+    }
+
+    /// Lets a page that is at `old` be at `new`. Returns false if it is not there any more.
+    pub(crate) fn replace(&self, index: usize, old: Backed, new: Backed) -> bool {
+        let [old, new] = [old, new].map(|place| Whereabouts::Logged(place).word());
+        // Release pairs with the Acquire in `get`.
+        let swapped =
+            self.0.get(index).compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
+        swapped.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_says_all_of_its_page() {
+        let filled = |low: u64| Whereabouts::filled(low << 32 | low).expect("two halves");
+        for whereabouts in [
+            Whereabouts::Hole,
+            filled(0),
+            filled(u64::from(u32::MAX)),
+            Whereabouts::Logged(form(0, 1)),
+            Whereabouts::Logged(form(u32::MAX, 4095)),
+            Whereabouts::Logged(form(7, 4096)),
+        ] {
+            assert_eq!(Whereabouts::of(whereabouts.word()), whereabouts);
+        }
+        assert_eq!(Whereabouts::filled(1), None);
+        assert_eq!((form(7, 4095).codec, form(7, 4096).codec), (1, 0));
+    }
+}
