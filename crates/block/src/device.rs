@@ -66,6 +66,17 @@ impl Operation<'_> {
         }
     }
 
+    /// Its offset on the device; `None` of a flush.
+    pub fn offset_mut(&mut self) -> Option<&mut u64> {
+        match self {
+            Operation::Read { offset, .. }
+            | Operation::Write { offset, .. }
+            | Operation::Discard { offset, .. }
+            | Operation::WriteZeroes { offset, .. } => Some(offset),
+            Operation::Flush => None,
+        }
+    }
+
     /// Borrows the operation for one call.
     #[must_use]
     pub fn reborrow(&mut self) -> Operation<'_> {

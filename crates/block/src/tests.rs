@@ -3,7 +3,7 @@ use core::ops::ControlFlow;
 
 use units::{Cpu, PAGE_SIZE};
 
-use crate::layer::{Fault, FaultPlan};
+use crate::layer::{Fault, FaultPlan, Part};
 use crate::*;
 
 const CPU: Cpu = Cpu(0);
@@ -120,4 +120,31 @@ fn batches_pass_layers_without_the_jobs_that_are_wrong() {
     device.submit_all(CPU, &mut []);
     device.submit_all(CPU, &mut [write(3)]);
     assert_eq!(seen.lock().len(), 2, "nothing was left to do");
+}
+
+#[test]
+fn a_part_is_what_is_behind_its_beginning() {
+    let whole = alloc::sync::Arc::new(Checked::new(Plain::new(4 * PAGE_SIZE)));
+    let part = Part::behind(whole.clone(), P);
+    assert_eq!(part.geometry().bytes, 3 * P);
+    let write = |offset, byte: &'static [u8]| Job::new(Operation::Write { offset, from: byte });
+    let mut jobs = [write(0, &[7]), write(2 * P, &[8]), Job::new(Operation::Flush)];
+    part.submit_all(CPU, &mut jobs);
+    assert!(jobs.iter().all(|job| job.result.is_ok()));
+    assert_eq!(jobs.map(|job| job.operation.range().0), [0, 2 * P, 0]);
+    let mut byte = [0];
+    let mut read = |device: &dyn BlockDevice, offset| {
+        let read = device.submit(CPU, Operation::Read { offset, into: &mut byte });
+        read.map(|()| byte[0])
+    };
+    assert_eq!([0, 1, 3].map(|page| read(&whole, page * P)), [Ok(0), Ok(7), Ok(8)]);
+    assert_eq!([0, 2].map(|page| read(&part, page * P)), [Ok(7), Ok(8)]);
+    for offset in [3 * P, u64::MAX, u64::MAX - P + 1] {
+        assert_eq!(read(&part, offset), Err(IoError::OutOfRange));
+        let mut jobs = [write(0, &[9]), write(offset, &[9])];
+        part.submit_all(CPU, &mut jobs);
+        assert_eq!(jobs.map(|job| job.result), [Ok(()), Err(IoError::OutOfRange)]);
+    }
+    assert_eq!(read(&whole, 0), Ok(0));
+    assert_eq!(extents(&part, 0, 3 * P).len(), 3);
 }

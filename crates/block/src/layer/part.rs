@@ -1,0 +1,76 @@
+//! A layer that is a part of the device below.
+
+use units::Cpu;
+
+use crate::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
+    Visit,
+};
+
+/// The bytes of a device from one place on, as a device. What is before them is not touched.
+pub struct Part<D> {
+    next: D,
+    start: u64,
+}
+
+impl<D: BlockDevice> Part<D> {
+    /// What follows the first `start` bytes of `next`, a whole number of its blocks.
+    pub const fn behind(next: D, start: u64) -> Part<D> {
+        Part { next, start }
+    }
+
+    /// Moves an operation to where it is on the device below.
+    fn move_there(&self, operation: &mut Operation<'_>) -> Result<(), IoError> {
+        if let Some(offset) = operation.offset_mut() {
+            *offset = offset.checked_add(self.start).ok_or(IoError::OutOfRange)?;
+        }
+        Ok(())
+    }
+}
+
+impl<D: BlockDevice> BlockDevice for Part<D> {
+    fn geometry(&self) -> Geometry {
+        let below = self.next.geometry();
+        Geometry { bytes: below.bytes.saturating_sub(self.start), ..below }
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+
+    fn perform(&self, context: Context, mut operation: Operation<'_>) -> Result<(), IoError> {
+        self.move_there(&mut operation)?;
+        self.next.perform(context, operation)
+    }
+
+    fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
+        let end = |job: &Job<'_>| job.operation.range().0.checked_add(self.start);
+        if jobs.iter().any(|job| end(job).is_none()) {
+            for job in jobs {
+                job.result = self.submit(cpu, job.operation.reborrow());
+            }
+            return;
+        }
+        for offset in jobs.iter_mut().filter_map(|job| job.operation.offset_mut()) {
+            *offset += self.start;
+        }
+        self.next.submit_all(cpu, jobs);
+        for offset in jobs.iter_mut().filter_map(|job| job.operation.offset_mut()) {
+            *offset -= self.start;
+        }
+    }
+
+    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
+        let skipped = self.start / u64::from(self.geometry().minimum_block.max(1));
+        self.next.scrub(cpu, &mut |block| bad(block.saturating_sub(skipped)))
+    }
+
+    fn remote(&self) -> Option<RemoteStats> {
+        self.next.remote()
+    }
+
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let offset = offset.checked_add(self.start).ok_or(IoError::OutOfRange)?;
+        self.next.extents(cpu, offset, length, visit)
+    }
+}
