@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use clap::ValueEnum;
 use rampack::control::{ControlError, Errno};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,17 @@ pub struct Upgrade {
     pub program: Option<String>,
 }
 
+/// How pages lie on the backing device of a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackingLayout {
+    /// Each page has a block of its own.
+    #[default]
+    Pages,
+    /// Compressed pages lie one behind the other.
+    Log,
+}
+
 /// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
 /// it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -116,6 +128,9 @@ pub struct SwapOn {
     /// Write pages back as they are, not encrypted.
     #[serde(default)]
     pub plain_backing: bool,
+    /// How pages lie there.
+    #[serde(default)]
+    pub backing_layout: BackingLayout,
     /// The most memory the cache may take: a size, or a percentage such as `20%`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,

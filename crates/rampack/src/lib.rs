@@ -30,7 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The crates below, for programs that need more than this crate's own interface.
-pub use {backing, block, control, host, pagealloc, sync, units, zcomp, zram, zswap};
+pub use {backing, block, control, host, pagealloc, pagelog, sync, units, zcomp, zram, zswap};
 /// The servers of block devices.
 #[cfg(feature = "serve")]
 pub use {fuse, nbd, ublk};
@@ -39,7 +39,7 @@ pub use block::{BlockDevice, IoError};
 pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-pub use host_files::{HostSystem, is_key, key_of, sealed, sealed_kept};
+pub use host_files::{HostSystem, is_key, key_of, logged, sealed, sealed_kept};
 pub use inspect::{Inspected, SwapSeen, inspect};
 pub use kept::{Progress, SavedDisk};
 pub use kept_swap::SavedSwap;

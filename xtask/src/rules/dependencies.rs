@@ -67,6 +67,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pagealloc",
             "zsmalloc",
             "zcomp",
+            "pagelog",
             "zram",
             "zswap",
             "host",

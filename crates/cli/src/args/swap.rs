@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::sandbox::SandboxOptions;
 use super::values::{Size, algorithm, algorithm_help, assignment, disk_size, pool_size, size};
-use crate::protocol::Attribute;
+use crate::protocol::{Attribute, BackingLayout};
 use crate::transport::SwapTransport;
 
 pub(super) const SWAP_NOTES: &str = "\
@@ -71,6 +71,12 @@ pub struct SwapOn {
     /// device
     #[arg(long, requires = "backing")]
     pub plain_backing: bool,
+
+    /// How pages lie on --backing: pages gives each a block of its own; log packs pages that are
+    /// compressed with zstd one behind the other, which writes and takes less: --size may be more
+    /// than --backing holds. The swap device ends with the daemon then [default: pages]
+    #[arg(long, value_name = "LAYOUT", value_enum, requires = "backing")]
+    pub backing_layout: Option<BackingLayout>,
 
     /// The most memory for the cache: a size, or a percentage of all memory [default: 20%, or
     /// 75% without --backing]

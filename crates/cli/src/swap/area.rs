@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rampack::block::{BlockDevice, Operation};
 use rampack::control::{ControlError, Errno};
+use rampack::pagelog::LogDevice;
 use rampack::sync::Mutex;
 use rampack::units::PAGE_SIZE;
 use rampack::zswap::Headroom;
@@ -15,12 +16,13 @@ use rampack::zswap::Headroom;
 use super::backing::OpenedBacking;
 use super::cache::Cache;
 use super::recovery::TakenArea;
-use super::report::SwapReport;
+use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
 use super::{active, header, name, off, parts, protections};
 use crate::devices::Devices;
 use crate::loops::Loops;
 use crate::machine::Machine;
+use crate::protocol::BackingLayout;
 use crate::state::swaps::{SavedArea, SharedSwap};
 use crate::transport::SwapTransport;
 
@@ -43,6 +45,7 @@ pub struct Area {
     // Dropped in this order: each field uses the next one.
     served: Served,
     cache: Cache,
+    log: Option<Arc<LogDevice>>,
     backing: Option<OpenedBacking>,
 }
 
@@ -61,6 +64,8 @@ pub struct Making {
     pub pages: u64,
     /// The file or device below it.
     pub backing: Option<OpenedBacking>,
+    /// How pages lie there.
+    pub layout: BackingLayout,
     /// Whether what is written back is encrypted.
     pub seal: bool,
     /// How the kernel reaches it.
@@ -74,6 +79,8 @@ const SWAPPED: &str = "this kernel has no memory that stays while no process has
                        noswap, Linux 6.4)";
 const NO_KEY: &str = "its key ends with the daemon, because this kernel has no secret memory \
                       (memfd_secret); --plain-backing does without";
+const NO_LOG: &str = "the log on its backing device ends with the daemon; --backing-layout pages \
+                      does not";
 const NO_REPEAT: &str = "this kernel does not repeat requests (Linux 6.9); --transport ublk does";
 
 impl Part {
@@ -154,7 +161,7 @@ impl Area {
         loops: &Arc<Loops>,
         making: Making,
     ) -> Result<Area, ControlError> {
-        let Making { number, pages, backing, seal, by, shared } = making;
+        let Making { number, pages, backing, layout, seal, by, shared } = making;
         let name = name(number);
         let parts = match by {
             SwapTransport::Ublk => parts::of(pages, active::all().len() as u64),
@@ -163,24 +170,41 @@ impl Area {
         };
         let state = devices.state();
         let mut lasts = state.map(|state| state.keeps_swap().then_some(()).ok_or(SWAPPED));
-        let mut below = None;
+        let mut below: Option<Arc<dyn BlockDevice>> = None;
+        let mut log = None;
         if let Some(backing) = &backing {
-            let device = backing.device().clone();
-            let (path, bytes) = (backing.path().display().to_string(), pages * PAGE);
-            let kept = match (seal, state, lasts) {
-                (false, ..) => Some(device.clone()),
-                (true, Some(state), Some(Ok(()))) => {
-                    let memory = state.memory();
-                    rampack::sealed_kept(device.clone(), memory, &name, bytes, &path)?
-                }
-                _ => None,
+            let (device, path) = (backing.device().clone(), backing.path().display().to_string());
+            let sealed_now = |device, bytes| match seal {
+                // Only this run reads what it has written, so its own key is enough.
+                true => rampack::sealed(device, &rampack::host::MmapAhead, bytes, &path),
+                false => Ok(device),
             };
-            below = Some(match kept {
-                Some(kept) => kept,
-                None => {
-                    lasts = lasts.map(|lasts| lasts.and(Err(NO_KEY)));
-                    // Only this run reads what it has written, so its own key is enough.
-                    rampack::sealed(device, &rampack::host::MmapAhead, bytes, &path)?
+            below = Some(match layout {
+                BackingLayout::Log => {
+                    lasts = lasts.map(|lasts| lasts.and(Err(NO_LOG)));
+                    let memory = &rampack::host::MmapAhead;
+                    let device = rampack::logged(device, memory, pages, &path, sealed_now)?;
+                    log = Some(device.clone());
+                    device
+                }
+                BackingLayout::Pages => {
+                    let bytes = pages * PAGE;
+                    let kept = match (seal, state, lasts) {
+                        (true, Some(state), Some(Ok(()))) => {
+                            let memory = state.memory();
+                            let kept =
+                                rampack::sealed_kept(device.clone(), memory, &name, bytes, &path)?;
+                            if kept.is_none() {
+                                lasts = Some(Err(NO_KEY));
+                            }
+                            kept
+                        }
+                        _ => None,
+                    };
+                    match kept {
+                        Some(kept) => kept,
+                        None => sealed_now(device, bytes)?,
+                    }
                 }
             });
         }
@@ -209,7 +233,7 @@ impl Area {
         let place = (root.device(&name), made);
         let served = Served::finish((serving, true), place, loops, None);
         let served = served.inspect_err(|_| give_up(devices, number))?;
-        Ok(Area::new((number, pages, lasts), loops, served, cache, backing))
+        Ok(Area { log, ..Area::new((number, pages, lasts), loops, served, cache, backing) })
     }
 
     fn new(
@@ -225,7 +249,8 @@ impl Area {
             Part { path: path.clone(), pages, priority }
         };
         let parts = served.parts().iter().zip(parts::cut(pages, count)).map(part).collect();
-        Area { number, pages, parts, lasts, loops: loops.clone(), served, cache, backing }
+        let (loops, log) = (loops.clone(), None);
+        Area { number, pages, parts, lasts, loops, served, cache, log, backing }
     }
 
     /// A device of the daemon before, which is served again; `None` if the kernel does not swap to
@@ -402,6 +427,7 @@ impl Area {
             backing_created: self.backing.as_ref().is_some_and(OpenedBacking::is_created),
             cached_pages: stats.cached,
             disk_pages: stats.on_device,
+            log: self.log.as_ref().map(|log| LogReport::of(&log.stats())),
             serving: self.served.report(),
             protections: Vec::new(),
         }

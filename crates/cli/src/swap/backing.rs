@@ -14,6 +14,7 @@ use rampack::units::{PAGE_SIZE, human};
 use super::contents::{self, Contents};
 use super::{beneath, header};
 use crate::failure::{failed, say};
+use crate::protocol::BackingLayout;
 use crate::state::swaps::SavedBacking;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -46,7 +47,7 @@ impl Drop for Created {
 
 impl OpenedBacking {
     /// Opens `path` for pages of `size` bytes, or for as many as fit. A missing file is made, with
-    /// holes.
+    /// holes. A log takes compressed pages, so it may be smaller than they are.
     ///
     /// # Errors
     /// `EINVAL` when it is smaller than `size`, or is missing and no size is given. Unless `force`
@@ -56,6 +57,7 @@ impl OpenedBacking {
     pub fn open(
         path: &Path,
         size: Option<u64>,
+        layout: BackingLayout,
         force: bool,
     ) -> Result<OpenedBacking, ControlError> {
         let created = create(path, size)?;
@@ -82,11 +84,12 @@ impl OpenedBacking {
         })?;
         let bytes = device.geometry().bytes;
         if let Some(size) = size
+            && layout == BackingLayout::Pages
             && bytes < size
         {
             let message = format!(
                 "{} has {bytes} bytes ({}), and --size asks for {size} ({}); give a smaller size, \
-                 or make it larger",
+                 make it larger, or use --backing-layout log",
                 path.display(),
                 human(bytes),
                 human(size)

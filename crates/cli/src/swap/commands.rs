@@ -31,6 +31,7 @@ impl SwapOn {
             size: self.size.as_ref().map(|size| size.text.clone()),
             backing: self.backing.as_ref().map(absolute),
             plain_backing: self.plain_backing,
+            backing_layout: self.backing_layout.unwrap_or_default(),
             max_pool: self.max_pool.clone(),
             transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),

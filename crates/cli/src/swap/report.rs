@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use rampack::control::ControlError;
+use rampack::pagelog::LogStats;
 use rampack::units::human;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -56,11 +57,40 @@ pub struct SwapReport {
     pub cached_pages: u64,
     /// Pages on the backing device.
     pub disk_pages: u64,
+    /// The log there, if pages lie in one.
+    #[serde(default)]
+    pub log: Option<LogReport>,
     /// The threads that serve it.
     #[serde(default)]
     pub serving: ServingReport,
     /// The protections of the daemon.
     pub protections: Vec<Protection>,
+}
+
+/// The report of the log on a backing device. All numbers are bytes there.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct LogReport {
+    /// What compressed pages may take.
+    pub capacity: u64,
+    /// What they take.
+    pub live: u64,
+    /// What was written since the beginning.
+    pub written: u64,
+    /// What of it was written again to make room.
+    pub copied: u64,
+}
+
+impl LogReport {
+    /// The report of a log in this state.
+    #[must_use]
+    pub fn of(stats: &LogStats) -> LogReport {
+        LogReport {
+            capacity: stats.capacity_bytes,
+            live: stats.live_bytes,
+            written: stats.written_bytes,
+            copied: stats.copied_bytes,
+        }
+    }
 }
 
 /// The report of the threads that serve a swap device.
@@ -232,6 +262,19 @@ pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> St
         );
     }
     for swap in swaps {
+        let Some(log) = &swap.log else { continue };
+        let _ = writeln!(
+            text,
+            "{}: {} in {} of a log of {}; {} written, {} of it again to make room",
+            swap.name,
+            pages(swap.disk_pages, exact),
+            size(log.live, exact),
+            size(log.capacity, exact),
+            size(log.written, exact),
+            size(log.copied, exact)
+        );
+    }
+    for swap in swaps {
         let ServingReport { by, threads, minor_faults, major_faults } = &swap.serving;
         let _ = writeln!(
             text,
@@ -266,6 +309,7 @@ pub fn object(swap: &SwapReport) -> Value {
         "backing_created": swap.backing_created,
         "cached": swap.cached_pages * page,
         "on_disk": swap.disk_pages * page,
+        "log": swap.log,
         "serving": swap.serving,
         "protections": swap.protections,
     })

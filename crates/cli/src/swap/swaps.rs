@@ -161,7 +161,10 @@ impl Swaps {
         let backing = options
             .backing
             .as_deref()
-            .map(|path| OpenedBacking::open(Path::new(path), size, options.force))
+            .map(|path| {
+                let layout = options.backing_layout;
+                OpenedBacking::open(Path::new(path), size, layout, options.force)
+            })
             .transpose()?;
         let pages = match (wanted, &backing) {
             (Some(pages), _) => pages,
@@ -179,7 +182,8 @@ impl Swaps {
             (None, None) => SharedSwap::default(),
         };
         let before = cache::set(machine, options, backing.is_some(), guard.is_some())?;
-        let making = Making { number, pages, backing, seal: !options.plain_backing, by, shared };
+        let (layout, seal) = (options.backing_layout, !options.plain_backing);
+        let making = Making { number, pages, backing, layout, seal, by, shared };
         let loops = self.loops.lock().clone();
         let on = |area: Area| {
             let on = area.swap_on(options.priority);

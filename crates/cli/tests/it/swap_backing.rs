@@ -4,11 +4,14 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cli::swap::beneath;
+use cli::swap::limits::Controller;
+use cli::swap::selftest::group::Group;
+use cli::swap::{active, beneath};
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, refused};
-use crate::swap::{NEEDS, json};
+use crate::hungry::hungry;
+use crate::swap::{NEEDS, device, json};
 
 const MIB: u64 = 1 << 20;
 
@@ -143,6 +146,49 @@ fn a_store_is_looked_at_at_both_ends() {
     fs::write(&path, &before).unwrap();
     OpenOptions::new().write(true).open(&path).unwrap().write_all_at(b"page", 8192).unwrap();
     refused(&on(&path), 1, &["swap space that was used", "--force", "EEXIST"]);
+    daemon.stop();
+    place.is_clean();
+}
+
+/// Swap space that is larger than what is below it: the pages are packed there.
+#[test]
+fn a_program_comes_back_from_a_log() {
+    let [a, b, c, d, disk] = with_a_file();
+    let name = "a_program_comes_back_from_a_log";
+    if !met(name, &[a, b, c, d, disk, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let path = file_of(&place, "backing", 32 * MIB);
+    let on = |rest: &str| {
+        format!("swap on --backing {} --size 64M --priority 32766 {rest}", path.display())
+    };
+    refused(&daemon.ask(&on("")), 1, &["33554432 bytes (32M)", "67108864", "log", "EINVAL"]);
+    for layout in ["--plain-backing --backing-layout log", "--backing-layout log"] {
+        daemon.does(&on(&format!("--max-pool 1M {layout}")));
+        let block = device(&place, "swap0");
+        let group = Group::make(&Controller::find().unwrap(), 4 * MIB).unwrap();
+        let used = || active::find(&block).map_or(0, |active| active.used);
+        let (outcome, most) = hungry(&group, 7, used);
+        assert_eq!((outcome.wrong, outcome.copies), (0, 2), "{layout}");
+        assert!(most > 2 * MIB, "{most} bytes were swapped");
+        let report = json(&daemon);
+        let log = &report["swaps"][0]["log"];
+        let number = |name: &str| log[name].as_u64().unwrap();
+        assert!(number("written") > 0 && number("live") <= number("capacity"), "{log}");
+        assert_eq!(report["swap_cache"]["unread_pages"], 0);
+        assert!(daemon.does("status").contains(" of a log of "));
+        daemon.does("set kernel/debug/zswap scrub=1");
+        daemon.does("swap off");
+    }
+    // What it says of itself is still there: it is taken again without --force.
+    daemon.does(&on("--backing-layout log"));
+    daemon.does("swap off");
+    let small = file_of(&place, "small", 2 * MIB);
+    let line = format!("swap on --backing {} --backing-layout log", small.display());
+    refused(&daemon.ask(&line), 1, &["small", "three segments", "EINVAL"]);
     daemon.stop();
     place.is_clean();
 }

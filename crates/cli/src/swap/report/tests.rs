@@ -14,6 +14,7 @@ fn swap() -> SwapReport {
         backing_created: true,
         cached_pages: 1536,
         disk_pages: 512,
+        log: None,
         serving: ServingReport { by: "ublk".into(), threads: 3, minor_faults: 0, major_faults: 0 },
         protections: vec![protection("memory locked", true), protection("no I/O", false)],
     }
@@ -55,6 +56,11 @@ NOT PROTECTED (no I/O): what follows
     assert!(table(&[swap()], Some(&silent), false).contains(said));
     assert_eq!(pool_object(&pool)["ratio"], 2.0);
     assert_eq!(object(&swap())["on_disk"], 2 << 20);
+    let log = LogReport { capacity: 64 << 20, live: 640 << 10, written: 1 << 20, copied: 4 << 10 };
+    let logged = SwapReport { log: Some(log), ..swap() };
+    let said = "swap0: 2M in 640K of a log of 64M; 1M written, 4K of it again to make room\n";
+    assert!(table(std::slice::from_ref(&logged), Some(&pool), false).contains(said));
+    assert_eq!(object(&logged)["log"]["copied"], 4 << 10);
 }
 
 #[test]
