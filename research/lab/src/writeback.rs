@@ -1,5 +1,6 @@
 //! `rampack-lab writeback`: pages of a dump go to a file and come back, in each layout of a backing
-//! device: a block for each page as it is, a block for each compressed page, and a log.
+//! device: a block for each page as it is, a block for each compressed page, and a log. So do pages
+//! of a cache of swap areas, with a block for each page and with a log below it.
 //!
 //! * **Out and back.** All pages are stored and written back, then each is read alone, then all by
 //!   32 at a time. The layouts take turns. Each page is compared.
@@ -7,20 +8,20 @@
 //!   random are replaced and written back, until as much was written as fits several times. That is
 //!   the worst for a log: no page lives longer than another. The second half counts.
 //!
-//! [`report`]: the results.
+//! [`round`]: what the layouts share. [`swap`]: the cache of swap areas. [`report`]: the results.
 
 mod report;
+mod round;
+mod swap;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use block::{BlockDevice, Operation};
 use rampack::control::ControlError;
-use rampack::{HostSystem, Machine, MachineOptions};
-use tempfile::NamedTempFile;
-use units::{Cpu, PAGE_SIZE, Page};
+use rampack::Machine;
+use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};
 
 use crate::args::WritebackArgs;
@@ -28,18 +29,12 @@ use crate::statistics::{median, spread};
 use crate::sys::Memory;
 use crate::{interrupt, page, zone};
 use report::{Out, Replaced, Report};
+use round::{CPU, Corpus, SMALLEST, Sample, back, check, file, machine};
 
-const CPU: Cpu = Cpu(0);
-/// The most pages that are read alone.
-const ALONE: usize = 8192;
-/// Pages of a read of several.
-const TOGETHER: usize = 32;
 /// The part of the pages that is replaced before each writeback.
 const PART: usize = 16;
 /// How often as many pages as there are, are replaced.
 const TIMES: usize = 6;
-/// The bytes of the smallest log.
-const SMALLEST: u64 = 3 << 20;
 
 /// A layout of the backing device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,16 +42,22 @@ enum Layout {
     Pages,
     Compressed,
     Log,
+    /// A cache of swap areas, with a block for each page or a log below it.
+    SwapPages,
+    SwapLog,
 }
 
 impl Layout {
-    const ALL: [Layout; 3] = [Layout::Pages, Layout::Compressed, Layout::Log];
+    const ALL: [Layout; 5] =
+        [Layout::Pages, Layout::Compressed, Layout::Log, Layout::SwapPages, Layout::SwapLog];
 
     fn name(self) -> &'static str {
         match self {
             Layout::Pages => "a block a page",
             Layout::Compressed => "a block a compressed page",
             Layout::Log => "log",
+            Layout::SwapPages => "swap cache, a block a page",
+            Layout::SwapLog => "swap cache, log",
         }
     }
 }
@@ -82,7 +83,11 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
             for (layout, samples) in Layout::ALL.into_iter().zip(&mut samples) {
                 interrupt::check()?;
                 bar.set_message(format!("{name}: {}", layout.name()));
-                samples.push(out_and_back(corpus, layout, args)?);
+                samples.push(match layout {
+                    Layout::SwapPages => swap::out_and_back(corpus, false, args)?,
+                    Layout::SwapLog => swap::out_and_back(corpus, true, args)?,
+                    _ => out_and_back(corpus, layout, args)?,
+                });
                 bar.inc(1);
             }
         }
@@ -114,30 +119,6 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
     .show(args)
 }
 
-/// The pages of a disk: those of a dump, over and over.
-struct Corpus<'a> {
-    dump: &'a [u8],
-    pages: usize,
-}
-
-impl Corpus<'_> {
-    fn page(&self, index: usize) -> &Page {
-        page::page(self.dump, index % (self.dump.len() / PAGE_SIZE))
-    }
-}
-
-/// What a round found.
-struct Sample {
-    pages: u64,
-    object_bytes: u64,
-    written_bytes: u64,
-    live_bytes: u64,
-    out_seconds: f64,
-    alone_us: f64,
-    together_us: f64,
-    verified_pages: u64,
-}
-
 fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {
     let all = |value: &dyn Fn(&Sample) -> f64| samples.iter().map(value).collect::<Vec<f64>>();
     let per_second = |s: &Sample| s.pages as f64 * PAGE_SIZE as f64 / s.out_seconds / 1e6;
@@ -162,17 +143,6 @@ fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {
     }
 }
 
-fn machine() -> Result<Machine> {
-    let options = MachineOptions {
-        cpus: host::cpus(),
-        memory: host::total_memory(),
-        files: Arc::new(HostSystem),
-        swap_scenario: Arc::new(host::Mmap),
-        track_access: false,
-    };
-    Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
-}
-
 /// A disk for the corpus over the first `bytes` bytes of a new file.
 fn disk(
     machine: &Machine,
@@ -194,13 +164,6 @@ fn disk(
     make().map_err(|fault: ControlError| anyhow!("the disk: {fault}"))
 }
 
-fn file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
-    let file = NamedTempFile::with_prefix_in("rampack-lab-", dir)
-        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
-    file.as_file().set_len(bytes).context("cannot make the file as long as wanted")?;
-    Ok(file)
-}
-
 fn store(disk: &Disk, corpus: &Corpus<'_>, index: usize, of: usize) -> Result<()> {
     let stored = disk.store_page(CPU, index as u64, corpus.page(of));
     stored.map_err(|error| anyhow!("page {index}: {error}"))
@@ -209,13 +172,6 @@ fn store(disk: &Disk, corpus: &Corpus<'_>, index: usize, of: usize) -> Result<()
 fn write_back(disk: &Disk) -> Result<()> {
     let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
     disk.writeback(&all).map_err(|fault| anyhow!("{fault}"))
-}
-
-fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {
-    if found != corpus.page(of) {
-        bail!("a page is not what was stored");
-    }
-    Ok(())
 }
 
 fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Result<Sample> {
@@ -234,38 +190,16 @@ fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Re
     let (stats, log) = (disk.stats(), disk.log_stats());
     // Same-filled pages stay in memory.
     let written = stats.backed_writes;
-    let is_written = |index: &usize| zcomp::same_filled(corpus.page(*index)).is_none();
-    let mut order: Vec<usize> = (0..pages).filter(is_written).collect();
-    fastrand::Rng::with_seed(args.seed).shuffle(&mut order);
-    order.truncate(ALONE);
-    let mut buffer = Memory::new(TOGETHER * PAGE_SIZE).context("no memory for pages")?;
-    let begun = Instant::now();
-    for &index in &order {
-        let into = page::page_mut(&mut buffer, 0);
-        disk.load_page(CPU, index as u64, into).map_err(|error| anyhow!("{index}: {error}"))?;
-        check(corpus, index, into)?;
-    }
-    let alone = begun.elapsed().as_secs_f64();
-    let begun = Instant::now();
-    for first in (0..pages).step_by(TOGETHER) {
-        let all = first..(first + TOGETHER).min(pages);
-        let (offset, into) = ((first * PAGE_SIZE) as u64, &mut buffer[..all.len() * PAGE_SIZE]);
-        let read = Operation::Read { offset, into: &mut *into };
-        disk.submit(CPU, read).map_err(|error| anyhow!("{offset}: {error}"))?;
-        for (index, found) in all.zip(page::pages(into)) {
-            check(corpus, index, found)?;
-        }
-    }
-    let together = begun.elapsed().as_secs_f64();
+    let [alone_us, together_us, verified] = back(corpus, args, &*disk)?;
     Ok(Sample {
         pages: written,
         object_bytes: before.compressed_bytes,
         written_bytes: log.map_or(written * PAGE_SIZE as u64, |log| log.written_bytes),
         live_bytes: log.map_or(0, |log| log.live_bytes),
         out_seconds,
-        alone_us: alone * 1e6 / order.len().max(1) as f64,
-        together_us: together * 1e6 / pages as f64,
-        verified_pages: (order.len() + pages) as u64,
+        alone_us,
+        together_us,
+        verified_pages: verified as u64,
     })
 }
 

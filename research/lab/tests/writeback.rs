@@ -22,7 +22,7 @@ fn every_layout_has_a_row_with_all_its_figures() {
         let report = place.json(&arguments);
         assert_eq!(report["sealed"], plain.is_empty());
         let out = report["out"].as_array().expect("a list");
-        assert_eq!(out.len(), 3);
+        assert_eq!(out.len(), 5);
         for row in out {
             assert_eq!(row["corpus"], "small");
             assert!(number(row, "pages") > 0.0, "{row}");
@@ -35,6 +35,7 @@ fn every_layout_has_a_row_with_all_its_figures() {
         assert_eq!(written(0), written(1), "a block each");
         assert_eq!(written(0), 4096.0 * number(&out[0], "pages"));
         assert!(written(2) < written(0) && written(2) >= number(&out[2], "object_bytes"));
+        assert!(written(4) < written(3) && written(4) > 0.0, "the log of a swap cache");
         let replaced = report["replaced"].as_array().expect("a list");
         assert_eq!(replaced.len(), 2);
         for row in replaced {

@@ -1,0 +1,106 @@
+//! What the rounds of `writeback` share: pages, a file, and how pages come back.
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, anyhow, bail};
+use block::{BlockDevice, Operation};
+use rampack::{HostSystem, Machine, MachineOptions};
+use tempfile::NamedTempFile;
+use units::{Cpu, PAGE_SIZE, Page};
+
+use crate::args::WritebackArgs;
+use crate::page;
+use crate::sys::Memory;
+
+pub const CPU: Cpu = Cpu(0);
+/// The bytes of the smallest log.
+pub const SMALLEST: u64 = 3 << 20;
+/// The most pages that are read alone.
+const ALONE: usize = 8192;
+/// Pages of a read of several.
+const TOGETHER: usize = 32;
+
+/// The pages of a disk: those of a dump, over and over.
+pub struct Corpus<'a> {
+    pub dump: &'a [u8],
+    pub pages: usize,
+}
+
+impl Corpus<'_> {
+    pub fn page(&self, index: usize) -> &Page {
+        page::page(self.dump, index % (self.dump.len() / PAGE_SIZE))
+    }
+}
+
+/// What a round found.
+pub struct Sample {
+    pub pages: u64,
+    pub object_bytes: u64,
+    pub written_bytes: u64,
+    pub live_bytes: u64,
+    pub out_seconds: f64,
+    pub alone_us: f64,
+    pub together_us: f64,
+    pub verified_pages: u64,
+}
+
+pub fn machine() -> Result<Machine> {
+    let options = MachineOptions {
+        cpus: host::cpus(),
+        memory: host::total_memory(),
+        files: Arc::new(HostSystem),
+        swap_scenario: Arc::new(host::Mmap),
+        track_access: false,
+    };
+    Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
+}
+
+pub fn file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
+    let file = NamedTempFile::with_prefix_in("rampack-lab-", dir)
+        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
+    file.as_file().set_len(bytes).context("cannot make the file as long as wanted")?;
+    Ok(file)
+}
+
+pub fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {
+    if found != corpus.page(of) {
+        bail!("a page is not what was stored");
+    }
+    Ok(())
+}
+
+/// Reads pages that were written back, each alone, and then all, 32 at a time. Returns the
+/// microseconds for a page of each, and the pages that were compared.
+pub fn back(
+    corpus: &Corpus<'_>,
+    args: &WritebackArgs,
+    device: &dyn BlockDevice,
+) -> Result<[f64; 3]> {
+    let pages = corpus.pages;
+    let is_written = |index: &usize| zcomp::same_filled(corpus.page(*index)).is_none();
+    let mut order: Vec<usize> = (0..pages).filter(is_written).collect();
+    fastrand::Rng::with_seed(args.seed).shuffle(&mut order);
+    order.truncate(ALONE);
+    let mut buffer = Memory::new(TOGETHER * PAGE_SIZE).context("no memory for pages")?;
+    let mut read = |pages: Range<usize>| -> Result<()> {
+        let into = &mut buffer[..pages.len() * PAGE_SIZE];
+        let offset = (pages.start * PAGE_SIZE) as u64;
+        let read = Operation::Read { offset, into: &mut *into };
+        device.submit(CPU, read).map_err(|error| anyhow!("{offset}: {error}"))?;
+        let mut found = pages.zip(page::pages(into));
+        found.try_for_each(|(index, found)| check(corpus, index, found))
+    };
+    let begun = Instant::now();
+    order.iter().try_for_each(|&index| read(index..index + 1))?;
+    let alone = begun.elapsed().as_secs_f64();
+    let begun = Instant::now();
+    for first in (0..pages).step_by(TOGETHER) {
+        read(first..(first + TOGETHER).min(pages))?;
+    }
+    let together = begun.elapsed().as_secs_f64();
+    let us = |seconds: f64, pages: usize| seconds * 1e6 / pages.max(1) as f64;
+    Ok([us(alone, order.len()), us(together, pages), (order.len() + pages) as f64])
+}
