@@ -31,6 +31,8 @@ use recorder::Recorder;
 
 /// Time between two steps of a program that we drive.
 const STEP: Duration = Duration::from_millis(50);
+/// How long a program may take until it uses the disk.
+const PATIENCE: Duration = Duration::from_secs(300);
 /// The name of the disk's file.
 const NAME: &str = "disk";
 
@@ -66,7 +68,7 @@ pub fn run(args: &TraceArgs) -> Result<()> {
         Some(recipe) => Program::Ours(recipe.start(size / PAGE, Some(&group))?),
         None => Program::Theirs(theirs(&args.command, &group)?),
     };
-    let grown = program.run(size, Duration::from_secs(args.seconds.into()))?;
+    let grown = program.run(size, Duration::from_secs(args.seconds.into()), &recorder)?;
     let recorded = recorder.end()?;
     let header = Header {
         program: args.program.clone().unwrap_or_else(|| "-".to_owned()),
@@ -132,12 +134,16 @@ impl Program {
         }
     }
 
-    /// Lets it work for so long, or until it ends; it grows to `size` bytes. Returns the most bytes
-    /// that it had.
-    fn run(&mut self, size: u64, time: Duration) -> Result<u64> {
-        let (begun, mut most, mut is_grown) = (Instant::now(), 0, false);
+    /// Lets it work for so long after its first use of the disk, or until it ends; it grows to
+    /// `size` bytes. Returns the most bytes that it had.
+    fn run(&mut self, size: u64, time: Duration, recorder: &Recorder) -> Result<u64> {
+        let (started, mut begun) = (Instant::now(), Instant::now());
+        let (mut most, mut is_grown) = (0, false);
         while begun.elapsed() < time {
             interrupt::check()?;
+            if recorder.is_empty() && started.elapsed() < PATIENCE {
+                begun = Instant::now();
+            }
             let name = format!("/proc/{}/status", self.running().id());
             if let Some(status) = self.running().child().try_wait()? {
                 if !status.success() {

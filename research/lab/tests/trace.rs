@@ -9,9 +9,11 @@ use common::Place;
 use sim::tiers::{Trace, clairvoyant, fixed, parse};
 use testkit::Need;
 
-/// A program that fills twice its limit, uses a half of that again, and ends.
-const PROGRAM: &str = "m = bytearray(48 << 20)\n\
+/// A program that fills twice its limit, uses a half of that again some seconds later, and ends.
+const PROGRAM: &str = "import time\n\
+    m = bytearray(48 << 20)\n\
     for i in range(0, len(m), 512): m[i] = i % 251\n\
+    time.sleep(3)\n\
     s = sum(m[i] for i in range(0, len(m) // 2, 4096))\n";
 
 fn needs(program: Need) -> Vec<Need> {
@@ -39,7 +41,7 @@ fn a_program_of_the_users_is_recorded() {
     let place = Place::new();
     let arguments = ["--limit", "24M", "--pages", "300", "--", "python3", "-c", PROGRAM];
     let (text, trace) = recorded(&place, &arguments);
-    assert!(text.contains("\ncommand python3 -c m = bytearray(48 << 20) for i"), "{text}");
+    assert!(text.contains("\ncommand python3 -c import time m = bytearray(48 << 20)"), "{text}");
     assert_eq!(trace.pages(), 300);
     let writes = trace.uses().iter().filter(|used| used.writes).count();
     let reads = trace.uses().len() - writes;

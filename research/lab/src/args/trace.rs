@@ -30,7 +30,7 @@ pub struct TraceArgs {
     #[arg(long, value_name = "SIZE", default_value = "1G", value_parser = swap_size)]
     pub swap_size: u64,
 
-    /// Seconds that are recorded, if the program does not end before
+    /// Seconds that are recorded from the first use on, if the program does not end before
     #[arg(long, value_name = "SECONDS", default_value_t = 120)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub seconds: u32,

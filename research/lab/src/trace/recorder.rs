@@ -79,6 +79,11 @@ impl Recorder {
         self.seen.lock().begun = Some(Instant::now());
     }
 
+    /// Whether nothing was recorded yet.
+    pub fn is_empty(&self) -> bool {
+        self.seen.lock().uses.is_empty()
+    }
+
     /// Ends the recording.
     ///
     /// # Errors

@@ -7,9 +7,10 @@
 use super::trace::{Trace, Use};
 
 /// The traces of `testing/sim/traces`, by name.
-pub const RECORDED: [(&str, &str); 3] = [
+pub const RECORDED: [(&str, &str); 4] = [
     ("python", include_str!("../../traces/python.trace")),
     ("java", include_str!("../../traces/java.trace")),
+    ("node", include_str!("../../traces/node.trace")),
     ("redis", include_str!("../../traces/redis.trace")),
 ];
 
