@@ -213,6 +213,10 @@ impl<D: Design> Disk<D> {
         if policy != WhenFull::Fail && done == 0 && matches!(rest, Change::Write(_)) {
             context.may_wait()?;
         }
+        #[cfg(any(shuttle, asan))]
+        if self.resources.without.old_contents {
+            stopped.engine.discard(context.cpu, stopped.page as usize, 1);
+        }
         let is_whole = stopped.within.len() == PAGE_SIZE;
         let gone = if policy == WhenFull::Spill && is_whole {
             let mut buffer = [0; PAGE_SIZE];

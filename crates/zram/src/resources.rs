@@ -84,6 +84,10 @@ pub struct Without {
     pub readers_of_shared: bool,
     /// Compaction moves a shared object, and its entry names the old place.
     pub entries: bool,
+    /// A write that waited while another one made room does not try again.
+    pub room_of_others: bool,
+    /// The page of a write for which there is no room is freed before there is some.
+    pub old_contents: bool,
 }
 
 impl Resources {

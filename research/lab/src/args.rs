@@ -15,6 +15,7 @@ mod log;
 mod serve;
 mod sizes;
 mod soak;
+mod trace;
 mod upgrade;
 mod writeback;
 mod zones;
@@ -26,6 +27,7 @@ pub use log::LogArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
 pub use soak::SoakArgs;
+pub use trace::TraceArgs;
 pub use upgrade::UpgradeArgs;
 pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
@@ -80,6 +82,8 @@ pub enum Command {
     KernelBuild(KernelBuildArgs),
     /// Run programs that check their memory in a cgroup with less of it than they want
     Hungry(HungryArgs),
+    /// Record which pages of a disk a program uses that swaps to it, for the model of the tiers
+    Trace(TraceArgs),
     /// Upgrade a daemon in place under load, and tell how long its clients wait
     Upgrade(UpgradeArgs),
     /// Do a great many operations on pages over all transports, beside faults and kills
@@ -92,7 +96,7 @@ impl Command {
     #[must_use]
     pub fn is_patient(&self) -> bool {
         match self {
-            Command::KernelBuild(_) | Command::Hungry(_) => true,
+            Command::KernelBuild(_) | Command::Hungry(_) | Command::Trace(_) => true,
             Command::Soak(soak) => soak.part.is_some(),
             _ => false,
         }

@@ -29,6 +29,7 @@ use crate::args::FiguresArgs;
 use crate::interrupt;
 use list::{MEASUREMENTS, Measurement, Need, Sizes};
 use machine::Machine;
+pub use machine::from_git;
 use taken::{Run, Taken};
 
 /// The directory of dumps, inside that of the figures.

@@ -24,6 +24,7 @@ use crate::args::HungryArgs;
 use crate::pressure::{Measured, SwapGroup};
 use crate::programs;
 use crate::swap::{Kind, Mode, Shop};
+pub use redis::{Connection, request};
 use report::{Report, Run};
 use task::{Task, Verdict};
 

@@ -18,6 +18,7 @@
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
 //! * `kernel-build` and `hungry` run other programs in a memory cgroup, with several kinds of swap.
+//! * `trace` records which pages of a disk a program uses.
 //! * `upgrade` measures how long clients wait while a daemon is upgraded in place.
 //! * `soak` does a great many operations on pages over all transports and compares each page.
 //! * `figures` runs all of these and makes the tables of docs/BENCHMARKS.md.
@@ -57,6 +58,7 @@ mod streams;
 mod swap;
 mod sys;
 mod table;
+mod trace;
 mod upgrade;
 mod writeback;
 mod zone;
@@ -92,6 +94,7 @@ pub fn main() -> ExitCode {
             args::Command::Backing(args) => backing_file::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
             args::Command::Hungry(args) => hungry::run(args),
+            args::Command::Trace(args) => trace::run(args),
             args::Command::Upgrade(args) => upgrade::run(args),
             args::Command::Soak(args) => soak::run(args),
         });

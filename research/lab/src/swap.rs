@@ -13,8 +13,9 @@ mod zswap;
 
 use anyhow::{Context, Result};
 
+pub use area::{On, kib};
 pub use mode::{KINDS, Kind, Mode};
-pub use shop::{Area, Daemon, Shop, Told, Vmstat, active};
+pub use shop::{Area, Daemon, Shop, Told, Vmstat, active, alone};
 
 /// No swap.
 struct Nothing;

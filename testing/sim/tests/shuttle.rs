@@ -92,6 +92,7 @@ scenarios! {
     compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
     limits: Scenario::LIMITED;
     when_full_writers_wait: Scenario::WAITING;
+    when_full_many_writers_wait: Scenario::CROWDED;
     when_full_pages_move_down: Scenario::PRESSED;
     sizes_and_resets: Scenario::RESET;
     everything: Scenario::EVERYTHING;
@@ -185,6 +186,8 @@ const NOTHING: Without = Without {
     references: false,
     readers_of_shared: false,
     entries: false,
+    room_of_others: false,
+    old_contents: false,
 };
 /// Pages share an object without a comparison.
 const NO_COMPARISONS: Without = Without { comparisons: true, ..NOTHING };
@@ -194,6 +197,10 @@ const NO_REFERENCES: Without = Without { references: true, ..NOTHING };
 const SHARED_AT_ONCE: Without = Without { readers_of_shared: true, ..NOTHING };
 /// Compaction moves a shared object without its entry.
 const NO_ENTRIES: Without = Without { entries: true, ..NOTHING };
+/// A write that waited while another one made room does not try again.
+const NO_ROOM_OF_OTHERS: Without = Without { room_of_others: true, ..NOTHING };
+/// The page of a write for which there is no room is freed before there is some.
+const NO_OLD_CONTENTS: Without = Without { old_contents: true, ..NOTHING };
 
 controls! {
     publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
@@ -217,6 +224,8 @@ controls! {
         on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(SHARED_AT_ONCE));
     shared_objects_that_are_moved_without_their_entry_are_found:
         on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(NO_ENTRIES));
+    writers_who_are_not_told_of_room_are_found: on(Scenario::CROWDED, flawed::<BitLock>(NO_ROOM_OF_OTHERS));
+    refused_writes_that_free_their_page_are_found: on(Scenario::PRESSED, flawed::<BitLock>(NO_OLD_CONTENTS));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::redis::Filler;
 use super::source;
+use crate::cgroup::Group;
 use crate::interrupt;
 use crate::programs::{self, Running};
 
@@ -19,7 +20,7 @@ pub struct Recipe {
     pub name: &'static str,
     /// The programs it needs, each with its Debian package.
     pub needs: &'static [(&'static str, &'static str)],
-    make: fn(&mut Kitchen) -> Result<Running>,
+    make: fn(&mut Kitchen<'_>) -> Result<Running>,
     version: &'static str,
 }
 
@@ -54,12 +55,13 @@ pub struct Subject {
     /// The command line, in a directory of its own.
     pub command: String,
     /// That directory. Fields drop in order: it is removed after `running`.
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 /// The directory and the notes of a recipe in progress.
-struct Kitchen {
+struct Kitchen<'a> {
     directory: PathBuf,
+    group: Option<&'a Group>,
     pages: u64,
     commands: Vec<String>,
     grow: Box<dyn FnMut() -> Result<()>>,
@@ -71,15 +73,16 @@ impl Recipe {
         self.needs.iter().filter(|(program, _)| programs::find(program).is_none()).collect()
     }
 
-    /// Starts the program with work that needs at least `pages` pages.
+    /// Starts the program with work that needs at least `pages` pages, in a group if there is one.
     ///
     /// # Errors
     /// The program cannot run.
-    pub fn start(&self, pages: u64) -> Result<Subject> {
+    pub fn start(&self, pages: u64, group: Option<&Group>) -> Result<Subject> {
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
         let mut kitchen = Kitchen {
             directory: directory.path().to_owned(),
+            group,
             pages,
             commands: Vec::new(),
             grow: Box::new(|| Ok(())),
@@ -91,12 +94,26 @@ impl Recipe {
             grow: kitchen.grow,
             version: programs::version(&program, self.version),
             command: kitchen.commands.join("; "),
-            _directory: directory,
+            directory,
         })
     }
 }
 
-impl Kitchen {
+impl Subject {
+    /// Lets a program that would grow for ever work with what it has from now on. `python`, `node`,
+    /// `java` and `redis` use most of it seldom then, and replace a little.
+    ///
+    /// # Errors
+    /// The program's directory cannot be written.
+    pub fn is_large_enough(&self) -> Result<()> {
+        fs::write(self.directory.path().join(ENOUGH), "").context("the program's directory")
+    }
+}
+
+/// The file that tells a program that it is large enough.
+const ENOUGH: &str = "enough";
+
+impl Kitchen<'_> {
     /// Writes a file; the name is relative to the directory.
     fn file(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.directory.join(name), text).with_context(|| format!("cannot write {name}"))
@@ -114,18 +131,27 @@ impl Kitchen {
 
     /// Starts a program with the arguments, at the same addresses each time.
     fn start(&mut self, program: &str, arguments: &[&str]) -> Result<Running> {
-        Running::start(&mut self.command(program, arguments), true)
+        let mut command = self.command(program, arguments);
+        self.run(&mut command)
+    }
+
+    /// Starts a command, at the same addresses each time, in the group.
+    fn run(&self, command: &mut Command) -> Result<Running> {
+        if let Some(group) = self.group {
+            group.take(command)?;
+        }
+        Running::start(command, true)
     }
 }
 
-fn python(kitchen: &mut Kitchen) -> Result<Running> {
+fn python(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     kitchen.file("heap.py", include_str!("recipes/heap.py"))?;
     let mut command = kitchen.command("python3", &["heap.py"]);
     command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
-    Running::start(&mut command, true)
+    kitchen.run(&mut command)
 }
 
-fn node(kitchen: &mut Kitchen) -> Result<Running> {
+fn node(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     kitchen.file("heap.js", include_str!("recipes/heap.js"))?;
     kitchen.start(
         "node",
@@ -133,20 +159,22 @@ fn node(kitchen: &mut Kitchen) -> Result<Running> {
     )
 }
 
-fn java(kitchen: &mut Kitchen) -> Result<Running> {
+fn java(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     kitchen.file("Heap.java", include_str!("recipes/Heap.java"))?;
     // A process of its own compiles it: the heap of a compiler is another recipe.
-    let mut compiler = kitchen.start("javac", &["Heap.java"])?;
+    let mut command = kitchen.command("javac", &["Heap.java"]);
+    let mut compiler = Running::start(&mut command, true)?;
     let status = interrupt::wait_for("javac", Duration::from_secs(120), || {
         Ok(compiler.child().try_wait()?)
     })?;
     if !status.success() {
         bail!("javac: {status}");
     }
-    kitchen.start("java", &["-XX:+UseSerialGC", "Heap"])
+    // The heap may be larger than the memory that a group gives it.
+    kitchen.start("java", &["-XX:+UseSerialGC", "-XX:-UseContainerSupport", "Heap"])
 }
 
-fn redis(kitchen: &mut Kitchen) -> Result<Running> {
+fn redis(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     let mut running = kitchen.start(
         "redis-server",
         &["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"],
@@ -159,18 +187,19 @@ fn redis(kitchen: &mut Kitchen) -> Result<Running> {
     let benchmark = programs::find("redis-benchmark").context("redis-benchmark is missing")?;
     kitchen.commands.push("redis-benchmark -t set,get,lpush,hset,zadd; SET of texts".to_owned());
     let mut filler = Filler::new(benchmark, socket);
-    kitchen.grow = Box::new(move || filler.fill());
+    let enough = kitchen.directory.join(ENOUGH);
+    kitchen.grow = Box::new(move || if enough.exists() { filler.work() } else { filler.fill() });
     Ok(running)
 }
 
-fn cc1(kitchen: &mut Kitchen) -> Result<Running> {
+fn cc1(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     let gcc = programs::find("gcc").context("gcc is missing")?;
     let cc1 = programs::said(&gcc, &["-print-prog-name=cc1"])?;
     kitchen.file("big.c", &source::c(functions(kitchen.pages)))?;
     kitchen.start(&cc1, &["-quiet", "-O2", "big.c", "-o", "big.s"])
 }
 
-fn rustc(kitchen: &mut Kitchen) -> Result<Running> {
+fn rustc(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     kitchen.file("big.rs", &source::rust(functions(kitchen.pages)))?;
     kitchen.start(
         "rustc",

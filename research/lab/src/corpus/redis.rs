@@ -9,10 +9,16 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use crate::hungry::{Connection, request};
 use crate::programs::Running;
 
 /// Sizes of values that the benchmark writes, in turn.
 const VALUE_SIZES: [&str; 4] = ["16", "100", "300", "900"];
+
+/// Texts that are added in a round.
+const TEXTS: u64 = 1000;
+/// Texts that are read in a round of work.
+const LOOKS: u32 = 20;
 
 /// Adds more and more data to a server.
 pub struct Filler {
@@ -55,7 +61,31 @@ impl Filler {
         if !status.success() {
             bail!("redis-benchmark: {status}");
         }
-        self.set_texts(1000)
+        self.set_texts(TEXTS)
+    }
+
+    /// One round of work with the texts that are there: it reads some, mostly the same few, and
+    /// replaces a little.
+    ///
+    /// # Errors
+    /// The server does not answer.
+    pub fn work(&mut self) -> Result<()> {
+        let stream = UnixStream::connect(&self.socket).context("cannot reach the Redis server")?;
+        let mut connection = Connection::new(stream)?;
+        let texts = self.rounds.max(1) * TEXTS;
+        for _ in 0..LOOKS {
+            let rank = (texts as f64).powf(self.random.f64()) as u64 - 1;
+            // Texts of neighbouring ranks do not lie together.
+            let text = rank * 7919 % texts;
+            let key = format!("document:{}:{}", text / TEXTS + 1, text % TEXTS);
+            connection.send(&request(&[b"GET", key.as_bytes()]))?;
+            let value = connection.bulk()?.context("a text is gone from the Redis server")?;
+            if self.random.u32(..32) == 0 {
+                connection.send(&request(&[b"SET", key.as_bytes(), &value]))?;
+                connection.line()?;
+            }
+        }
+        Ok(())
     }
 
     /// Sets `count` keys to passages of text of 200 to 3000 bytes.

@@ -86,23 +86,35 @@ fn value(number: u64, seed: u64) -> Vec<u8> {
 }
 
 /// A connection to the server, which speaks RESP (redis.io/docs/reference/protocol-spec).
-struct Connection {
+pub struct Connection {
     requests: UnixStream,
     answers: BufReader<UnixStream>,
 }
 
 impl Connection {
-    fn new(stream: UnixStream) -> Result<Connection> {
+    /// A connection on this socket.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn new(stream: UnixStream) -> Result<Connection> {
         stream.set_read_timeout(Some(ANSWER))?;
         stream.set_write_timeout(Some(ANSWER))?;
         Ok(Connection { requests: stream.try_clone()?, answers: BufReader::new(stream) })
     }
 
-    fn send(&mut self, bytes: &[u8]) -> Result<()> {
+    /// Sends requests.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<()> {
         self.requests.write_all(bytes).map_err(|error| explained(&error))
     }
 
-    fn line(&mut self) -> Result<String> {
+    /// A line of an answer.
+    ///
+    /// # Errors
+    /// The server is gone, or does not answer.
+    pub fn line(&mut self) -> Result<String> {
         let mut line = String::new();
         self.answers.read_line(&mut line).map_err(|error| explained(&error))?;
         if line.is_empty() {
@@ -112,7 +124,10 @@ impl Connection {
     }
 
     /// A string in an answer. `None` if the key does not exist.
-    fn bulk(&mut self) -> Result<Option<Vec<u8>>> {
+    ///
+    /// # Errors
+    /// The server is gone, or answers something else.
+    pub fn bulk(&mut self) -> Result<Option<Vec<u8>>> {
         let head = self.line()?;
         let Some(length) = head.strip_prefix('$').and_then(|text| text.parse::<i64>().ok()) else {
             bail!("the Redis server answers {head:?}");
@@ -135,7 +150,7 @@ fn explained(error: &std::io::Error) -> anyhow::Error {
 }
 
 /// Encodes a command in RESP.
-fn request(words: &[&[u8]]) -> Vec<u8> {
+pub fn request(words: &[&[u8]]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());

@@ -149,7 +149,7 @@ pub struct Shop {
     pub(super) rampack: Option<PathBuf>,
     /// Whether our swap comes before all other swap.
     pub(super) first: bool,
-    _turn: File,
+    _turn: Turn,
 }
 
 impl Shop {
@@ -162,28 +162,43 @@ impl Shop {
             true => Some(args.rampack.clone().map_or_else(programs::beside_us, Ok)?),
             false => None,
         };
-        let turn = turn()?;
-        let others = active()?;
-        let first = !others.is_empty();
-        if first && !args.force {
-            bail!(
-                "this machine swaps to {} already, so nobody could tell who used which; take it \
-                 away (swapoff PATH), or use --force, and ours comes first",
-                others.join(", ")
-            );
-        }
-        if first {
-            eprintln!("warning: other swap is on ({}); ours comes first", others.join(", "));
-        }
+        let turn = alone(args.force)?;
         Ok(Shop {
             directory: directory.to_owned(),
             bytes: args.swap_size,
             max_pool: args.max_pool,
             rampack,
-            first,
+            first: turn.others,
             _turn: turn,
         })
     }
+}
+
+/// The right to have swap on, until drop.
+pub struct Turn {
+    /// Whether other swap is on.
+    pub others: bool,
+    _lock: File,
+}
+
+/// Waits until no other process of this program has swap on.
+///
+/// # Errors
+/// Other swap is on without `force`; or an interrupt.
+pub fn alone(force: bool) -> Result<Turn> {
+    let lock = turn()?;
+    let others = active()?;
+    if !others.is_empty() && !force {
+        bail!(
+            "this machine swaps to {} already, so nobody could tell who used which; take it away \
+             (swapoff PATH), or use --force, and ours comes first",
+            others.join(", ")
+        );
+    }
+    if !others.is_empty() {
+        eprintln!("warning: other swap is on ({}); ours comes first", others.join(", "));
+    }
+    Ok(Turn { others: !others.is_empty(), _lock: lock })
 }
 
 /// Waits until no other process of this program has swap on.

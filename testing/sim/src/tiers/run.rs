@@ -74,6 +74,7 @@ pub struct Outcome {
 }
 
 struct Page {
+    exists: bool,
     tier: usize,
     used: u32,
     memory: Memory,
@@ -90,7 +91,7 @@ pub fn run(trace: &Trace, setting: Setting) -> Outcome {
     }
     let mut policy = Policy::new(&TIERS, budgets);
     let mut credit = Credit::new(budgets.cpu_percent);
-    let blank = || Page { tier: 0, used: 0, memory: Memory::default(), moved: None };
+    let blank = || Page { exists: false, tier: 0, used: 0, memory: Memory::default(), moved: None };
     let mut pages: Vec<Page> = (0..trace.pages()).map(|_| blank()).collect();
     let mut out = Outcome { mistakes: vec![0; pages.len()], ..Outcome::default() };
     let (mut uses, mut next, mut pass) = (trace.uses().iter().peekable(), 0, Pass::default());
@@ -98,7 +99,7 @@ pub fn run(trace: &Trace, setting: Setting) -> Outcome {
     for now in 0..trace.seconds() {
         while let Some(used) = uses.next_if(|used| used.second == now) {
             let page = &mut pages[used.page as usize];
-            page.used = now;
+            (page.exists, page.used) = (true, now);
             if page.moved.take().is_some_and(|moved| now - moved <= WORTH / 2) {
                 out.mistakes[used.page as usize] += 1;
             }
@@ -110,42 +111,19 @@ pub fn run(trace: &Trace, setting: Setting) -> Outcome {
         credit.earn(1_000_000_000);
         let before = out.spent;
         while now >= due && (credit.left() > 0 || is(Flaw::Spends)) {
-            let page = &mut pages[next];
-            let mut cost = LOOK_NS;
-            let seen = Seen { tier: page.tier, last_used: page.used, memory: page.memory };
-            let mut verdict = policy.judge(seen, now);
-            match setting.flaw {
-                Some(Flaw::IgnoresRefaults) => {
-                    (verdict.news, verdict.interval) = (News::Nothing, None);
-                    verdict.memory = forget(verdict.memory);
-                }
-                Some(Flaw::ForgetsPages) => verdict.memory = forget(verdict.memory),
-                Some(Flaw::AlwaysUp) if matches!(verdict.news, News::Late(_)) && page.tier > 0 => {
-                    (verdict.action, verdict.memory) = (Action::Up, Memory::default());
-                }
-                Some(Flaw::Idle) => verdict.action = Action::Stay,
-                _ => {}
-            }
-            pass.count(&seen, &verdict, now);
-            page.memory = verdict.memory;
-            match verdict.action {
-                Action::Stay => {}
-                Action::Up => {
-                    (page.tier, cost, out.gain) = (0, MOVE_NS, out.gain - MOVE);
-                }
-                Action::Down(to) => {
-                    (page.tier, cost, out.gain) = (to, MOVE_NS, out.gain - MOVE);
-                    pass.tiers[to].moved += 1;
-                    pass.tiers[to].saved += BYTES[0] - BYTES[1];
-                    page.moved = Some(now);
-                }
+            let cost = match &mut pages[next] {
+                page if page.exists => visit(page, now, setting.flaw, &policy, &mut pass),
+                _ => LOOK_NS,
+            };
+            if cost == MOVE_NS {
+                out.gain -= MOVE;
             }
             credit.spend(cost);
             out.spent += cost;
             next += 1;
             if next == pages.len() {
                 pass.seconds = now - begun;
-                pass.memory = pages.iter().map(|page| BYTES[page.tier]).sum();
+                pass.memory = bytes(&pages);
                 policy.learn(&pass);
                 (next, pass) = (0, Pass::default());
                 due = begun.saturating_add(policy.pause()).max(now + 1);
@@ -156,8 +134,42 @@ pub fn run(trace: &Trace, setting: Setting) -> Outcome {
         out.busiest = out.busiest.max(out.spent - before);
         out.gain += pages.iter().filter(|page| page.tier > 0).count() as i64;
     }
-    out.bytes = pages.iter().map(|page| BYTES[page.tier]).sum();
+    out.bytes = bytes(&pages);
     out
+}
+
+fn bytes(pages: &[Page]) -> u64 {
+    pages.iter().filter(|page| page.exists).map(|page| BYTES[page.tier]).sum()
+}
+
+/// Judges a page, and does what is to be done with it. Returns the CPU time.
+fn visit(page: &mut Page, now: u32, flaw: Option<Flaw>, policy: &Policy, pass: &mut Pass) -> u64 {
+    let seen = Seen { tier: page.tier, last_used: page.used, memory: page.memory };
+    let mut verdict = policy.judge(seen, now);
+    match flaw {
+        Some(Flaw::IgnoresRefaults) => {
+            (verdict.news, verdict.interval) = (News::Nothing, None);
+            verdict.memory = forget(verdict.memory);
+        }
+        Some(Flaw::ForgetsPages) => verdict.memory = forget(verdict.memory),
+        Some(Flaw::AlwaysUp) if matches!(verdict.news, News::Late(_)) && page.tier > 0 => {
+            (verdict.action, verdict.memory) = (Action::Up, Memory::default());
+        }
+        Some(Flaw::Idle) => verdict.action = Action::Stay,
+        _ => {}
+    }
+    pass.count(&seen, &verdict, now);
+    page.memory = verdict.memory;
+    match verdict.action {
+        Action::Stay => return LOOK_NS,
+        Action::Up => page.tier = 0,
+        Action::Down(to) => {
+            (page.tier, page.moved) = (to, Some(now));
+            pass.tiers[to].moved += 1;
+            pass.tiers[to].saved += BYTES[0] - BYTES[1];
+        }
+    }
+    MOVE_NS
 }
 
 fn forget(memory: Memory) -> Memory {

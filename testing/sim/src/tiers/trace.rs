@@ -37,7 +37,7 @@ impl Kind {
     pub const ALL: [Kind; 5] = [Kind::Zipf, Kind::Phases, Kind::Sweeps, Kind::Periods, Kind::Mixed];
 }
 
-/// A trace, in the order of time. Every page is written in the first second.
+/// A trace, in the order of time. The first use of a page is a write; before it there is no page.
 #[derive(Clone, Debug)]
 pub struct Trace {
     pages: u32,
@@ -46,7 +46,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// The trace of a kind: always the same for a seed.
+    /// The trace of a kind: always the same for a seed. Every page is written in the first second.
     #[must_use]
     pub fn new(kind: Kind, pages: u32, seconds: u32, seed: u64) -> Trace {
         let mut random = Rng::new(seed);
@@ -65,6 +65,20 @@ impl Trace {
         }
         trace.uses.sort_by_key(|used| used.second);
         trace
+    }
+
+    /// A trace of these uses, which are in the order of time.
+    pub(super) fn of(pages: u32, seconds: u32, uses: Vec<Use>) -> Trace {
+        Trace { pages, seconds, uses }
+    }
+
+    /// The trace twice, one after the other.
+    #[must_use]
+    pub fn twice(&self) -> Trace {
+        let again =
+            self.uses.iter().map(|used| Use { second: used.second + self.seconds, ..*used });
+        let uses = self.uses.iter().copied().chain(again).collect();
+        Trace { seconds: 2 * self.seconds, uses, ..*self }
     }
 
     fn fill(&mut self, kind: Kind, first: u32, pages: u32, random: &mut Rng) {

@@ -249,7 +249,17 @@ impl Scenario {
         when_full: WhenFull::Wait,
         ..Scenario::TIERS
     };
-    /// The same without blocks: pages move down the tiers, for the users and beside them. Some are
+    /// More users who wait, with a frame for what each of them stores, and nothing that moves
+    /// pages beside them.
+    pub const CROWDED: Scenario = Scenario {
+        users: 5,
+        limit: 6,
+        actions: &[Action::Stats],
+        count: 1,
+        alike: false,
+        ..Scenario::WAITING
+    };
+    /// As `WAITING` without blocks: pages move down the tiers, for the users and beside them. Some are
     /// refused.
     pub const PRESSED: Scenario = Scenario {
         actions: &[Action::Move, Action::Compact, Action::Pack(Select::Any)],
