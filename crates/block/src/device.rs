@@ -293,6 +293,13 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
+    /// Nobody will read these bytes before they are written again. A device that can use the room
+    /// at once frees it, and reads may see zeroes; others do nothing. It never waits and does no
+    /// I/O, so it is no replacement for a discard.
+    fn forget(&self, cpu: Cpu, offset: u64, length: u64) {
+        let _ = (cpu, offset, length);
+    }
+
     /// Reports the extents of the range, in order and without gaps; neighbouring extents may have
     /// the same kind. Other threads may write meanwhile, so the answer may be old. It never waits.
     ///
@@ -319,6 +326,9 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     }
     fn remote(&self) -> Option<RemoteStats> {
         (**self).remote()
+    }
+    fn forget(&self, cpu: Cpu, offset: u64, length: u64) {
+        (**self).forget(cpu, offset, length);
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         (**self).extents(cpu, offset, length, visit)

@@ -345,6 +345,11 @@ impl BlockDevice for LogDevice {
         Ok(found)
     }
 
+    fn forget(&self, _: Cpu, offset: u64, length: u64) {
+        // A range that it does not have is none that anybody wrote.
+        let _ = self.discard((offset, length));
+    }
+
     fn remote(&self) -> Option<RemoteStats> {
         self.log.device().remote()
     }

@@ -294,3 +294,44 @@ fn a_cache_is_made_anew_in_kept_memory_once_no_area_is_on() {
     machine.swap_anew().unwrap();
     assert_eq!(regions(), 0, "nothing of it is kept");
 }
+
+/// What the cache has anew, or nobody wants any more, takes no room in a log behind it.
+#[test]
+fn a_log_keeps_only_what_the_cache_has_not() {
+    const PAGES: u64 = 1000;
+    let zswap = cache(2);
+    let below = Arc::new(Plain::new(8 << 20));
+    let seal = |device, _| Ok(device);
+    let log = rampack::logged(below, &host::Mmap, PAGES, "below", seal).unwrap();
+    let device = on(&zswap, PAGES, Some(log.clone()));
+    let live = || log.stats().live_bytes;
+    let mut rng = testkit::Rng::new(testkit::seed("a_log_keeps_only_what_the_cache_has_not"));
+    let mut versions = vec![None; PAGES as usize];
+    for round in 1..20 {
+        for number in (0..PAGES).filter(|_| round == 1 || rng.one_in(3)) {
+            let version = round * PAGES + number;
+            write(&device, number, &page(version));
+            versions[number as usize] = Some(version);
+        }
+        for number in (0..PAGES).filter(|_| rng.one_in(16)).collect::<Vec<_>>() {
+            let discard = Operation::Discard { offset: number * P, length: P };
+            device.submit(CPU, discard).unwrap();
+            versions[number as usize] = None;
+        }
+        zswap.reclaim(CPU, rng.below(PAGES));
+        let there = zswap.area_stats(area()).unwrap().on_device;
+        assert_eq!(live() / (P / 2 + 64), there, "{there} pages are there");
+    }
+    for (number, version) in (0..).zip(&versions) {
+        assert!(read(&device, number) == version.map_or([0; PAGE_SIZE], page), "page {number}");
+    }
+    assert!(log.stats().cleaned_segments > 0);
+    for (number, version) in (0..).zip(&versions) {
+        write(&device, number, &page(version.unwrap_or(number)));
+    }
+    assert_eq!(live(), 0, "all pages are in the cache");
+    zswap.reclaim(CPU, PAGES);
+    assert!(live() > 0);
+    zswap.invalidate_area(CPU, area());
+    assert_eq!(live(), 0, "there are no pages");
+}

@@ -22,6 +22,7 @@ use block::BlockDevice;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::memcg::Memcg;
 use crate::{Index, SwapType, lock_bits};
@@ -166,12 +167,8 @@ impl<I: Index> Area<I> {
     }
 
     /// Clears the mark: the copy on the device is out of date.
-    pub(crate) fn clear_on_device(&self, offset: u64) {
-        let (word, bit) = place(offset);
-        let marks = self.on_device.get(word);
-        if marks.load(Ordering::Relaxed) & bit != 0 {
-            marks.fetch_and(!bit, Ordering::Relaxed);
-        }
+    pub(crate) fn clear_on_device(&self, cpu: Cpu, offset: u64) {
+        self.clear_range_on_device(cpu, offset..offset + 1);
     }
 
     /// The number of pages that the device holds.
@@ -196,12 +193,25 @@ impl<I: Index> Area<I> {
     }
 
     /// Clears the marks of these pages: their copies on the device are out of date.
-    pub(crate) fn clear_range_on_device(&self, offsets: Range<u64>) {
+    pub(crate) fn clear_range_on_device(&self, cpu: Cpu, offsets: Range<u64>) {
         for (word, bits) in parts(offsets) {
             let marks = self.on_device.get(word);
             if marks.load(Ordering::Relaxed) & bits != 0 {
-                marks.fetch_and(!bits, Ordering::Relaxed);
+                let mut cleared = marks.fetch_and(!bits, Ordering::Relaxed) & bits;
+                while cleared != 0 {
+                    let bit = u64::from(cleared.trailing_zeros());
+                    self.forget(cpu, word as u64 * 64 + bit);
+                    cleared &= cleared - 1;
+                }
             }
+        }
+    }
+
+    /// Lets the device use the room of a page that it does not hold. The calling thread has the
+    /// lock of the page, or has cleared its mark.
+    pub(crate) fn forget(&self, cpu: Cpu, offset: u64) {
+        if let Some(device) = &self.device {
+            device.forget(cpu, offset * PAGE_SIZE as u64, PAGE_SIZE as u64);
         }
     }
 

@@ -182,6 +182,9 @@ impl<I: Index> SwapDevice<I> {
         self.zswap.counts.add(cpu, Count::Answered, pages);
         if let Err(error) = written {
             self.zswap.counts.add(cpu, Count::ThroughFailed, pages);
+            // Some of the pages may be there.
+            let there = first..first + from.len() as u64;
+            there.filter(|it| !area.is_on_device(*it)).for_each(|it| area.forget(cpu, it));
             return Err(error);
         }
         for offset in first..first + from.len() as u64 {

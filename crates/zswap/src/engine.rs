@@ -276,7 +276,7 @@ impl<I: Index> Zswap<I> {
             stored = self.put_after_making_space(cpu, key, memcg, page, (owner, reject));
         }
         if let (Ok(()), Some(area)) = (stored, &behind) {
-            area.clear_on_device(key.offset);
+            area.clear_on_device(cpu, key.offset);
         }
         drop(locks);
         if let Err(reject) = stored {
@@ -480,7 +480,7 @@ impl<I: Index> Zswap<I> {
                 let mut locks = PageLocks::of(&area);
                 locks.add(key.offset);
                 if area.index.get(cpu, key.offset) == Some(word) {
-                    area.clear_on_device(key.offset);
+                    area.clear_on_device(cpu, key.offset);
                     self.take_out(&self.readers.enter(cpu), cpu, &area, (key.offset, word));
                 }
             }

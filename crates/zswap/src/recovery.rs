@@ -302,9 +302,9 @@ impl Recovery {
         }
         for offset in area.marked(pages.start..end) {
             if area.index.has(offset) {
-                area.clear_on_device(offset);
+                area.clear_on_device(cpu, offset);
             } else if area.device.is_none() {
-                area.clear_on_device(offset);
+                area.clear_on_device(cpu, offset);
                 let why = "it was written to the device below, and there is none";
                 self.tell(area.swap, offset, why.into());
                 area.index.recover(cpu, offset, |_| Some(self.lose(cpu, found)));

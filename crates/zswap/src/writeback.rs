@@ -226,6 +226,10 @@ impl<I: Index> Zswap<I> {
                     Ok(()) => self.gone(cpu, &leaving, done),
                     Err(_) => {
                         done.failed += 1;
+                        // Some pages of the write may be there.
+                        if !leaving.area.is_on_device(leaving.key.offset) {
+                            leaving.area.forget(cpu, leaving.key.offset);
+                        }
                         self.counts.add(cpu, Count::WritebackFailed, 1);
                     }
                 }
@@ -242,7 +246,7 @@ impl<I: Index> Zswap<I> {
         if !area.index.remove_if(cpu, key.offset, *word) {
             // The page was stored anew or invalidated meanwhile: the copy on the device is out of
             // date.
-            area.clear_on_device(key.offset);
+            area.clear_on_device(cpu, key.offset);
             done.left += 1;
             return;
         }

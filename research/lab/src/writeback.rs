@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rampack::control::ControlError;
 use rampack::Machine;
+use rampack::control::ControlError;
 use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};
 

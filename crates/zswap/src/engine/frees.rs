@@ -43,9 +43,9 @@ impl<I: Index> Zswap<I> {
 
     /// Takes a page out of the cache and clears its mark of the device.
     pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, offset: u64) {
-        area.clear_on_device(offset);
+        area.clear_on_device(cpu, offset);
         let word = area.index.remove(cpu, offset);
-        area.clear_on_device(offset);
+        area.clear_on_device(cpu, offset);
         if let Some(word) = word {
             self.dispose(reader, cpu, word);
         }
@@ -71,12 +71,12 @@ impl<I: Index> Zswap<I> {
             // One step takes as many as the array holds: an entry is disposed of outside the index.
             let next = (at | (DROPS as u64 - 1)).saturating_add(1).min(end);
             let (mut words, mut count) = ([None; DROPS], 0);
-            area.clear_range_on_device(at..next);
+            area.clear_range_on_device(cpu, at..next);
             area.index.drain(cpu, at..next, &mut |_, word| {
                 words[count] = Some(word);
                 count += 1;
             });
-            area.clear_range_on_device(at..next);
+            area.clear_range_on_device(cpu, at..next);
             if count > 0 {
                 let reader = self.readers.enter(cpu);
                 words.into_iter().flatten().for_each(|word| self.dispose(&reader, cpu, word));
