@@ -28,12 +28,13 @@ const RECORD: &str = "zram0.1.record";
 const ZSPAGES: &str = "zram0.1.zspages";
 const SHARED: &str = "zram0.1.shared";
 const FRAMES: &str = "zram.frames";
-/// Bytes of the descriptor of a zspage, and where its class is in it.
-const DESCRIPTOR: u64 = 64;
-const CLASS_AT: u64 = 56;
+/// Bytes of the descriptor of a zspage, and where its class and its frames are in it.
+const DESCRIPTOR: u64 = 128;
+const CLASS_AT: u64 = 24;
+const FRAMES_AT: u64 = 28;
 /// Where the number of descriptors and the mark of the size classes are in descriptor 0.
-const FRESH_AT: u64 = 48;
-const MARK_AT: u64 = 52;
+const FRESH_AT: u64 = 16;
+const MARK_AT: u64 = 20;
 
 /// A third of text, a third of noise, and patterns.
 fn contents(page: u64) -> Page {
@@ -200,15 +201,19 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
             it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR + CLASS_AT, &[0xff; 2]);
         }),
         ("K10", "which there is not", |it| {
-            it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR, &[0xff; 4]);
+            it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR + FRAMES_AT, &[0xff; 4]);
         }),
         ("K11", "which another has too", |it| {
-            let frame: [u8; 4] = it.read(ZSPAGES, it.descriptor(4) * DESCRIPTOR);
-            it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR, &frame);
+            let frame: [u8; 4] = it.read(ZSPAGES, it.descriptor(4) * DESCRIPTOR + FRAMES_AT);
+            it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR + FRAMES_AT, &frame);
         }),
         ("K12", "a frame beyond its chain", |it| {
-            // The objects of its size class need no chain of eight frames.
-            it.write(ZSPAGES, it.descriptor(3) * DESCRIPTOR + 28, &9000u32.to_ne_bytes());
+            // The objects of its size class need no chain of 16 frames.
+            it.write(
+                ZSPAGES,
+                it.descriptor(3) * DESCRIPTOR + FRAMES_AT + 60,
+                &9000u32.to_ne_bytes(),
+            );
         }),
         ("K13", "slot 512 of zram0.1.slots is in a part that is not marked", |it| {
             it.set_word(MARKS, 0, it.word(MARKS, 0) & !2);
@@ -219,7 +224,7 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
         ("K16", "there is no zspage 0", |it| it.change(3, |word| word & !0xffff_ffff | 5)),
         ("K16", "no such slot", |it| it.change(4, |word| word | 0x7f)),
         ("K16", "has no frame for it", |it| {
-            it.write(ZSPAGES, it.descriptor(4) * DESCRIPTOR, &[0; 4]);
+            it.write(ZSPAGES, it.descriptor(4) * DESCRIPTOR + FRAMES_AT, &[0; 4]);
         }),
         ("K17", "page 90 of zram0: another page has the same object", |it| {
             it.set_word(SLOTS, 90, it.word(SLOTS, 3));
@@ -246,7 +251,7 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
         ("K23", "there is room for", |it| it.set_word(SHARED, 0, 1 << 40)),
         ("K20", "contents beyond the end", |it| it.set_word(RECORD, 2, 500 * PAGE_SIZE as u64)),
         ("K21", "cannot be read", |it| {
-            let frame: [u8; 4] = it.read(ZSPAGES, it.descriptor(3) * DESCRIPTOR);
+            let frame: [u8; 4] = it.read(ZSPAGES, it.descriptor(3) * DESCRIPTOR + FRAMES_AT);
             let offset = u64::from(u32::from_ne_bytes(frame) - 1) * PAGE_SIZE as u64;
             it.write(FRAMES, offset, &[0xff; PAGE_SIZE]);
         }),

@@ -380,7 +380,8 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     type Change = (&'static str, u64, u64, Errno, &'static str);
     let changes: [Change; 4] = [
         (RECORD, 0, 5, Errno::EINVAL, "its record is none"),
-        (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layout 1"),
+        (RECORD, 1, 1, Errno::EINVAL, "its record has layout 1; this program reads layout 2"),
+        (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layout 2"),
         (RECORD, 2, 0, Errno::EINVAL, "it cannot have 0 entries"),
         (RECORD, 8, 1 << 40, Errno::EINVAL, "what was kept of swap area 0 is damaged"),
     ];

@@ -27,9 +27,9 @@ use self::codecs::KeptCodec;
 
 /// The newest layout of a device in memory that outlives the process: its slots may name shared
 /// objects. A device has it from its first shared object on, and [`OLDEST_LAYOUT`] before.
-pub const LAYOUT: u32 = 2;
-/// The oldest layout that this program reads.
-pub const OLDEST_LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 4;
+/// The oldest layout that this program reads. In 1 and 2 the chains of zspages were shorter.
+pub const OLDEST_LAYOUT: u32 = 3;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampdisk");
 
 const MAGIC_AT: usize = 0;

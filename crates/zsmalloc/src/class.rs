@@ -6,17 +6,18 @@ use units::PAGE_SIZE;
 
 use crate::handle::MAX_SLOTS;
 
-/// The longest chain, in frames (Linux: `CONFIG_ZSMALLOC_CHAIN_SIZE`, default 8).
-pub const CHAIN_MAX: usize = 8;
+/// The longest chain, in frames (Linux: `CONFIG_ZSMALLOC_CHAIN_SIZE`, 4 to 16, default 8). A longer
+/// chain can be divided into large slots of more sizes, so that less of a slot is unused.
+pub const CHAIN_MAX: usize = 16;
 /// The distance in bytes between the sizes that classes are laid out for, before they are merged
-/// (as in Linux). A smaller step wastes less in slots and more in frames that are not full.
-const STEP: usize = 16;
+/// (Linux: 16). A smaller step wastes less in slots and more in frames that are not full.
+const STEP: usize = 24;
 /// The smallest slot: one frame of such slots is a full zspage.
 const SLOT_MIN: usize = PAGE_SIZE / MAX_SLOTS;
 
 /// A page that compresses to more bytes than this saves no memory, because the next class holds
-/// whole pages. It is better stored uncompressed. At this size nine objects fit into eight frames.
-pub const RAW_THRESHOLD: usize = CHAIN_MAX * PAGE_SIZE / (CHAIN_MAX + 1);
+/// whole pages. It is better stored uncompressed. At this size 16 objects fit into 15 frames.
+pub const RAW_THRESHOLD: usize = (CHAIN_MAX - 1) * PAGE_SIZE / CHAIN_MAX;
 
 /// A class of objects of up to `slot` bytes, with `slots` of them in `frames` frames.
 #[derive(Clone, Debug)]
@@ -76,7 +77,7 @@ impl Default for SizeClasses {
 }
 
 impl SizeClasses {
-    /// Lays out the classes for sizes from a page down in steps of sixteen bytes. Each size gets
+    /// Lays out the classes for sizes from a page down in equal steps. Each size gets
     /// the chain that wastes least of its frames, and among equals the longest, because it needs
     /// the fewest zspages. Sizes with the same number of slots in the same chain are one class,
     /// whose slot is as large as the chain allows.

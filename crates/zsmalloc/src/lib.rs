@@ -2,7 +2,7 @@
 //!
 //! # Definitions
 //! An *object* is a run of bytes, written once when it is stored and never changed. A *zspage* is a
-//! chain of up to eight frames divided into equal slots for objects; a *size class* is the set of
+//! chain of up to 16 frames divided into equal slots for objects; a *size class* is the set of
 //! zspages with one slot size. A *handle* is the place of an object: its zspage and its slot.
 //!
 //! # Invariants

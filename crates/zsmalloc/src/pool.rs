@@ -148,8 +148,8 @@ impl Object<'_> {
 impl Pool {
     /// Makes an empty pool whose tables are backed by `provider` as they grow.
     ///
-    /// A handle has 25 bits for the zspage and 7 for the slot, and a zspage has at most eight
-    /// frames. So a pool holds at most 1 TiB of objects, and fewer bytes if they are small: 128 GiB
+    /// A handle has 25 bits for the zspage and 7 for the slot, and a zspage has at most 16
+    /// frames. So a pool holds at most 2 TiB of objects, and fewer bytes if they are small: 128 GiB
     /// in slots of 32 bytes, of which 128 fill a zspage of one frame. Beyond that a store fails
     /// with [`StoreError::NoMemory`], also when there are frames.
     ///

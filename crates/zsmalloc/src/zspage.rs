@@ -1,4 +1,5 @@
-//! The descriptor of a zspage: one cache line.
+//! The descriptor of a zspage: two cache lines. All but the frames of the second half of a long
+//! chain is in the first.
 //!
 //! Every field is changed only under the lock of the zspage's class. Readers of objects also read
 //! `frames` and `class` without it, and compaction reads `group`.
@@ -19,11 +20,9 @@ pub(crate) const EMPTYING: u8 = 12;
 /// The descriptor of a zspage. All zeroes is an unused one. Its layout is that of memory which
 /// outlives the process. Descriptor 0 is none: in its `next` is the number of descriptors that were
 /// ever used, and in its `previous` the mark of the size classes (see `recover`).
-#[repr(C, align(64))]
+#[repr(C, align(128))]
 #[derive(Default)]
 pub(crate) struct Zspage {
-    /// Frame numbers plus one; 0 where the chain has no frame yet.
-    frames: [AtomicU32; CHAIN_MAX],
     /// A bit for each slot that is taken.
     used: [AtomicU64; 2],
     /// Neighbours in the list of its fullness group, or the next unused descriptor.
@@ -32,6 +31,8 @@ pub(crate) struct Zspage {
     class: AtomicU16,
     /// The list that it is in, see `fullness`.
     pub(crate) group: AtomicU8,
+    /// Frame numbers plus one; 0 where the chain has no frame yet.
+    frames: [AtomicU32; CHAIN_MAX],
 }
 
 // SAFETY: a descriptor is made of atomic integers and padding, for which all bytes are valid.

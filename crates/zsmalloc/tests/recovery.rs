@@ -17,12 +17,13 @@ use zsmalloc::{BadObject, Census, Handle, Pool, PoolOptions, Recovery, SizeClass
 
 const FRAMES: u32 = 4096;
 const ZSPAGES: &str = "zspages";
-/// Offsets in a descriptor of 64 bytes: of the frames, of the number of descriptors that were used
+/// Bytes of a descriptor, and offsets in it: of the frames, of the number of descriptors that were used
 /// (in the first), of the mark of the size classes (likewise), of the class.
-const FRAMES_AT: u64 = 0;
-const FRESH_AT: u64 = 48;
-const MARK_AT: u64 = 52;
-const CLASS_AT: u64 = 56;
+const DESCRIPTOR: u64 = 128;
+const FRAMES_AT: u64 = 28;
+const FRESH_AT: u64 = 16;
+const MARK_AT: u64 = 20;
+const CLASS_AT: u64 = 24;
 
 /// A pool in memory that outlives it.
 struct Kept {
@@ -98,13 +99,13 @@ fn names(live: &Live) -> Vec<(u32, usize)> {
 
 fn write(memory: &Memfds, zspage: u32, at: u64, value: &[u8]) {
     let region = memory.regions().into_iter().find(|region| region.name == ZSPAGES).unwrap();
-    region.file.write_all_at(value, u64::from(zspage) * 64 + at).unwrap();
+    region.file.write_all_at(value, u64::from(zspage) * DESCRIPTOR + at).unwrap();
 }
 
 fn read(memory: &Memfds, zspage: u32, at: u64) -> u32 {
     let region = memory.regions().into_iter().find(|region| region.name == ZSPAGES).unwrap();
     let mut bytes = [0; 4];
-    region.file.read_exact_at(&mut bytes, u64::from(zspage) * 64 + at).unwrap();
+    region.file.read_exact_at(&mut bytes, u64::from(zspage) * DESCRIPTOR + at).unwrap();
     u32::from_ne_bytes(bytes)
 }
 
@@ -201,11 +202,12 @@ fn a_damaged_descriptor_costs_its_own_objects_only() {
             }
             1 => {
                 let none = FRAMES + 1;
-                (0..8).for_each(|n| write(&memory, zspage, n * 4, &none.to_ne_bytes()));
+                (0..16)
+                    .for_each(|n| write(&memory, zspage, FRAMES_AT + n * 4, &none.to_ne_bytes()));
                 ("which there is not", None)
             }
             2 => {
-                (0..8).for_each(|n| write(&memory, zspage, n * 4, &[0; 4]));
+                (0..16).for_each(|n| write(&memory, zspage, FRAMES_AT + n * 4, &[0; 4]));
                 ("", None)
             }
             3 => {

@@ -36,8 +36,9 @@ pub const MAX_MEMCGS: usize = 64;
 /// The priority of the codec of recompressed objects.
 pub(crate) const WARM_PRIORITY: u8 = 1;
 
-/// The layout that this program writes, and the only one that it reads.
-pub const LAYOUT: u64 = 1;
+/// The layout that this program writes, and the only one that it reads. In 1 the chains of zspages
+/// were shorter.
+pub const LAYOUT: u64 = 2;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampswap");
 
 const MAGIC_AT: usize = 0;

@@ -188,6 +188,7 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
         format!(r#"echo '{{"rampack":"9.9","reads":{{"table":{table},"disk":{disk}}},"more":1}}'"#)
     };
     let one = r#"{"oldest":1,"newest":1}"#;
+    let three = r#"{"oldest":3,"newest":3}"#;
     let two = r#"{"oldest":2,"newest":3}"#;
     for (text, words) in [
         ("exit 0", &["told no layouts", "exit status: 0", "EINVAL"][..]),
@@ -195,10 +196,10 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
         ("echo unknown command >&2; exit 2", &["told no layouts", "exit status: 2"]),
         ("kill -9 $$", &["told no layouts", "signal: 9"]),
         (
-            &layouts(two, one),
+            &layouts(two, three),
             &["(rampack 9.9) reads layouts 2..=3 of the table", "this state has layout 1"],
         ),
-        (&layouts(one, two), &["reads layouts 2..=3 of the disk", "this state has layout 1"]),
+        (&layouts(one, two), &["reads layouts 2..=3 of the disk", "this state has layout 3"]),
         (r#"echo '{"rampack":"0.0","reads":{}}'"#, &["reads no table", "one of layout 1"]),
     ] {
         script(&path, text);
@@ -208,12 +209,12 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
     assert_eq!(service.does("get zram0 lost_pages").trim(), "0");
     drop(client);
     // One that is right and cannot be executed any more: clients have to connect again.
-    script(&path, &format!("{}; chmod 644 $0", layouts(one, one)));
+    script(&path, &format!("{}; chmod 644 $0", layouts(one, three)));
     refused(&service.ask(&upgrade), 1, &["cannot execute", &name, "EACCES"]);
     goes_on(&mut service.client(), 3);
     service.does("add --size 1M");
     // One that lies: the program that the keeper knows takes over.
-    let lies = format!("{}; [ \"$1\" = layouts ] || exit 3", layouts(one, one));
+    let lies = format!("{}; [ \"$1\" = layouts ] || exit 3", layouts(one, three));
     script(&path, &lies);
     refused(&service.ask(&upgrade), 1, &[&format!("(process {process}) died"), "EIO"]);
     service.wait();
