@@ -426,6 +426,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     assert_eq!(error.errno, Errno::EBUSY);
     let layout = read_word(&memory, RECORD, 1);
     for other in [2, 5] {
+        let memory = kept::adopted(&regions);
         write_word(&memory, RECORD, 1, other);
         let (errno, text) = refusal(&memory, &disks);
         assert_eq!(errno, Errno::EINVAL);

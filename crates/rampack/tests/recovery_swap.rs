@@ -378,7 +378,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     assert_eq!(error.errno, Errno::EBUSY);
     forget(other);
     type Change = (&'static str, u64, u64, Errno, &'static str);
-    let changes: [Change; 4] = [
+    let changes: [Change; 5] = [
         (RECORD, 0, 5, Errno::EINVAL, "its record is none"),
         (RECORD, 1, 1, Errno::EINVAL, "its record has layout 1; this program reads layout 2"),
         (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layout 2"),
