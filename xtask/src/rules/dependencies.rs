@@ -129,6 +129,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zsmalloc",
             "zcomp",
             "tiers",
+            "pagelog",
             "zram",
             "zswap",
             "designs",
