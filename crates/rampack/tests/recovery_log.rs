@@ -161,8 +161,8 @@ fn a_sealed_log_outlives_process_after_process() {
 }
 
 /// Every page is on the backing device.
-fn written_back(directory: &Path) -> (Memfds, Vec<SavedDisk>) {
-    let (memory, machine) = machine(directory, false);
+fn written_back(directory: &Path, sealed: bool) -> (Memfds, Vec<SavedDisk>) {
+    let (memory, machine) = machine(directory, sealed);
     let disk = machine.disk(0).unwrap();
     let mut versions = vec![0; PAGES as usize];
     for page in 0..versions.len() {
@@ -194,7 +194,7 @@ fn what_cannot_be_costs_its_pages_only() {
     ];
     for (said, lost, damage) in damages {
         let directory = TempDir::new();
-        let (memory, disks) = written_back(directory.path());
+        let (memory, disks) = written_back(directory.path(), false);
         damage(&memory);
         let (machine, told) = try_recover(&memory, &disks).unwrap();
         let found = &told[0].findings;
@@ -211,9 +211,22 @@ fn what_cannot_be_costs_its_pages_only() {
 }
 
 #[test]
+fn pages_in_a_sealed_log_without_its_key_are_lost_by_name() {
+    let directory = TempDir::new();
+    let (memory, disks) = written_back(directory.path(), true);
+    assert!(memory.forget("zram0.key.1") && memory.forget("zram0.seals.1"));
+    let (machine, told) = try_recover(&memory, &disks).unwrap();
+    assert_eq!(told[0].lost, PAGES);
+    let said = "it was written back sealed, and the key ended with the process (K18)";
+    assert_eq!(told[0].findings[0], format!("page 0 of zram0: {said}"));
+    assert_eq!(load(&machine.disk(0).unwrap(), 7), Err(IoError::Corrupt));
+    assert_eq!(machine.contradictions(), [""; 0]);
+}
+
+#[test]
 fn a_page_that_names_the_object_of_another_gets_an_error_and_no_data() {
     let directory = TempDir::new();
-    let (memory, disks) = written_back(directory.path());
+    let (memory, disks) = written_back(directory.path(), false);
     let mut first = 0;
     word(&memory, SLOTS, 3, |word| {
         first = word;
@@ -231,7 +244,7 @@ fn a_page_that_names_the_object_of_another_gets_an_error_and_no_data() {
 #[test]
 fn a_segment_of_which_nothing_is_known_costs_its_pages_and_is_used_again() {
     let directory = TempDir::new();
-    let (memory, disks) = written_back(directory.path());
+    let (memory, disks) = written_back(directory.path(), false);
     word(&memory, LOG, 1, |word| word | 1 << 51);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     assert_eq!(told[0].findings[0], "what was kept of segment 0 of its log cannot be (K24)");
@@ -252,7 +265,7 @@ fn a_segment_of_which_nothing_is_known_costs_its_pages_and_is_used_again() {
 #[test]
 fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
     let directory = TempDir::new();
-    let (memory, mut disks) = written_back(directory.path());
+    let (memory, mut disks) = written_back(directory.path(), false);
     let regions = memory.regions();
     let settings = &disks[0].settings;
     let path = settings.iter().find(|(name, _)| name == "backing_dev").unwrap().1.clone();
