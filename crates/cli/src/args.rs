@@ -238,8 +238,7 @@ pub struct DeviceOptions {
     pub plain_backing: bool,
 
     /// How pages lie on --backing: pages gives each a block of its own, as Linux does; log packs
-    /// compressed pages one behind the other, which writes and takes less. Not with a daemon that
-    /// keeps its devices [default: pages]
+    /// compressed pages one behind the other, which writes and takes less [default: pages]
     #[arg(long, value_name = "LAYOUT", requires = "backing")]
     pub backing_layout: Option<String>,
 

@@ -1,5 +1,9 @@
 //! Where a page is on a backing device, and what it is there.
 
+use core::ops::Range;
+
+use segments::{BLOCK_BYTES, Place, stored};
+
 /// The place and form of a written-back page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Backed {
@@ -12,4 +16,19 @@ pub struct Backed {
     pub codec: u8,
     /// The page did not shrink when it was stored.
     pub huge: bool,
+}
+
+impl Backed {
+    /// The bytes that it takes in a log, with its header.
+    #[must_use]
+    pub fn log_bytes(&self) -> u32 {
+        stored(self.length)
+    }
+
+    /// The bytes of the device with the blocks that it lies in, in a log.
+    #[must_use]
+    pub fn log_span(&self) -> Range<u64> {
+        let span = Place::from_word(self.block).span(self.length, BLOCK_BYTES);
+        span.start..span.start + u64::from(span.bytes)
+    }
 }

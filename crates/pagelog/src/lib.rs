@@ -6,6 +6,9 @@
 //!   which alone decides whether the object is in use.
 //! * [`LogDevice`] is a block device of pages that are in a log, for users without slots.
 //!
+//! A log may outlive its process ([`PageLog::keep`], [`PageLog::left`]): it has words in memory
+//! that does, and the next process claims what slots name.
+//!
 //! The calling thread does the I/O. Nothing here starts a thread, reads a clock, or knows what is
 //! in a page; after a log was made, it takes no memory from the heap.
 #![no_std]
@@ -15,6 +18,7 @@ extern crate alloc;
 
 mod backed;
 mod device;
+mod kept;
 mod log;
 mod room;
 mod run;
@@ -23,7 +27,9 @@ mod wanted;
 
 pub use backed::Backed;
 pub use device::{LogDevice, NoDevice};
+pub use kept::{Left, NotLeft};
 pub use log::{LogStats, NoLog, PageLog};
 pub use room::{Places, write};
 pub use run::{Entry, RUN_PAGES, Run};
+pub use segments::Misplaced;
 pub use wanted::{AT_ONCE, Wanted};

@@ -40,7 +40,7 @@ pub struct PageLog {
     device: Arc<dyn BlockDevice>,
     path: String,
     readers: ReaderEpochs,
-    account: Mutex<Segments>,
+    pub(crate) account: Mutex<Segments>,
     /// Memory for what is read. Held by a thread that reads.
     reads: Box<[Mutex<Vec<u8>>]>,
     /// Held by the thread that cleans.

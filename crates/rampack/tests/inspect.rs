@@ -27,6 +27,7 @@ const MARKS: &str = "zram0.1.slots.1";
 const RECORD: &str = "zram0.1.record";
 const ZSPAGES: &str = "zram0.1.zspages";
 const SHARED: &str = "zram0.1.shared";
+const LOG: &str = "zram0.1.log";
 const FRAMES: &str = "zram.frames";
 /// Bytes of the descriptor of a zspage, and where its class and its frames are in it.
 const DESCRIPTOR: u64 = 128;
@@ -58,15 +59,20 @@ struct State {
 
 impl State {
     fn new() -> State {
+        State::with("pages")
+    }
+
+    fn with(layout: &str) -> State {
         let directory = TempDir::new();
         let backing = directory.path().join("backing");
-        File::create(&backing).unwrap().set_len(100 * PAGE_SIZE as u64).unwrap();
+        File::create(&backing).unwrap().set_len(3 << 20).unwrap();
         let memory = Memfds::new();
         let machine = Machine::kept(&memory, Arc::new(host::Mmap), kept::options()).unwrap();
         let disk: Arc<Disk> = machine.add().unwrap();
         let rows = attributes(disk.clone());
         for (name, value) in [
             ("sealed_backing", "0"),
+            ("backing_layout", layout),
             ("backing_dev", backing.to_str().unwrap()),
             ("disksize", &(PAGES * PAGE_SIZE as u64).to_string()),
         ] {
@@ -258,6 +264,42 @@ fn each_state_that_cannot_be_is_found_by_its_number() {
     ];
     for (number, said, damage) in damages {
         let state = State::new();
+        damage(&state);
+        let (is_clean, text) = state.look();
+        let found =
+            text.lines().any(|line| line.contains(said) && line.ends_with(&format!("({number})")));
+        assert!(!is_clean && found, "{number} {said}: {text:?}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_is_found_by_its_number() {
+    type Damage = fn(&State);
+    assert_eq!(State::with("log").look(), (true, String::new()));
+    let damages: &[(&str, &str, Damage)] = &[
+        ("K24", "nothing was kept of its log", |it| it.set_word(LOG, 0, 0)),
+        ("K24", "on a device that has 3145728 bytes now", |it| it.set_word(LOG, 0, 1 << 32 | 4)),
+        ("K24", "what was kept of segment 0 of its log cannot be", |it| {
+            it.set_word(LOG, 1, it.word(LOG, 1) | 1 << 51);
+        }),
+        ("K25", "beyond the end of the log", |it| it.change(31, |word| word | 0xffff_ffff)),
+        ("K25", "in a segment of the log that is free", |it| {
+            it.change(31, |word| word + (1 << 20) / 64);
+        }),
+        ("K25", "behind what was written to its segment", |it| it.change(31, |word| word + 9999)),
+        ("K25", "in a segment of the log that is free", |it| it.set_word(LOG, 1, 0)),
+        ("K25", "has no room for all of its objects", |it| {
+            // One object for all, and a segment that has little more.
+            let first = it.word(SLOTS, 31);
+            (30..40).for_each(|page| it.set_word(SLOTS, page, first));
+            it.set_word(LOG, 1, it.word(LOG, 1) & !(0x1_ffff << 32) | 200 << 32);
+        }),
+        // Another life: the headers on the device are not of it.
+        ("K21", "cannot be read", |it| it.set_word(LOG, 1, it.word(LOG, 1) + (1 << 52))),
+        ("K21", "cannot be read", |it| it.set_word(SLOTS, 33, it.word(SLOTS, 31))),
+    ];
+    for (number, said, damage) in damages {
+        let state = State::with("log");
         damage(&state);
         let (is_clean, text) = state.look();
         let found =

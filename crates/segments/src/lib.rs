@@ -20,6 +20,9 @@
 //! place freed. Who reads an object looks at the slot again afterwards, or is waited for before the
 //! segment is punched.
 //!
+//! Where a log outlives its process, [`Keep`] has a word for each segment, and the next process
+//! makes the account from these words and the places that slots name ([`Left`]).
+//!
 //! There is no I/O, no clock, no thread and no lock. The caller holds a lock of its own around
 //! [`Segments`], never during I/O.
 #![no_std]
@@ -30,16 +33,20 @@ extern crate alloc;
 mod choice;
 mod header;
 mod layout;
+mod left;
 mod segment;
 mod segments;
 mod walk;
+mod word;
 
 pub use header::{Generation, HEADER_BYTES, Header, Key, MOST_BYTES, TAG_BYTES};
 pub use layout::{
     BLOCK_BYTES, Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, Survivors, UNIT_BYTES, stored,
 };
+pub use left::{Left, Misplaced};
 pub use segments::{Cleaned, NoVictim, NotLive, Pending, Punch, Refused, Segments, Victim};
 pub use walk::{Damage, Found, Walk, walk};
+pub use word::Keep;
 
 #[cfg(test)]
 mod tests;

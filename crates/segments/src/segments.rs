@@ -1,5 +1,6 @@
 //! The account of all segments.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
@@ -8,6 +9,7 @@ use crate::choice;
 use crate::header::{Generation, MOST_BYTES};
 use crate::layout::{BLOCK_BYTES, Layout, LayoutError, Place, Survivors, UNIT_BYTES, stored};
 use crate::segment::{Segment, State};
+use crate::word::{Keep, Use, Word};
 
 /// Free segments that only survivors may use, so that cleaning can always finish: the survivors of
 /// one segment need at most one more.
@@ -18,25 +20,27 @@ const RESERVE: usize = 1;
 /// Times are of any clock of the caller that does not go back, in whole numbers such as seconds.
 pub struct Segments {
     layout: Layout,
-    segments: Vec<Segment>,
+    pub(crate) segments: Vec<Segment>,
     /// Segments that may be opened.
-    free: Vec<u32>,
+    pub(crate) free: Vec<u32>,
     /// Segments to be punched.
     empty: Vec<u32>,
     /// Segments that are being punched.
     punching: u32,
     /// The open segment of new objects, and that of survivors.
-    open: [Option<u32>; 2],
+    pub(crate) open: [Option<u32>; 2],
     /// The segment that is being cleaned.
     cleaning: Option<u32>,
-    live: u64,
+    pub(crate) live: u64,
+    /// Keeps for another process what slots do not say.
+    keeper: Option<Box<dyn Keep>>,
 }
 
 /// A segment that could not be cleaned is tried again after this time, in units of the clock.
 const PAUSE: u32 = 60;
 
-const NEW: usize = 0;
-const SURVIVORS: usize = 1;
+pub(crate) const NEW: usize = 0;
+pub(crate) const SURVIVORS: usize = 1;
 
 /// An object whose place is reserved and that is being written. It must go to
 /// [`written`](Segments::written) or [`abandon`](Segments::abandon): until then its segment is not
@@ -203,8 +207,40 @@ impl Segments {
         segments.resize(count as usize, Segment::UNUSED);
         // The first segment is on top.
         free.extend((0..count).rev());
-        let (open, cleaning) = ([None; 2], None);
-        Ok(Segments { layout, segments, free, empty, punching: 0, open, cleaning, live: 0 })
+        let (open, cleaning, keeper) = ([None; 2], None, None);
+        let (punching, live) = (0, 0);
+        Ok(Segments { layout, segments, free, empty, punching, open, cleaning, live, keeper })
+    }
+
+    /// From now on `keeper`, if there is one, is told the word of each segment that changes. It is
+    /// told those of all segments that are not free now. The next process makes a
+    /// [`Left`](crate::Left) of them.
+    pub fn keep(&mut self, keeper: Option<Box<dyn Keep>>) {
+        self.keeper = keeper;
+        for (number, segment) in (0..).zip(&self.segments) {
+            if segment.state != State::Free {
+                self.note(number);
+            }
+        }
+    }
+
+    /// How the device is divided.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// Has the word of a segment kept.
+    fn note(&self, number: u32) {
+        let Some(keeper) = &self.keeper else { return };
+        let Segment { youngest, used, generation, state, .. } = self.segments[number as usize];
+        let is = match self.open {
+            [Some(open), _] if open == number => Use::New,
+            [_, Some(open)] if open == number => Use::Survivors,
+            _ if state == State::Free => Use::Free,
+            _ => Use::Closed,
+        };
+        keeper.keep(number, Word { youngest, used, is, generation }.encode());
     }
 
     /// The number of segments.
@@ -269,6 +305,7 @@ impl Segments {
         let end = used.next_multiple_of(BLOCK_BYTES);
         let padding = start + u64::from(*used)..start + u64::from(end);
         *used = end;
+        self.note(number);
         (!padding.is_empty()).then_some(padding)
     }
 
@@ -288,7 +325,7 @@ impl Segments {
     }
 
     /// The open segment that takes survivors.
-    fn survivors(&self) -> usize {
+    pub(crate) fn survivors(&self) -> usize {
         match self.layout.survivors {
             Survivors::Apart => SURVIVORS,
             Survivors::Together => NEW,
@@ -321,6 +358,7 @@ impl Segments {
         segment.youngest = segment.youngest.max(time);
         self.live += u64::from(bytes);
         let generation = segment.generation;
+        self.note(number);
         let byte = self.start(number) + u64::from(offset);
         // The layout has checked that places reach all segments.
         let place = Place::from_word((byte / u64::from(UNIT_BYTES)) as u32);
@@ -340,15 +378,18 @@ impl Segments {
             ..Segment::UNUSED
         };
         self.open[open] = Some(number);
+        // Its life, before anything is written in it.
+        self.note(number);
         Ok(number)
     }
 
     /// Closes an open segment.
-    fn close(&mut self, number: u32) {
+    pub(crate) fn close(&mut self, number: u32) {
         for open in self.open.iter_mut().filter(|open| **open == Some(number)) {
             *open = None;
         }
         self.segments[number as usize].state = State::Closed;
+        self.note(number);
         self.settle(number);
     }
 
@@ -361,11 +402,11 @@ impl Segments {
         }
     }
 
-    fn start(&self, number: u32) -> u64 {
+    pub(crate) fn start(&self, number: u32) -> u64 {
         u64::from(number) * u64::from(self.layout.segment_bytes)
     }
 
-    fn segment_of(&self, place: Place) -> u32 {
+    pub(crate) fn segment_of(&self, place: Place) -> u32 {
         // At most 2^38 bytes over 2^20.
         (place.byte() / u64::from(self.layout.segment_bytes)) as u32
     }
@@ -514,7 +555,9 @@ impl Segments {
     /// this is right, too: only headers of the next life are read.
     pub fn punched(&mut self, punch: Punch) {
         self.punching -= 1;
-        self.segments[punch.segment as usize].state = State::Free;
+        let segment = &mut self.segments[punch.segment as usize];
+        (segment.state, segment.used) = (State::Free, 0);
+        self.note(punch.segment);
         self.free.push(punch.segment);
     }
 }

@@ -22,7 +22,8 @@ fn events() -> u64 {
 fn plans() -> Vec<Plan> {
     let mut plans = Vec::new();
     for survivors in [Survivors::Apart, Survivors::Together] {
-        let plan = Plan { segments: 16, mib: 1, percent: 90, survivors, extents: false };
+        let (extents, deaths) = (false, false);
+        let plan = Plan { segments: 16, mib: 1, percent: 90, survivors, extents, deaths };
         plans.push(plan);
         plans.push(Plan { segments: 3, ..plan });
         plans.push(Plan { segments: 4, percent: 99, ..plan });
@@ -30,7 +31,8 @@ fn plans() -> Vec<Plan> {
         plans.push(Plan { extents: true, percent: 80, ..plan });
         plans.push(Plan { extents: true, segments: 3, percent: 100, ..plan });
     }
-    plans
+    let mortal: Vec<Plan> = plans.iter().map(|plan| Plan { deaths: true, ..*plan }).collect();
+    plans.into_iter().chain(mortal).collect()
 }
 
 #[test]
@@ -42,6 +44,7 @@ fn every_byte_is_accounted_for_and_cleaning_makes_room() {
         });
         println!("{plan:?}: {summary:?}");
         assert!(summary.cleaned > 10 && summary.punched > 10, "{plan:?}: {summary:?}");
+        assert_eq!(summary.amid_cleaning > 3, plan.deaths, "{plan:?}: {summary:?}");
     }
 }
 

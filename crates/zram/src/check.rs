@@ -24,6 +24,8 @@ struct Sums {
     same: u64,
     huge: u64,
     backed: u64,
+    /// Bytes of them in a log.
+    logged: u64,
     lost: u64,
     packed: u64,
     shared: u64,
@@ -126,7 +128,10 @@ impl<D: Design> Disk<D> {
             ("pages in extents", counted(Count::PackedPages), sums.packed),
             ("pages that share", counted(Count::SharedPages), sums.shared),
         ];
-        for (what, counted, added) in pairs {
+        // Without a log they are the same.
+        let logged = self.log_stats().map_or(sums.logged, |stats| stats.live_bytes);
+        let in_log = ("bytes in the log", logged, sums.logged);
+        for (what, counted, added) in pairs.into_iter().chain([in_log]) {
             if counted != added {
                 found.push(format!("{what}: {counted} counted, {added} found"));
             }
@@ -156,7 +161,10 @@ impl Sums {
                 self.same += u64::from(matches!(object, Object::SameFilled(_)));
                 self.huge += u64::from(object.bytes() == PAGE_SIZE);
             }
-            Kind::WrittenBack(_) => self.backed += 1,
+            Kind::WrittenBack(place) => {
+                self.backed += 1;
+                self.logged += u64::from(place.log_bytes());
+            }
             Kind::Lost => self.lost += 1,
             // The object counts with its entry.
             Kind::Shared(part) => {

@@ -212,8 +212,7 @@ impl<D: Design> Disk<D> {
     /// instead of one page in each block.
     ///
     /// # Errors
-    /// `EBUSY` once the device has a backing device or a size; `ENOTSUP` if devices outlive the
-    /// process, as a log does not.
+    /// `EBUSY` once the device has a backing device or a size.
     pub fn set_backing_log(&self, on: bool) -> Result<(), ControlError> {
         let mut settings = self.settings.lock();
         self.refuse_if_ready("backing_layout")?;
@@ -223,13 +222,6 @@ impl<D: Design> Disk<D> {
                 self.name()
             );
             return Err(ControlError::new(Errno::EBUSY, message));
-        }
-        if on && self.resources.kept.is_some() {
-            let message = format!(
-                "{} outlives its daemon, and a log does not; backing_layout can only be pages",
-                self.name()
-            );
-            return Err(ControlError::new(Errno::ENOTSUP, message));
         }
         settings.backing_log = on;
         Ok(())

@@ -8,6 +8,7 @@ use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::Streams;
 
+use crate::backing::Backing;
 use crate::disk::Disk;
 use crate::engine::{Engine, EngineOptions};
 use crate::record::Record;
@@ -62,6 +63,11 @@ impl<D: Design> Disk<D> {
         };
         let engine = Engine::new(&self.resources, options)?;
         let slots = engine.capacity();
+        if let (Some(record), Some(Backing::Log(log))) = (&record, settings.backing.as_deref()) {
+            let kept = log.keep(&*self.resources.memory_of(&name, Table::Log));
+            kept.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
+            record.has_log();
+        }
         if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }

@@ -25,9 +25,14 @@ use zcomp::{Chosen, CodecError, PRIORITIES, Register};
 
 use self::codecs::KeptCodec;
 
-/// The newest layout of a device in memory that outlives the process: its slots may name shared
-/// objects. A device has it from its first shared object on, and [`OLDEST_LAYOUT`] before.
-pub const LAYOUT: u32 = 4;
+/// The newest layout of a device in memory that outlives the process: its backing device holds a
+/// log. Without one a device has layout 4 from its first shared object on, and [`OLDEST_LAYOUT`]
+/// before.
+pub const LAYOUT: u32 = WITH_LOG;
+/// The layout of a device whose backing device holds a log.
+const WITH_LOG: u32 = 5;
+/// The layout of a device whose slots may name shared objects.
+const WITH_SHARED_OBJECTS: u32 = 4;
 /// The oldest layout that this program reads. In 1 and 2 the chains of zspages were shorter.
 pub const OLDEST_LAYOUT: u32 = 3;
 const MAGIC: u64 = u64::from_ne_bytes(*b"rampdisk");
@@ -81,9 +86,14 @@ impl Record {
 
     /// Notes that slots may name shared objects from now on: an older program must not read them.
     pub(crate) fn has_shared_objects(&self) {
-        if self.words.get(LAYOUT_AT) != u64::from(LAYOUT) {
-            self.words.set(LAYOUT_AT, LAYOUT.into());
+        if self.words.get(LAYOUT_AT) < u64::from(WITH_SHARED_OBJECTS) {
+            self.words.set(LAYOUT_AT, WITH_SHARED_OBJECTS.into());
         }
+    }
+
+    /// Notes that the backing device holds a log.
+    pub(crate) fn has_log(&self) {
+        self.words.set(LAYOUT_AT, WITH_LOG.into());
     }
 
     /// The layout that it has now.

@@ -4,9 +4,11 @@
 //! At each instant of a process whose devices outlive it:
 //! * A word with contents lies in a part of the table that is marked as written.
 //! * A word names an object of the pool as [`zsmalloc::Recovery`] expects it, a part of a shared
-//!   object as the table in `shared` has it, a fill pattern, or a block of the backing device with
-//!   the whole page in it. It became the word of its page after the object or block was written,
-//!   and before what was there was given up.
+//!   object as the table in `shared` has it, a fill pattern, a block of the backing device with
+//!   the whole page in it, or the place of an object in its log. It became the word of its page
+//!   after the object or block was written, and before what was there was given up.
+//! * What is kept of a segment of the log says at least that its life has begun, and that what a
+//!   word names was appended.
 //! * The number of the codec in a word is in the record, with the codec, before an object is made.
 //! * The size in the record is that of the device, or the next one of a resize under way. Pages
 //!   beyond it are empty.
@@ -21,15 +23,16 @@
 //! threads, [`Recovery::settle`] for each, then the zone adopts the frames, then
 //! [`Recovery::finish`]. A process that dies meanwhile leaves a state to recover from as well.
 
+mod backed;
+
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
-use core::ops::{ControlFlow, Range};
+use core::ops::Range;
 
-use block::{BlockDevice, ExtentKind};
 use control::{ControlError, Errno};
 use objects::Object;
 use pagealloc::FrameSet;
-use pagelog::Backed;
+use pagelog::{Left, NotLeft};
 use sync::Mutex;
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
@@ -91,6 +94,8 @@ pub struct Recovery<D: Design = Product> {
     disk: Arc<Disk<D>>,
     engine: Engine<D>,
     pool: zsmalloc::Recovery,
+    /// What was left of the log on the backing device.
+    log: Option<Left>,
     bytes: u64,
     generation: u64,
     /// A bit for each number that is a codec's.
@@ -170,6 +175,15 @@ impl<D: Design> Disk<D> {
             settings.params[place] = chosen.map(|chosen| chosen.params).unwrap_or_default();
         }
         let is_sealed = settings.sealed_backing;
+        let mut log = None;
+        if let Some(Backing::Log(on)) = settings.backing.as_deref() {
+            let bad = |segment| {
+                let what = format!("what was kept of segment {segment} of its log");
+                findings.add(format!("{what} cannot be (K24)"));
+            };
+            let left = on.left(&*resources.memory_of(&name, Table::Log), bad);
+            log = Some(left.map_err(|error| not_left(on.path(), error))?);
+        }
         drop(settings);
         let census = census.clone();
         let pool = zsmalloc::Recovery::survey(engine.pool(), census, |text| findings.add(text));
@@ -182,7 +196,9 @@ impl<D: Design> Disk<D> {
         })?;
         let findings = Mutex::new(findings);
         let (disk, codecs) = (self.clone(), codecs.numbers);
-        Ok(Some(Recovery { disk, engine, pool, bytes, generation, codecs, is_sealed, findings }))
+        let recovery =
+            Recovery { disk, engine, pool, log, bytes, generation, codecs, is_sealed, findings };
+        Ok(Some(recovery))
     }
 }
 
@@ -237,7 +253,7 @@ impl<D: Design> Recovery<D> {
                 }
                 marked.map_err(|error| format!("{error}"))
             }
-            Kind::WrittenBack(place) => self.judge_block(place),
+            Kind::WrittenBack(place) => self.judge_backed(place),
             Kind::Shared(part) => self.judge_part(part),
         }
     }
@@ -263,33 +279,6 @@ impl<D: Design> Recovery<D> {
         match self.codecs & 1 << codec {
             0 => Err(format!("nothing was kept of its codec {codec} (K15)")),
             _ => Ok(()),
-        }
-    }
-
-    fn judge_block(&self, place: Backed) -> Result<(), String> {
-        let backing = match self.engine.backing().map(|backing| &**backing) {
-            Some(Backing::Pages(blocks)) => blocks,
-            Some(Backing::Log(_)) => return Err("it was in a log, which is not kept (K18)".into()),
-            None => return Err("it was written back, and there is no backing device (K18)".into()),
-        };
-        if usize::from(place.length) < PAGE_SIZE {
-            self.judge_codec(place.codec)?;
-        }
-        if self.is_sealed && !has_seal(backing.device(), place.block) {
-            let why = "it was written back sealed, and the key ended with the process (K18)";
-            return Err(why.into());
-        }
-        match backing.claim(place.block) {
-            Ok(true) => Ok(()),
-            Ok(false) => {
-                self.findings.lock().blocks.insert(place.block);
-                let block = place.block;
-                Err(format!("another page has block {block} of the backing device too (K19)"))
-            }
-            Err(blocks) => {
-                let block = place.block;
-                Err(format!("block {block} is none of the {blocks} of the backing device (K18)"))
-            }
         }
     }
 
@@ -391,8 +380,11 @@ impl<D: Design> Recovery<D> {
     /// # Errors
     /// `EBUSY` if the device got a size meanwhile.
     pub fn finish(self) -> Result<Recovered, ControlError> {
-        let Recovery { disk, engine, pool, bytes, generation, findings, .. } = self;
+        let Recovery { disk, engine, pool, log, bytes, generation, findings, .. } = self;
         pool.finish(engine.pool());
+        if let (Some(Backing::Log(to)), Some(left)) = (engine.backing().map(|it| &**it), log) {
+            to.adopt(left);
+        }
         engine.shared().link_unused();
         if disk.engine.publish(Box::new(Arc::new(engine))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", disk.name())));
@@ -412,13 +404,11 @@ impl<D: Design> Recovery<D> {
     }
 }
 
-/// Whether a sealed device can open a block. A place beyond its end is another error.
-fn has_seal(device: &dyn BlockDevice, block: u32) -> bool {
-    let (offset, length) = (u64::from(block) * PAGE_SIZE as u64, PAGE_SIZE as u64);
-    let mut has_seal = true;
-    let _ = device.extents(Cpu(0), offset, length, &mut |extent| {
-        has_seal &= extent.kind != ExtentKind::Hole;
-        ControlFlow::Continue(())
-    });
-    has_seal
+fn not_left(path: &str, error: NotLeft) -> ControlError {
+    match error {
+        NotLeft::NoMemory => ControlError::new(Errno::ENOMEM, format!("{error}")),
+        NotLeft::Nothing | NotLeft::Size { .. } => {
+            ControlError::invalid(format!("{path}: {error} (K24)"))
+        }
+    }
 }

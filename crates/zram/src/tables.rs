@@ -20,6 +20,8 @@ pub(crate) enum Table {
     Times,
     /// The entries of shared objects.
     Shared,
+    /// What slots do not say of the log on the backing device.
+    Log,
 }
 
 impl Resources {
@@ -36,6 +38,7 @@ impl Resources {
             Table::Zspages => "zspages",
             Table::Times => "times",
             Table::Shared => "shared",
+            Table::Log => "log",
         };
         match &self.kept {
             Some(kept) => kept.provider(&format!("{name}.{table}")),

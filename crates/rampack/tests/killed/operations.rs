@@ -29,6 +29,7 @@ pub const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::ForgetsCodecs, "change the codec"),
     (Flaw::ForgetsSizes, "grow"),
     (Flaw::NamesFirst, "pack"),
+    (Flaw::ForgetsSegments, "write back to a log"),
 ];
 
 /// An operation of one thread.
@@ -46,6 +47,8 @@ struct Operation {
     prepared: bool,
     /// Every twentieth page is the same.
     alike: bool,
+    /// The backing device holds a log.
+    log: bool,
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -197,6 +200,15 @@ const OPERATIONS: &[Operation] = &[
         alike: true,
         ..of("write back what is shared")
     },
+    Operation { prepare: all_idle, run: write_back, log: true, ..of("write back to a log") },
+    Operation { prepare: all_in_old_log, run: clean_log, log: true, ..of("clean a log") },
+    Operation {
+        prepare: all_on_device,
+        run: |it| versions(it, &[(40, 5), (41, 6), (42, 5)]),
+        changed: &[(40, 5), (41, 6), (42, 5)],
+        log: true,
+        ..of("change what is in a log")
+    },
     Operation {
         run: change_codec,
         changed: &[(50, 6), (171, 2), (172, 2)],
@@ -223,7 +235,11 @@ const OPERATIONS: &[Operation] = &[
 pub fn cases() -> impl Iterator<Item = Case> {
     OPERATIONS.iter().map(|it| Case {
         name: it.name,
-        machine: if it.alike { alike_machine } else { new_machine },
+        machine: match it {
+            Operation { alike: true, .. } => alike_machine,
+            Operation { log: true, .. } => log_machine,
+            _ => new_machine,
+        },
         prepare: it.prepare,
         run: it.run,
         check: Box::new(|machine, done| it.check(machine, done)),
@@ -239,6 +255,7 @@ const fn of(name: &'static str) -> Operation {
         sizes: &[PAGES],
         prepared: false,
         alike: false,
+        log: false,
     }
 }
 
@@ -285,24 +302,34 @@ fn disk(machine: &Machine) -> Arc<Disk> {
 }
 
 fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
-    machine_with(memory, directory, |index| index)
+    machine_with(memory, directory, |index| index, ("pages", 200 * PAGE_SIZE as u64))
 }
 
 fn alike_machine(memory: &Memfds, directory: &Path) -> Machine {
-    machine_with(memory, directory, |index| index % 20)
+    machine_with(memory, directory, |index| index % 20, ("pages", 200 * PAGE_SIZE as u64))
 }
 
-/// A machine with a disk, and the page that is at each index.
-fn machine_with(memory: &Memfds, directory: &Path, page: fn(u64) -> u64) -> Machine {
+fn log_machine(memory: &Memfds, directory: &Path) -> Machine {
+    machine_with(memory, directory, |index| index, ("log", 3 << 20))
+}
+
+/// A machine with a disk, the page that is at each index, and how its backing device is used.
+fn machine_with(
+    memory: &Memfds,
+    directory: &Path,
+    page: fn(u64) -> u64,
+    (layout, bytes): (&str, u64),
+) -> Machine {
     let machine = Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap();
     let disk = machine.add().unwrap();
     disk.set_algorithm_at(1, "zstd").unwrap();
     let backing = directory.join("backing");
-    File::create(&backing).unwrap().set_len(200 * PAGE_SIZE as u64).unwrap();
+    File::create(&backing).unwrap().set_len(bytes).unwrap();
     let attributes = attributes(disk.clone());
     let set = |name, value: &str| control::Object::store(&attributes, name, value).unwrap();
     set("track_access", "1");
     set("sealed_backing", "0");
+    set("backing_layout", layout);
     set("backing_dev", backing.to_str().unwrap());
     set("compressed_writeback", "1");
     set("disksize", &(PAGES * PAGE_SIZE as u64).to_string());
@@ -388,6 +415,34 @@ fn all_on_device(machine: &Machine) {
     write_back(machine);
 }
 
+/// Half of the pages are stored as they were, and all are written to the log.
+fn write_half_again(machine: &Machine) {
+    for page in (0..WRITTEN).step_by(2) {
+        make(&disk(machine), CPU, (page, page), BEFORE);
+    }
+    all_idle(machine);
+    write_back(machine);
+}
+
+/// What is left of each segment, until the next writeback needs to clean one.
+fn all_in_old_log(machine: &Machine) {
+    all_on_device(machine);
+    let is_free = || disk(machine).log_stats().unwrap().free_segments > 1;
+    while is_free() {
+        write_half_again(machine);
+    }
+}
+
+fn clean_log(machine: &Machine) {
+    let cleaned = || disk(machine).log_stats().unwrap().cleaned_segments;
+    let before = cleaned();
+    (0..40).find(|_| {
+        write_half_again(machine);
+        cleaned() > before
+    });
+    assert!(cleaned() > before, "a segment was cleaned");
+}
+
 fn pack(machine: &Machine) {
     let what = Pack { select: Select::Idle, ..Pack::default() };
     assert!(disk(machine).pack(&what).unwrap() > 20);
@@ -437,6 +492,28 @@ impl Operation {
                 Some(after) => is(after) || !done && !self.prepared && is(before),
             };
             assert!(right, "page {page} is no version of itself");
+        }
+        if size > 0 && disk.backing_log() {
+            // So is its log, also when it is cleaned: each page stays what it is.
+            let read = |page: u64| {
+                let mut bytes = [0; PAGE_SIZE];
+                disk.load_page(CPU, page, &mut bytes).unwrap();
+                bytes
+            };
+            let before: Vec<Page> = (0..WRITTEN).map(read).collect();
+            let stats = || disk.log_stats().unwrap();
+            for _ in 0..60 {
+                if stats().cleaned_segments > 0 {
+                    break;
+                }
+                for (page, bytes) in (0..).zip(&before).step_by(2) {
+                    disk.store_page(CPU, page, bytes).unwrap();
+                }
+                all_idle(machine);
+                write_back(machine);
+            }
+            assert!((0..).zip(&before).all(|(page, bytes)| read(page) == *bytes));
+            assert!(stats().cleaned_segments > 0, "a segment was cleaned: {:?}", stats());
         }
         if size > 0 {
             // It is a disk as any other.

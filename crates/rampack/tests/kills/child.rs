@@ -107,13 +107,14 @@ fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
         let attributes = attributes(disk.clone());
         let set = |name, value: &str| control::Object::store(&attributes, name, value).unwrap();
         set("track_access", "1");
-        if number == 1 {
-            let backing = directory.join("backing");
-            std::fs::File::create(&backing).unwrap().set_len(1000 * PAGE_SIZE as u64).unwrap();
-            set("sealed_backing", "0");
-            set("backing_dev", backing.to_str().unwrap());
-            set("compressed_writeback", "1");
-        }
+        // A log of three segments, which is cleaned again and again, and a page in each block.
+        let (name, bytes) = [("log", 3 << 20), ("backing", 1000 * PAGE_SIZE as u64)][number];
+        let backing = directory.join(name);
+        std::fs::File::create(&backing).unwrap().set_len(bytes).unwrap();
+        set("sealed_backing", "0");
+        set("backing_layout", if number == 0 { "log" } else { "pages" });
+        set("backing_dev", backing.to_str().unwrap());
+        set("compressed_writeback", "1");
         set("auto", "1");
         set("disksize", &(SMALL * PAGE_SIZE as u64).to_string());
     }
@@ -187,12 +188,16 @@ fn write(writer: usize, mut rng: Rng, machine: &Machine, journal: &Journal) {
 fn administer(mut rng: Rng, disk: &Disk, machine: &Machine, journal: &Journal) {
     let number = disk.id() as usize;
     loop {
+        // A log is written often, so that it is cleaned.
+        if disk.backing_log() && rng.below(3) == 0 {
+            write_back(disk, Select::Any);
+        }
         match rng.below(14) {
             0 => _ = disk.compact().unwrap(),
             1 => disk.mark_idle(None).unwrap(),
             2 => recompress(disk, Select::Idle),
             3 => recompress(disk, Select::Huge),
-            4 => write_back(disk),
+            4 => write_back(disk, Select::Idle),
             5 => {
                 let name = ["lz4", "lzo-rle", "zstd", "842"][rng.below(4) as usize];
                 let level = (name == "zstd").then(|| 1 + rng.below(3) as i32);
@@ -225,11 +230,9 @@ fn pack(disk: &Disk) {
     let _ = disk.pack(&what);
 }
 
-fn write_back(disk: &Disk) {
-    if disk.backing_path().is_some() {
-        // A full device is no error here.
-        let _ = disk.writeback(&Writeback { select: Some(Select::Idle), pages: Vec::new() });
-    }
+fn write_back(disk: &Disk, select: Select) {
+    // A full device is no error here.
+    let _ = disk.writeback(&Writeback { select: Some(select), pages: Vec::new() });
 }
 
 fn change_size(disk: &Disk, number: usize, journal: &Journal) {

@@ -13,6 +13,7 @@ mod swap;
 
 use std::env;
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -64,6 +65,16 @@ fn kills() -> u64 {
     env::var("RAMPACK_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
 }
 
+/// How often segments of the log of a disk were used again, through all processes: what is kept of
+/// each begins with its life.
+fn lives_of_log(regions: &[host::KeptRegion]) -> u64 {
+    let log = regions.iter().find(|region| region.name == "zram0.1.log").unwrap();
+    let mut words = [0; 4 * 8];
+    log.file.read_exact_at(&mut words, 0).unwrap();
+    let words = words.chunks_exact(8).skip(1);
+    words.map(|word| u64::from_ne_bytes(word.try_into().unwrap()) >> 52).sum()
+}
+
 #[test]
 fn what_was_acknowledged_survives_every_kill() {
     let mut rng = Rng::new(testkit::seed("what_was_acknowledged_survives_every_kill"));
@@ -101,9 +112,11 @@ fn what_was_acknowledged_survives_every_kill() {
     let checked =
         child::check(&machine, &journal::Journal::open(&directory.path().join("journal")));
     let on_device = machine.swap_if_made().unwrap().stats().on_device;
-    let time = start.elapsed();
+    let (time, lives) = (start.elapsed(), lives_of_log(&regions));
     println!(
-        "{kills} kills in {time:?}, {checked} versions in the end, {on_device} swapped pages below"
+        "{kills} kills in {time:?}, {checked} versions in the end, {on_device} swapped pages \
+         below, {lives} lives of segments"
     );
     assert!(checked > 0);
+    assert!(kills < 100 || lives > 9, "the log was hardly used: {lives} lives");
 }

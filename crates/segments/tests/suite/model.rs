@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use segments::{Cleaned, Layout, NoVictim, Place, Refused, Survivors, stored};
+use segments::{
+    BLOCK_BYTES, Cleaned, Generation, Layout, NoVictim, Place, Refused, Survivors, stored,
+};
 use testkit::Rng;
 
 use crate::adapter::{Adapter, Flaw};
@@ -19,6 +21,8 @@ pub struct Plan {
     pub survivors: Survivors,
     /// Objects of up to 16384 bytes instead of 4096.
     pub extents: bool,
+    /// The process dies now and then, and another one goes on.
+    pub deaths: bool,
 }
 
 /// What a run did.
@@ -29,12 +33,20 @@ pub struct Summary {
     pub cleaned: u64,
     pub punched: u64,
     pub padded: u64,
+    pub deaths: u64,
+    /// Deaths while a segment was being cleaned.
+    pub amid_cleaning: u64,
 }
+
+/// So often at most it dies while one segment is being cleaned.
+const MOST_DEATHS: u32 = 4;
+const BLOCK: u64 = BLOCK_BYTES as u64;
 
 struct Object {
     key: u64,
     length: u16,
     written: bool,
+    generation: Option<Generation>,
 }
 
 struct Model {
@@ -50,6 +62,16 @@ struct Model {
     victim: Option<u64>,
     live: u64,
     now: u32,
+    survivors: Survivors,
+    /// When it dies; None: never.
+    fate: Option<Rng>,
+    /// Deaths since a segment was cleaned.
+    deaths: u32,
+    /// Where the last object ended at the last death, in segments to which nothing was appended
+    /// since.
+    left: Vec<Option<u64>>,
+    /// The last life of each segment.
+    lives: Vec<Option<Generation>>,
     summary: Summary,
 }
 
@@ -71,6 +93,11 @@ pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result
         victim: None,
         live: 0,
         now: 0,
+        survivors: plan.survivors,
+        fate: plan.deaths.then(|| Rng::new(rng.next_u64())),
+        deaths: 0,
+        left: vec![None; plan.segments as usize],
+        lives: vec![None; plan.segments as usize],
         summary: Summary::default(),
     };
     let most = if plan.extents { 16384 } else { 4096 };
@@ -79,6 +106,7 @@ pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result
     let keys = (limit / (most / 2)).max(4) * 3 / 2;
     for event in 0..events {
         model.now += u32::from(rng.one_in(16));
+        model.dies_now(3000)?;
         let key = if rng.one_in(8) { rng.below(keys) } else { rng.below(keys / 8 + 1) };
         match rng.below(16) {
             0 => model.discard(key)?,
@@ -117,6 +145,7 @@ impl Model {
             let key = self.objects[&place].key;
             self.discard(key)?;
         }
+        self.log.begin();
         let place = match self.log.append(length.into(), self.now) {
             Err(Refused::Full) => {
                 self.open = None;
@@ -124,8 +153,12 @@ impl Model {
             }
             other => other.map_err(|error| error.to_string())?,
         };
+        // Before the call returned, so nothing was written.
+        if self.dies_amid(3000)? {
+            return Ok(());
+        }
         self.open = Some(self.segment(place));
-        self.appended(place, key, length)?;
+        self.appended(place, (key, length), false)?;
         if !rng.one_in(8) {
             self.written(place);
         }
@@ -136,6 +169,7 @@ impl Model {
     fn make_room(&mut self, length: u16) -> Result<Place, String> {
         self.finish_writes();
         for _ in 0..self.used.len() * 64 {
+            self.log.begin();
             match self.log.append(length.into(), self.now) {
                 Ok(place) => return Ok(place),
                 Err(Refused::Full) => {}
@@ -152,20 +186,34 @@ impl Model {
         Err("cleaning makes no progress".to_string())
     }
 
-    fn appended(&mut self, place: Place, key: u64, length: u16) -> Result<(), String> {
+    fn appended(
+        &mut self,
+        place: Place,
+        (key, length): (u64, u16),
+        survives: bool,
+    ) -> Result<(), String> {
         let segment = self.segment(place);
         ensure(self.victim != Some(segment), || "appended to the victim".to_string())?;
         let number = segment as usize;
         ensure(number < self.used.len(), || format!("{place:?} is outside"))?;
         let (offset, bytes) = (place.byte() % self.segment_bytes, u64::from(stored(length)));
+        if let Some(end) = self.left[number].take() {
+            self.goes_on_at(number, (end, offset), survives)?;
+        }
         ensure(offset == self.used[number], || {
             format!("an object at byte {offset} of a segment with {} written", self.used[number])
         })?;
+        let generation = self.log.generation(place);
+        if offset == 0 {
+            ensure(self.lives[number] != generation, || format!("a second life {generation:?}"))?;
+            self.lives[number] = generation;
+        }
+        ensure(self.lives[number] == generation, || format!("another life {generation:?}"))?;
         self.used[number] += bytes;
         ensure(self.used[number] <= self.segment_bytes, || "past the segment".to_string())?;
         self.live += bytes;
         self.summary.appended += 1;
-        self.objects.insert(place, Object { key, length, written: false });
+        self.objects.insert(place, Object { key, length, written: false, generation });
         Ok(())
     }
 
@@ -236,7 +284,10 @@ impl Model {
     fn clean(&mut self, bytes: Range<u64>, mut rng: Option<&mut Rng>) -> Result<(), String> {
         let segment = bytes.start / self.segment_bytes;
         ensure(self.open != Some(segment), || "the victim is open".to_string())?;
-        ensure(bytes.end - bytes.start == self.used[segment as usize], || {
+        let (is, used) = (bytes.end - bytes.start, self.used[segment as usize]);
+        // A death may have come before anything was written to a place.
+        let is_left = self.left[segment as usize].is_some_and(|end| is >= end);
+        ensure(is == used || is_left, || {
             format!("the victim has {bytes:?}, {} were written", self.used[segment as usize])
         })?;
         self.victim = Some(segment);
@@ -263,17 +314,28 @@ impl Model {
                 }
             }
             let Some(&Object { key, length, .. }) = self.objects.get(&old) else { continue };
+            self.log.begin();
             let place = self.log.append_survivor(length.into());
             let place = place.map_err(|error| format!("a survivor has no place: {error}"))?;
-            self.appended(place, key, length)?;
+            if self.dies_amid(400)? {
+                return Ok(());
+            }
+            self.appended(place, (key, length), true)?;
+            if self.dies_now(400)? {
+                return Ok(());
+            }
             // Where survivors go together with new objects, another segment may be open now.
             self.open = None;
             self.written(place);
             self.summary.copied += 1;
             self.commit(key, place)?;
+            if self.dies_now(400)? {
+                return Ok(());
+            }
         }
         self.flush(true)?;
         self.victim = None;
+        self.deaths = 0;
         self.summary.cleaned += 1;
         let cleaned = self.log.cleaned();
         ensure(cleaned == Some(Cleaned::Empty), || format!("after cleaning: {cleaned:?}"))
@@ -284,15 +346,90 @@ impl Model {
             let inside = |place: &&Place| bytes.contains(&place.byte());
             let lost = self.objects.keys().find(inside);
             ensure(lost.is_none(), || format!("punched with an object: {lost:?}"))?;
-            self.used[(bytes.start / self.segment_bytes) as usize] = 0;
+            if self.dies_now(50)? {
+                return Ok(());
+            }
+            let segment = (bytes.start / self.segment_bytes) as usize;
+            (self.used[segment], self.left[segment]) = (0, None);
             self.summary.punched += 1;
             self.log.punched(bytes.start);
         }
         Ok(())
     }
 
+    /// Now and then it dies during the call to the log that began last: some of what the call
+    /// changed was kept, and nothing was written.
+    fn dies_amid(&mut self, seldom: u64) -> Result<bool, String> {
+        let Some(fate) = &mut self.fate else { return Ok(false) };
+        if self.deaths == MOST_DEATHS || !fate.one_in(seldom) {
+            return Ok(false);
+        }
+        let undone = fate.below(5) as usize;
+        self.die(undone).map(|()| true)
+    }
+
+    /// Now and then it dies.
+    fn dies_now(&mut self, seldom: u64) -> Result<bool, String> {
+        self.log.begin();
+        self.dies_amid(seldom)
+    }
+
+    /// Another process has the words, and what slots name.
+    fn die(&mut self, undone: usize) -> Result<(), String> {
+        self.summary.deaths += 1;
+        self.summary.amid_cleaning += u64::from(self.victim.is_some());
+        self.deaths += 1;
+        let named: Vec<Place> = self.slots.values().copied().collect();
+        self.objects.retain(|place, object| self.slots.get(&object.key) == Some(place));
+        self.live = self.objects.values().map(|object| u64::from(stored(object.length))).sum();
+        let lengths = named.iter().map(|place| (*place, self.objects[place].length));
+        self.log.die(undone, lengths)?;
+        (self.open, self.victim) = (None, None);
+        self.left = (0..self.used.len()).map(|segment| Some(self.end_of(segment as u64))).collect();
+        for (place, object) in &mut self.objects {
+            object.written = true;
+            ensure(self.log.generation(*place) == object.generation, || {
+                format!("{place:?} has a header of life {:?}", object.generation)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Where the last object of a segment ends.
+    fn end_of(&self, segment: u64) -> u64 {
+        let start = segment * self.segment_bytes;
+        let first = Place::at(start).unwrap_or(Place::from_word(u32::MAX));
+        let all = self.objects.range(first..);
+        let all = all.take_while(|(place, _)| place.byte() < start + self.segment_bytes);
+        all.map(|(place, it)| place.byte() - start + u64::from(stored(it.length)))
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// After a death a segment goes on at this offset.
+    fn goes_on_at(
+        &mut self,
+        number: usize,
+        (end, offset): (u64, u64),
+        survives: bool,
+    ) -> Result<(), String> {
+        let (used, end) = (self.used[number], end.next_multiple_of(BLOCK));
+        let is_cut = survives || self.survivors == Survivors::Together;
+        let right = match offset {
+            0 => used == 0,
+            offset if is_cut && offset == end => true,
+            // What a call reserved before the death is not used.
+            offset => !survives && offset.is_multiple_of(BLOCK) && offset >= used,
+        };
+        self.used[number] = offset;
+        ensure(right, || {
+            format!("it goes on at byte {offset} of a segment with {used} written, {end} in use")
+        })
+    }
+
     /// Frees everything: all but the open segments must come back.
     fn empty_it(&mut self) -> Result<(), String> {
+        self.fate = None;
         let keys: Vec<u64> = self.slots.keys().copied().collect();
         for key in keys {
             self.discard(key)?;

@@ -29,6 +29,8 @@ pub enum Flaw {
     NamesFirst,
     /// Recovery does not look at the life of an entry.
     IgnoresLives,
+    /// What is known of the segments of a log is not kept.
+    ForgetsSegments,
 }
 
 static FLAW: AtomicU64 = AtomicU64::new(0);

@@ -18,6 +18,9 @@ pub fn saved_settings<D: Design>(disk: &Disk<D>) -> Vec<(&'static str, String)> 
     let mut saved = Vec::new();
     saved.push(("track_access", flag(settings.track_access)));
     saved.push(("sealed_backing", flag(settings.sealed_backing)));
+    if settings.backing_log {
+        saved.push(("backing_layout", "log".into()));
+    }
     if let Some(backing) = &settings.backing {
         saved.push(("backing_dev", backing.path().into()));
     }
