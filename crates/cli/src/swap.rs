@@ -14,6 +14,7 @@ pub mod beneath;
 pub mod cache;
 pub mod commands;
 pub mod contents;
+pub mod first_page;
 pub mod group;
 pub mod header;
 pub mod helpers;

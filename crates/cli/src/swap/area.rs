@@ -15,6 +15,7 @@ use rampack::zswap::Headroom;
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
+use super::first_page::FirstPage;
 use super::recovery::TakenArea;
 use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
@@ -201,9 +202,13 @@ impl Area {
                         }
                         _ => None,
                     };
-                    match kept {
+                    let sealed = match kept {
                         Some(kept) => kept,
-                        None => sealed_now(device, bytes)?,
+                        None => sealed_now(device.clone(), bytes)?,
+                    };
+                    match seal {
+                        true => Arc::new(FirstPage::new(sealed, device)),
+                        false => sealed,
                     }
                 }
             });

@@ -22,6 +22,7 @@ use rampack::zswap::{Headroom, Recovered, SwapType, Zswap};
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
+use super::first_page::FirstPage;
 use super::helpers::Helpers;
 use super::report::Protection;
 use super::served::Serving;
@@ -143,7 +144,8 @@ fn unsealed(
         let message = format!("the key of {path}, which is below {name}, was not kept");
         ControlError::new(Errno::ENOTSUP, message)
     };
-    rampack::sealed_kept(device, state.memory(), &name, bytes, &path)?.ok_or_else(none)
+    let sealed = rampack::sealed_kept(device.clone(), state.memory(), &name, bytes, &path)?;
+    Ok(Arc::new(FirstPage::new(sealed.ok_or_else(none)?, device)))
 }
 
 fn say(recovered: &Recovered) -> Vec<String> {

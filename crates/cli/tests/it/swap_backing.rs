@@ -167,21 +167,9 @@ fn a_program_comes_back_from_a_log() {
     };
     refused(&daemon.ask(&on("")), 1, &["33554432 bytes (32M)", "67108864", "log", "EINVAL"]);
     for layout in ["--plain-backing --backing-layout log", "--backing-layout log"] {
-        daemon.does(&on(&format!("--max-pool 1M {layout}")));
-        let block = device(&place, "swap0");
-        let group = Group::make(&Controller::find().unwrap(), 4 * MIB).unwrap();
-        let used = || active::find(&block).map_or(0, |active| active.used);
-        let (outcome, most) = hungry(&group, 7, used);
-        assert_eq!((outcome.wrong, outcome.copies), (0, 2), "{layout}");
-        assert!(most > 2 * MIB, "{most} bytes were swapped");
-        let report = json(&daemon);
-        let log = &report["swaps"][0]["log"];
+        let log = through(&daemon, &place, &on(layout))["log"].clone();
         let number = |name: &str| log[name].as_u64().unwrap();
         assert!(number("written") > 0 && number("live") <= number("capacity"), "{log}");
-        assert_eq!(report["swap_cache"]["unread_pages"], 0);
-        assert!(daemon.does("status").contains(" of a log of "));
-        daemon.does("set kernel/debug/zswap scrub=1");
-        daemon.does("swap off");
     }
     // What it says of itself is still there: it is taken again without --force.
     daemon.does(&on("--backing-layout log"));
@@ -189,6 +177,43 @@ fn a_program_comes_back_from_a_log() {
     let small = file_of(&place, "small", 2 * MIB);
     let line = format!("swap on --backing {} --backing-layout log", small.display());
     refused(&daemon.ask(&line), 1, &["small", "three segments", "EINVAL"]);
+    daemon.stop();
+    place.is_clean();
+}
+
+/// A program goes through the device that this command swaps on, with a pool of a MiB. Returns the
+/// report of the device then, and swaps it off.
+fn through(daemon: &Daemon, place: &Place, on: &str) -> serde_json::Value {
+    daemon.does(&format!("{on} --max-pool 1M"));
+    let block = device(place, "swap0");
+    let group = Group::make(&Controller::find().unwrap(), 4 * MIB).unwrap();
+    let used = || active::find(&block).map_or(0, |active| active.used);
+    let (outcome, most) = hungry(&group, 7, used);
+    assert_eq!((outcome.wrong, outcome.copies), (0, 2), "{on}");
+    assert!(most > 2 * MIB, "{most} bytes were swapped");
+    let report = json(daemon);
+    assert_eq!(report["swap_cache"]["unread_pages"], 0);
+    assert!(report["swap_cache"]["written_back_pages"].as_u64().unwrap() > 0);
+    daemon.does("set kernel/debug/zswap scrub=1");
+    daemon.does("swap off");
+    report["swaps"][0].clone()
+}
+
+#[test]
+fn a_store_is_taken_again_after_pages_were_written_to_it() {
+    let [a, b, c, d, disk] = with_a_file();
+    let name = "a_store_is_taken_again_after_pages_were_written_to_it";
+    if !met(name, &[a, b, c, d, disk, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let path = file_of(&place, "backing", 64 * MIB);
+    let on = format!("swap on --backing {} --priority 32766", path.display());
+    through(&daemon, &place, &on);
+    daemon.does(&on);
+    daemon.does("swap off");
     daemon.stop();
     place.is_clean();
 }
