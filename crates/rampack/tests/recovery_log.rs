@@ -183,7 +183,7 @@ fn what_cannot_be_costs_its_pages_only() {
             word(it, SLOTS, 7, |word| word | 0xffff_ffff);
         }),
         ("its place is in a segment of the log that is free (K25)", &[7], |it| {
-            word(it, SLOTS, 7, |word| word & !0xffff_ffff | MIB / 64);
+            word(it, SLOTS, 7, |word| word & !0xffff_ffff | (MIB / 64));
         }),
         ("its place is behind what was written to its segment of the log (K25)", &[7], |it| {
             word(it, SLOTS, 7, |word| word & !0xffff_ffff | (MIB / 64 - 1));
