@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use block::layer::{Fault, FaultPlan};
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Plain, Visit};
 use pagelog::{LogDevice, PageLog};
 use suite::{check, contents};
 use testkit::{Rng, seed};
@@ -72,6 +72,31 @@ fn a_full_log_has_room_again_after_a_discard() {
     let half = Operation::Discard { offset: 0, length: full / 2 * P };
     device.submit(CPU, half).expect("it is done");
     write(full).expect("there is room");
+}
+
+/// Jobs of all kinds may come together, and each has its own result.
+#[test]
+fn a_refused_write_fails_no_other_job() {
+    let device = device(3000, None, 0);
+    let (noise, zeroes) = (contents(3), [0; PAGE_SIZE]);
+    let mut into = [1; PAGE_SIZE];
+    let most = (0..3000).find(|index| {
+        let write = Operation::Write { offset: index * P, from: &noise };
+        device.submit(CPU, write).is_err()
+    });
+    let offset = most.expect("5 MiB are not enough") * P;
+    let mut jobs = [
+        Job::new(Operation::Write { offset: 2900 * P, from: &zeroes }),
+        Job::new(Operation::Read { offset, into: &mut into }),
+        Job::new(Operation::Write { offset, from: &noise }),
+        Job::new(Operation::Discard { offset: 2950 * P, length: P }),
+        Job::new(Operation::Write { offset: 3000 * P, from: &noise }),
+    ];
+    device.submit_all(CPU, &mut jobs);
+    let results = jobs.map(|job| job.result);
+    let (full, outside) = (Err(IoError::NoSpace), Err(IoError::OutOfRange));
+    assert_eq!(results, [Ok(()), Ok(()), full, Ok(()), outside]);
+    assert_eq!(into, zeroes);
 }
 
 #[test]

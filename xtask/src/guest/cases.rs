@@ -57,9 +57,9 @@ const CASES: &[Case] = &[
     ),
     // The log is smaller than what is swapped out, and is cleaned.
     short(
-        "a_500MB_program_in_512MB_with_a_log",
+        "a_400MB_program_in_512MB_with_a_log",
         "--time 480 -- pressure rampack --backing /dev/vdd --backing-layout log --size 1G \
-         --max-pool 60M -- 500 1 1 240",
+         --max-pool 40M -- 400 1 1 240",
     ),
     long(
         "a_700MB_program_in_512MB_with_a_backing_file",
