@@ -88,16 +88,17 @@ impl Driven {
                 continue;
             }
             due += usize::from(answered.contains(&operation));
-            self.socket.send(bytes)?;
+            again(|| self.socket.send(bytes))?;
             // Some requests have no answer: the answer to the next one tells that they are done.
             self.last -= 1;
-            self.socket.send(&request(GETATTR, self.last, &[0; 16]))?;
+            let last = request(GETATTR, self.last, &[0; 16]);
+            again(|| self.socket.send(&last))?;
             self.answers_until(self.last, &mut answers)?;
         }
         let is_due =
             |answer: &Vec<u8>| requests.iter().any(|it| is_answer_to(answer, it, answered));
         while answers.iter().filter(|answer| is_due(answer)).count() < due {
-            let length = self.socket.recv(&mut self.buffer)?;
+            let length = again(|| self.socket.recv(&mut self.buffer))?;
             answers.push(self.buffer[..length].to_vec());
         }
         Ok(answers)
@@ -106,12 +107,22 @@ impl Driven {
     /// Takes answers until the one with this number, which is left out.
     fn answers_until(&mut self, number: u64, answers: &mut Vec<Vec<u8>>) -> io::Result<()> {
         loop {
-            let length = self.socket.recv(&mut self.buffer)?;
+            let length = again(|| self.socket.recv(&mut self.buffer))?;
             let answer = &self.buffer[..length];
             if answer.get(8..16) == Some(&number.to_ne_bytes()) {
                 return Ok(());
             }
             answers.push(answer.to_vec());
+        }
+    }
+}
+
+/// Calls the system until no signal interrupts it, as that of a fuzzer's clock does.
+fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            done => return done,
         }
     }
 }
