@@ -271,6 +271,11 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "US", requires = "auto")]
     pub slowest_read: Option<u32>,
 
+    /// Let --auto write pages that are not used for long to --backing, so many bytes a day. Meant
+    /// for --backing-layout log [default: none]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "auto", requires = "backing")]
+    pub auto_writeback: Option<Size>,
+
     /// Set an attribute before the device gets its size. May be repeated.
     #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment)]
     pub set: Vec<Attribute>,

@@ -72,6 +72,9 @@ impl DeviceOptions {
         if let Some(microseconds) = self.slowest_read {
             attributes.push(attribute("auto_slowest_read", microseconds.to_string()));
         }
+        if let Some(bytes) = &self.auto_writeback {
+            attributes.push(attribute("auto_writeback", bytes.text.clone()));
+        }
         if self.auto {
             attributes.push(attribute("auto", "1".to_string()));
         }

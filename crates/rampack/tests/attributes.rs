@@ -58,7 +58,7 @@ fn the_attributes_are_these() {
          compact track_access idle backing_dev writeback writeback_limit writeback_limit_enable \
          writeback_batch_size compressed_writeback sealed_backing backing_layout log_stat \
          backing_remote remote_stat scrub auto auto_target \
-         auto_cpu_percent auto_slowest_read auto_stat num_reads num_writes failed_reads \
+         auto_cpu_percent auto_slowest_read auto_writeback auto_stat num_reads num_writes failed_reads \
          failed_writes invalid_io \
          notify_free zero_pages orig_data_size compr_data_size mem_used_total lost_pages mm_stat \
          io_stat \

@@ -335,7 +335,10 @@ fn it_is_off_until_asked_for_and_ends_when_told() {
     let rows = attributes(disk.clone());
     assert_eq!(rows.show("auto").unwrap(), "0\n");
     assert!(!disk.move_pages(SECOND, &|| 0).unwrap());
-    assert_eq!(rows.show("auto_stat").unwrap(), "passes 0 compactions 0 cpu_ms 0\n");
+    assert_eq!(
+        rows.show("auto_stat").unwrap(),
+        "passes 0 compactions 0 cpu_ms 0 written 0 failed_writes 0\n"
+    );
     rows.store("disksize", "1M").unwrap();
     rows.store("auto", "1").unwrap();
     assert!(rows.show("recomp_algorithm").unwrap().contains("[zstd]"), "chosen by itself");

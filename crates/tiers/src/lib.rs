@@ -9,21 +9,23 @@
 //!   moves them at the age at which this would have gained most.
 //! * [`Memory`] is what the policy remembers of a page, in 32 bits: its last use, its tier, and how
 //!   often it came back too soon. Each time doubles the age that the page must reach.
-//! * [`Credit`] limits the CPU time.
+//! * [`Credit`] limits the CPU time, [`Allowance`] the bytes that are written to a device.
 //!
 //! All of it is values. There is no I/O, no clock, no thread, no lock and no heap.
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod allowance;
 mod credit;
 mod intervals;
 mod memory;
 mod policy;
 
+pub use allowance::Allowance;
 pub use credit::Credit;
 pub use intervals::{GENERATIONS, Intervals, generation};
 pub use memory::Memory;
-pub use policy::{Action, Budgets, News, Pass, Policy, Seen, Tier, TierPass, Verdict};
+pub use policy::{Action, Budgets, News, PATIENCE, Pass, Policy, Seen, Tier, TierPass, Verdict};
 
 /// The most tiers of a device, the first one counted.
 pub const MOST_TIERS: usize = 4;

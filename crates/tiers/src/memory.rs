@@ -42,11 +42,15 @@ impl Memory {
         (self.0 != 0 && seconds != 0 && seconds <= TIME / 2).then_some(seconds)
     }
 
-    pub(crate) fn used(self, second: u32) -> Memory {
+    /// The same memory, of a page that was used last in this second.
+    #[must_use]
+    pub fn used(self, second: u32) -> Memory {
         Memory(self.0 & !TIME | second & TIME)
     }
 
-    pub(crate) fn in_tier(self, tier: usize) -> Memory {
+    /// The same memory, of a page that was moved to this tier.
+    #[must_use]
+    pub fn in_tier(self, tier: usize) -> Memory {
         Memory(self.0 << 2 >> 2 | (tier as u32 & 3) << (TIME_BITS + 3))
     }
 

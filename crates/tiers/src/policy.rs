@@ -13,9 +13,13 @@ pub struct Tier {
     pub slowest_read: u32,
     /// Seconds that a page must stay there for its move, and its slower read, to be worth it.
     pub worth: u32,
+    /// Its pages are on a device, not in memory. Pages move there only if
+    /// [`Budgets::written_a_day`] allows writes, and not before [`PATIENCE`] times the age at
+    /// which they move to the tier before.
+    pub on_device: bool,
 }
 
-/// The limits that an operator sets. 0 is no limit.
+/// The limits that an operator sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budgets {
     /// Bytes of memory that are aimed at. Above it pages move, the oldest first. 0: all pages that
@@ -23,13 +27,15 @@ pub struct Budgets {
     pub target: u64,
     /// CPU time of all work, in percent of one CPU: 1 to 100.
     pub cpu_percent: u32,
-    /// Tiers with slower reads are not used, in microseconds.
+    /// Tiers with slower reads are not used, in microseconds. 0: all are.
     pub slowest_read: u32,
+    /// Bytes a day that may be written to a tier on a device. 0: no page moves there.
+    pub written_a_day: u64,
 }
 
 impl Default for Budgets {
     fn default() -> Budgets {
-        Budgets { target: 0, cpu_percent: 5, slowest_read: 0 }
+        Budgets { target: 0, cpu_percent: 5, slowest_read: 0, written_a_day: 0 }
     }
 }
 
@@ -165,6 +171,9 @@ pub struct Policy {
 const SAVED: u64 = 256;
 /// The most seconds between passes. A use is seen only if a pass comes before the next one.
 const PAUSE: u32 = 4;
+/// A page that moves to a tier on a device is this many times as old as one that moves to the tier
+/// before.
+pub const PATIENCE: u32 = 4;
 /// Memory is put together when one in this many pages moved.
 const LOOSE: u64 = 64;
 
@@ -302,10 +311,14 @@ impl Policy {
         self.compact = at_rest || self.loose > pages / 4;
     }
 
-    /// The tiers that are fast enough.
+    /// The tiers that are fast enough, and may be written.
     fn usable(&self) -> impl Iterator<Item = usize> + use<> {
-        let (tiers, slowest) = (self.tiers, self.budgets.slowest_read);
-        (1..tiers.len()).filter(move |tier| slowest == 0 || tiers[*tier].slowest_read <= slowest)
+        let (tiers, Budgets { slowest_read: slowest, written_a_day, .. }) =
+            (self.tiers, self.budgets);
+        (1..tiers.len()).filter(move |tier| {
+            let Tier { slowest_read, on_device, .. } = tiers[*tier];
+            (slowest == 0 || slowest_read <= slowest) && (!on_device || written_a_day > 0)
+        })
     }
 
     /// Sets the ages at which pages move.
@@ -315,7 +328,12 @@ impl Policy {
         let mut needed = pass.memory.saturating_sub(target);
         let each = self.saved.checked_div(self.moved).map_or(SAVED, |saved| saved.max(1));
         for tier in self.usable() {
-            self.best[tier] = self.past.best_age(&pass.lasting, self.tiers[tier].worth);
+            let Tier { worth, on_device, .. } = self.tiers[tier];
+            self.best[tier] = self.past.best_age(&pass.lasting, worth);
+            if on_device {
+                let before = self.best[tier - 1].saturating_mul(PATIENCE);
+                self.best[tier] = self.best[tier].max(before);
+            }
             if target == 0 {
                 self.ages[tier] = Some(self.best[tier]);
                 continue;

@@ -1,12 +1,12 @@
 use crate::{
-    Action, Budgets, Credit, GENERATIONS, Memory, News, Pass, Policy, Seen, Tier, Verdict,
-    generation,
+    Action, Allowance, Budgets, Credit, GENERATIONS, Memory, News, PATIENCE, Pass, Policy, Seen,
+    Tier, Verdict, generation,
 };
 
 static TIERS: [Tier; 3] = [
-    Tier { name: "hot", slowest_read: 5, worth: 0 },
-    Tier { name: "warm", slowest_read: 40, worth: 32 },
-    Tier { name: "cold", slowest_read: 80, worth: 256 },
+    Tier { name: "hot", slowest_read: 5, worth: 0, on_device: false },
+    Tier { name: "warm", slowest_read: 40, worth: 32, on_device: false },
+    Tier { name: "cold", slowest_read: 80, worth: 256, on_device: false },
 ];
 
 fn seen(tier: usize, last_used: u32, memory: Memory) -> Seen {
@@ -249,4 +249,79 @@ fn generations_are_powers_of_two() {
     for (age, expected) in [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (u32::MAX, GENERATIONS - 1)] {
         assert_eq!(generation(age), expected, "{age}");
     }
+}
+
+/// Those of before, and a device.
+static WITH_DEVICE: [Tier; 4] = [
+    TIERS[0],
+    TIERS[1],
+    TIERS[2],
+    Tier { name: "out", slowest_read: 1000, worth: 1024, on_device: true },
+];
+
+#[test]
+fn pages_move_to_a_device_only_if_it_may_be_written() {
+    let allowed = Budgets { written_a_day: 1, ..Budgets::default() };
+    for (budgets, age) in [
+        (Budgets::default(), None),
+        (allowed, Some(1024)),
+        (Budgets { slowest_read: 999, ..allowed }, None),
+        (Budgets { slowest_read: 1000, ..allowed }, Some(1024)),
+    ] {
+        let policy = Policy::new(&WITH_DEVICE, budgets);
+        assert_eq!(policy.age(3), age, "{budgets:?}");
+        let old = policy.judge(seen(2, 1000, Memory::default()), 1000 + 1024);
+        assert_eq!(old.action == Action::Down(3), age.is_some(), "{budgets:?}");
+        let young = policy.judge(seen(2, 1000, Memory::default()), 1000 + 1023);
+        assert_eq!(young.action, Action::Stay);
+    }
+}
+
+#[test]
+fn pages_on_a_device_that_come_back_soon_stay_longer() {
+    let policy = Policy::new(&WITH_DEVICE, Budgets { written_a_day: 1, ..Budgets::default() });
+    let out = policy.judge(seen(2, 1000, Memory::default()), 2024);
+    let back = policy.judge(seen(3, 2030, out.memory), 2031);
+    assert_eq!((back.action, back.news), (Action::Up, News::TooSoon(3)));
+    let memory = back.memory.in_tier(2);
+    let waits = policy.judge(seen(2, 2030, memory), 2030 + 2047);
+    assert_eq!(waits.action, Action::Stay);
+    assert_eq!(policy.judge(seen(2, 2030, memory), 2030 + 2048).action, Action::Down(3));
+    let late = policy.judge(seen(3, 1000 + 2048, out.memory), 4000);
+    assert_eq!((late.action, late.news), (Action::Stay, News::Late(3)));
+}
+
+#[test]
+fn pages_that_move_to_a_device_are_older_than_cold_ones() {
+    let budgets = Budgets { written_a_day: 1, ..Budgets::default() };
+    let mut policy = Policy::new(&WITH_DEVICE, budgets);
+    policy.learn(&pass(&[(4000, 10)]));
+    assert_eq!((policy.age(2), policy.age(3)), (Some(4), Some(4 * PATIENCE)));
+}
+
+#[test]
+fn bytes_are_allowed_by_the_day_and_an_hour_is_saved_up() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut allowance = Allowance::new(86_400_000);
+    assert_eq!((allowance.left(), allowance.most()), (0, 3_600_000));
+    allowance.earn(10 * SECOND);
+    assert_eq!(allowance.left(), 10_000);
+    allowance.spend(12_000);
+    assert_eq!(allowance.left(), 0);
+    allowance.earn(3 * SECOND);
+    assert_eq!(allowance.left(), 1000, "the debt is paid first");
+    allowance.earn(u64::MAX);
+    assert_eq!(allowance.left(), 3_600_000);
+    // Nothing is rounded away: a byte a day in steps of a second.
+    let mut slow = Allowance::new(1);
+    (0..86_400).for_each(|_| slow.earn(SECOND));
+    assert_eq!((slow.left(), slow.most()), (1, 32 << 10));
+    let mut most = Allowance::new(u64::MAX);
+    most.earn(u64::MAX);
+    assert_eq!(most.left(), u64::MAX / 24);
+    most.spend(u64::MAX);
+    assert_eq!(most.left(), 0);
+    let mut never = Allowance::new(0);
+    never.earn(u64::MAX);
+    assert_eq!((never.left(), never.most()), (0, 0));
 }

@@ -62,6 +62,7 @@ pub static ATTRIBUTES: &[Attribute<Disk>] = &[
     tiers::AUTO_TARGET,
     tiers::AUTO_CPU_PERCENT,
     tiers::AUTO_SLOWEST_READ,
+    tiers::AUTO_WRITEBACK,
     tiers::AUTO_STAT,
     statistics::NUM_READS,
     statistics::NUM_WRITES,

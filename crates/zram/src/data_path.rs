@@ -134,7 +134,7 @@ impl<D: Design> Disk<D> {
         Err(IoError::OutOfRange)
     }
 
-    fn fetcher(&self, engine: Arc<Engine<D>>, cpu: Cpu) -> Fetcher<'_, D> {
+    pub(crate) fn fetcher(&self, engine: Arc<Engine<D>>, cpu: Cpu) -> Fetcher<'_, D> {
         Fetcher { engine, readers: &self.readers, counts: &self.counts, cpu }
     }
 

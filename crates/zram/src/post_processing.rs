@@ -285,13 +285,21 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
 }
 
 /// The way to the backing device.
-enum Way<'a, D: Design> {
+pub(crate) enum Way<'a, D: Design> {
     Pages(Batch<'a, D>),
     Log(LogBatch<'a, D>),
 }
 
 impl<D: Design> Way<'_, D> {
-    fn write_all(&mut self, candidates: &[usize], select: Select) -> Result<(), ControlError> {
+    /// Writes the candidates that are selected. The caller holds `post`.
+    ///
+    /// # Errors
+    /// Those of [`Disk::writeback`].
+    pub(crate) fn write_all(
+        &mut self,
+        candidates: &[usize],
+        select: Select,
+    ) -> Result<(), ControlError> {
         match self {
             Way::Pages(batch) => batch.write_all(candidates, select),
             Way::Log(batch) => batch.write_all(candidates, select),
@@ -300,7 +308,7 @@ impl<D: Design> Way<'_, D> {
 }
 
 /// Pages on their way to the blocks of a backing device.
-struct Batch<'a, D: Design> {
+pub(crate) struct Batch<'a, D: Design> {
     disk: &'a Disk<D>,
     engine: &'a Engine<D>,
     backing: &'a BackingBlocks,
@@ -313,7 +321,9 @@ struct Batch<'a, D: Design> {
 }
 
 impl<'a, D: Design> Batch<'a, D> {
-    fn new(
+    /// # Errors
+    /// `ENOMEM`.
+    pub(crate) fn new(
         disk: &'a Disk<D>,
         engine: &'a Engine<D>,
         backing: &'a BackingBlocks,

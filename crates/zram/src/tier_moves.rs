@@ -5,6 +5,7 @@
 //! | hot | as every page is stored |
 //! | warm | compressed with the codec of priority 1, or one object for equal pages |
 //! | cold | packed: up to four neighbours compressed as one |
+//! | out | on the backing device, if writes to it are allowed |
 //!
 //! A page goes down one tier at a time. So a cold page was compared with other idle pages before,
 //! when it became warm; afterwards it is not.
@@ -32,15 +33,18 @@ pub(crate) const CPU: Cpu = Cpu(0);
 
 /// The tiers, the hot one first. The slowest reads are those of 99 in 100 pages of real programs,
 /// with room for slower machines.
-pub(crate) static TIERS: [Tier; 3] = [
-    Tier { name: "hot", slowest_read: 0, worth: 0 },
-    Tier { name: "warm", slowest_read: 20, worth: 64 },
-    Tier { name: "cold", slowest_read: 40, worth: 256 },
+pub(crate) static TIERS: [Tier; 4] = [
+    Tier { name: "hot", slowest_read: 0, worth: 0, on_device: false },
+    Tier { name: "warm", slowest_read: 20, worth: 64, on_device: false },
+    Tier { name: "cold", slowest_read: 40, worth: 256, on_device: false },
+    Tier { name: "out", slowest_read: 1000, worth: 1024, on_device: true },
 ];
 /// See [`TIERS`].
 pub(crate) const WARM: usize = 1;
 /// See [`TIERS`].
 pub(crate) const COLD: usize = 2;
+/// See [`TIERS`].
+pub(crate) const OUT: usize = 3;
 
 /// The priority of the codec of the warm tier.
 const WARM_PRIORITY: u8 = 1;
@@ -51,7 +55,7 @@ pub(crate) const WARM_CODEC: (&str, i32) = ("zstd", 1);
 /// 1 and a tenth of the bytes less, and a read takes as long.
 const COLD_LEVEL: i32 = 6;
 
-/// The tier of a page; `None` if its slot holds nothing that could move.
+/// The tier of a page in memory; `None` if its slot holds nothing that could move.
 pub(crate) fn tier_of<D: Design>(
     engine: &Engine<D>,
     reader: &Reader<'_>,
@@ -72,6 +76,16 @@ pub(crate) fn tier_of<D: Design>(
 pub(crate) fn packs(slot: Slot) -> bool {
     match slot.kind() {
         Kind::Stored(_) => !slot.is_incompressible(),
+        Kind::Shared(part) => part.packed,
+        _ => false,
+    }
+}
+
+/// Whether memory comes free when this page leaves it. An object of several pages stays until all
+/// have left; so only extents leave, whose pages are neighbours.
+pub(crate) fn leaves(slot: Slot) -> bool {
+    match slot.kind() {
+        Kind::Stored(_) => true,
         Kind::Shared(part) => part.packed,
         _ => false,
     }

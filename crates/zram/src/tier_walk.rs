@@ -4,7 +4,7 @@
 //! pass over all pages until the pass ends or the CPU time that it may take is spent. Pages are
 //! looked at in aligned groups: neighbours that are cold are packed together.
 
-use alloc::{string::String, vec::Vec};
+use alloc::string::String;
 
 use block::IoError;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
@@ -18,45 +18,15 @@ use zcomp::EXTENT_PAGES;
 
 use crate::engine::Engine;
 use crate::resources::Design;
-use crate::slot::Slot;
-use crate::tier_moves::{COLD, CPU, Group, Mover, TIERS, WARM, Warmed, packs, tier_of};
+use crate::slot::{Kind, Slot};
+use crate::tier_moves::{
+    COLD, CPU, Group, Mover, OUT, TIERS, WARM, Warmed, leaves, packs, tier_of,
+};
+use crate::tier_out::{Going, Out};
+use crate::tier_stats::{TierCounts, TierStats};
 
 /// Pages that are looked at between two looks at the CPU time.
 pub(crate) const LOOKS: usize = 4096;
-
-/// What the tiers of a device did since it got its size.
-#[derive(Clone, Debug, Default)]
-pub struct TierStats {
-    /// Tier by tier, the hot one first.
-    pub tiers: Vec<TierCounts>,
-    /// Passes over all pages.
-    pub passes: u64,
-    /// Times that memory was put together.
-    pub compactions: u64,
-    /// CPU time of all this, in nanoseconds.
-    pub cpu_ns: u64,
-}
-
-/// What is known of a tier.
-#[derive(Clone, Debug, Default)]
-pub struct TierCounts {
-    /// Its name.
-    pub name: &'static str,
-    /// The age in seconds at which pages move there now; `None` if they do not.
-    pub age: Option<u32>,
-    /// Pages that were there in the last whole pass.
-    pub pages: u64,
-    /// Pages that moved there, and the bytes that this saved.
-    pub moved: u64,
-    /// See `moved`.
-    pub saved: u64,
-    /// Pages that came up from there.
-    pub raised: u64,
-    /// Pages that were used too soon after their move there.
-    pub too_soon: u64,
-    /// Pages that were used later.
-    pub late: u64,
-}
 
 /// The tiers of a device that has a size.
 pub(crate) struct TierWalk {
@@ -65,6 +35,8 @@ pub(crate) struct TierWalk {
     pub(crate) policy: Policy,
     credit: Credit,
     pub(crate) mover: Mover,
+    /// What goes to the backing device, and comes back.
+    pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
     /// The page with which the pass goes on: the first of a group.
@@ -106,6 +78,7 @@ impl TierWalk {
             policy: Policy::new(&TIERS, budgets),
             credit: Credit::new(budgets.cpu_percent),
             mover: Mover::new(provider, pages)?,
+            out: Out::new(budgets.written_a_day),
             memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
             next: 0,
             hand: 0,
@@ -121,8 +94,9 @@ impl TierWalk {
         self.generation
     }
 
-    pub(crate) fn stats(&self) -> &TierStats {
-        &self.stats
+    pub(crate) fn stats(&self) -> TierStats {
+        let (written_bytes, failed_writes) = (self.out.bytes, self.out.failures);
+        TierStats { written_bytes, failed_writes, ..self.stats.clone() }
     }
 
     /// Earns CPU time under these budgets. Returns how much there is, in nanoseconds.
@@ -133,6 +107,7 @@ impl TierWalk {
             self.credit = Credit::new(budgets.cpu_percent);
         }
         self.credit.earn(elapsed);
+        self.out.earn(budgets.written_a_day, elapsed);
         self.credit.left()
     }
 
@@ -166,6 +141,7 @@ impl TierWalk {
             }
             self.begun = Some(now);
             self.mover.begin(engine, readers, (place.provider, pages));
+            self.out.begin();
         }
         let end = pages.min(engine.capacity());
         while self.next < end {
@@ -199,8 +175,10 @@ impl TierWalk {
         let (member, bit) = (index - group.first, 1 << (index - group.first));
         group.memories[member] = verdict.memory;
         match verdict.action {
-            Action::Stay => {
-                if verdict.memory.tier() == COLD && packs(slot) {
+            // Until it leaves, a page is as those that stay.
+            Action::Stay | Action::Down(OUT) => {
+                let is_cold = verdict.memory.tier() == COLD || verdict.action != Action::Stay;
+                if is_cold && packs(slot) {
                     group.with_cold |= bit;
                 }
                 group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
@@ -232,7 +210,7 @@ impl TierWalk {
                 seen[index - first] = self.see(engine, reader, index, now, &mut group);
                 index = engine.next_touched(index + 1, group.end);
             }
-            self.note_lonely(&group, &seen, now);
+            self.note_lonely(engine, &group, &seen, now);
             self.next = group.end;
             if !group.is_empty() {
                 return Some(group);
@@ -253,39 +231,90 @@ impl TierWalk {
         group: &mut Group,
     ) -> Option<Seen> {
         let slot = engine.peek(index);
-        let tier = tier_of(engine, reader, slot)?;
         let word = self.memory.get(index);
         let memory = Memory::from_bits(word.load(Ordering::Relaxed));
+        let tier = match slot.kind() {
+            // Only those that left by themselves come back by themselves.
+            Kind::WrittenBack(_) if memory.tier() == OUT => OUT,
+            _ => tier_of(engine, reader, slot)?,
+        };
         let last_used = engine.last_access(index).unwrap_or(now);
         let seen = Seen { tier, last_used, memory };
         let verdict = self.policy.judge(seen, now);
         self.pass.count(&seen, &verdict, now);
-        if verdict.action == Action::Stay {
-            self.remember(index, verdict.memory);
+        match verdict.action {
+            Action::Stay => self.remember(index, verdict.memory),
+            Action::Up if tier == OUT => {
+                if !self.out.add_coming(index, verdict.memory) {
+                    self.remember(index, verdict.memory.in_tier(OUT));
+                }
+                return Some(seen);
+            }
+            Action::Down(OUT) if leaves(slot) => self.let_go(index, &seen, verdict.memory),
+            Action::Down(OUT) => self.pass.stays(&seen, now),
+            _ => {}
         }
         if !self.sort_in(engine, (index, slot), &verdict, group) {
             self.pass.stays(&seen, now);
+            self.pass_by((index, slot), &seen, now);
         }
         Some(seen)
     }
 
+    /// Adds a page that is to leave memory.
+    fn let_go(&mut self, index: usize, seen: &Seen, memory: Memory) {
+        let Seen { last_used, .. } = *seen;
+        self.out.add_going(Going { index, last_used, memory });
+    }
+
+    /// A page that cannot move to the tiers in memory leaves it, if it is old enough for that.
+    fn pass_by(&mut self, (index, slot): (usize, Slot), seen: &Seen, now: u32) {
+        let verdict = self.policy.judge(Seen { memory: seen.memory.in_tier(COLD), ..*seen }, now);
+        if verdict.action == Action::Down(OUT) && leaves(slot) {
+            self.let_go(index, seen, verdict.memory);
+        }
+    }
+
     /// Pages that are old enough to be packed, but have no neighbour that is.
-    fn note_lonely(&mut self, group: &Group, seen: &[Option<Seen>; EXTENT_PAGES], now: u32) {
+    fn note_lonely<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        group: &Group,
+        seen: &[Option<Seen>; EXTENT_PAGES],
+        now: u32,
+    ) {
         if group.packs() {
             return;
         }
         for (index, _) in group.pages(group.to_cold) {
             if let Some(seen) = &seen[index - group.first] {
                 self.pass.stays(seen, now);
+                self.pass_by((index, engine.peek(index)), seen, now);
             }
         }
     }
 
-    fn remember(&self, index: usize, memory: Memory) {
+    pub(crate) fn remember(&self, index: usize, memory: Memory) {
         let word = self.memory.get(index);
         if word.load(Ordering::Relaxed) != memory.bits() {
             word.store(memory.bits(), Ordering::Relaxed);
         }
+    }
+
+    /// Whether a pass has ended, and the next has not begun.
+    pub(crate) fn is_between(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Counts pages that left memory, and the bytes of their objects. The next pass tells.
+    pub(crate) fn count_out(&mut self, pages: u64, bytes: u64) {
+        let TierPass { moved, saved, .. } = &mut self.pass.tiers[OUT];
+        (*moved, *saved) = (*moved + pages, *saved + bytes);
+    }
+
+    /// Counts a page that came back from the backing device, if it did.
+    pub(crate) fn count_back(&mut self, is_up: bool) {
+        self.pass.tiers[OUT].raised += u64::from(is_up);
     }
 
     /// Moves the pages of a group.

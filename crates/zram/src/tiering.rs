@@ -10,7 +10,8 @@ use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::resources::Design;
 use crate::tier_moves::WARM_CODEC;
-use crate::tier_walk::{Place, TierStats, TierWalk};
+use crate::tier_stats::TierStats;
+use crate::tier_walk::{Place, TierWalk};
 
 impl<D: Design> Disk<D> {
     /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
@@ -45,14 +46,23 @@ impl<D: Design> Disk<D> {
     /// Sets the budgets of the moves.
     ///
     /// # Errors
-    /// `EINVAL` for a share of a CPU that is not from 1 to 100.
+    /// `EINVAL` for a share of a CPU that is not from 1 to 100; `ENODEV` if pages may be written to
+    /// a backing device, and the device has a size and none.
     pub fn set_budgets(&self, budgets: Budgets) -> Result<(), ControlError> {
         if !(1..=100).contains(&budgets.cpu_percent) {
             let message =
                 format!("the share of a CPU is from 1 to 100 percent, not {}", budgets.cpu_percent);
             return Err(ControlError::invalid(message));
         }
-        self.settings.lock().budgets = budgets;
+        let mut settings = self.settings.lock();
+        if budgets.written_a_day > 0 && self.bytes() != 0 && settings.backing.is_none() {
+            let message = format!(
+                "{} has no backing device that pages could go to; set backing_dev before its size",
+                self.name()
+            );
+            return Err(ControlError::new(Errno::ENODEV, message));
+        }
+        settings.budgets = budgets;
         Ok(())
     }
 
@@ -65,7 +75,7 @@ impl<D: Design> Disk<D> {
     /// What the tiers did; nothing was done yet if they are off or the device has no size.
     #[must_use]
     pub fn tier_stats(&self) -> TierStats {
-        self.tier_walk.lock().as_ref().map(|it| it.stats().clone()).unwrap_or_default()
+        self.tier_walk.lock().as_ref().map(TierWalk::stats).unwrap_or_default()
     }
 
     /// Moves pages between tiers, if that is on. `elapsed` are the nanoseconds since the call
@@ -92,6 +102,9 @@ impl<D: Design> Disk<D> {
         let has_time = || spent().saturating_sub(begun) < credit;
         let place = self.place(&engine);
         let waits = tier_walk.go_on(&place, &has_time);
+        if tier_walk.is_between() {
+            self.carry_out(&engine, tier_walk, &has_time);
+        }
         if tier_walk.takes_compaction() {
             // It is one piece of work. A debt of CPU time is paid before the next pass.
             self.compact()?;

@@ -37,7 +37,22 @@ impl<'a, D: Design> LogBatch<'a, D> {
         log: &'a PageLog,
     ) -> Result<LogBatch<'a, D>, ControlError> {
         let run = Run::new(RUN_PAGES).map_err(|_| no_memory())?;
-        Ok(LogBatch { disk, engine, log, run, charged: false })
+        Ok(LogBatch::with(disk, engine, log, run))
+    }
+
+    /// With the memory of an empty run of [`RUN_PAGES`].
+    pub(crate) fn with(
+        disk: &'a Disk<D>,
+        engine: &'a Engine<D>,
+        log: &'a PageLog,
+        run: Run,
+    ) -> LogBatch<'a, D> {
+        LogBatch { disk, engine, log, run, charged: false }
+    }
+
+    /// The memory of its run, for another batch.
+    pub(crate) fn into_run(self) -> Run {
+        self.run
     }
 
     /// Writes the candidates that are selected. The caller holds `post`.

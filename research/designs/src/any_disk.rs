@@ -6,7 +6,9 @@ use block::{BlockDevice, IoError};
 use control::ControlError;
 use units::{Cpu, Page};
 use zcomp::Params;
-use zram::{Density, Design, Disk, LogStats, Pack, Recompress, Share, Stats, WhenFull, Writeback};
+use zram::{
+    Budgets, Density, Design, Disk, LogStats, Pack, Recompress, Share, Stats, WhenFull, Writeback,
+};
 
 /// The methods of a [`zram::Disk`] of any design. [`zram::Disk`] documents each method.
 #[allow(missing_docs, reason = "each is the method of zram::Disk with that name")]
@@ -57,6 +59,7 @@ pub trait AnyDisk: BlockDevice {
     fn density(&self) -> Density;
     fn set_track_access(&self, on: bool) -> Result<(), ControlError>;
     fn set_auto(&self, on: bool) -> Result<(), ControlError>;
+    fn set_budgets(&self, budgets: Budgets) -> Result<(), ControlError>;
     fn move_pages(&self, elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError>;
     fn as_device(self: Arc<Self>) -> Arc<dyn BlockDevice>;
 }
@@ -110,6 +113,7 @@ impl<D: Design> AnyDisk for Disk<D> {
         density() -> Density;
         set_track_access(on: bool) -> Result<(), ControlError>;
         set_auto(on: bool) -> Result<(), ControlError>;
+        set_budgets(budgets: Budgets) -> Result<(), ControlError>;
         move_pages(elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError>;
     }
 

@@ -11,6 +11,7 @@
 //! * [`run`]: the policy itself. [`Flaw`] breaks it, to show that the suite finds that.
 //! * [`suite`]: what every policy must hold to.
 
+mod out;
 mod peers;
 mod recorded;
 mod run;

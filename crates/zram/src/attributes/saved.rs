@@ -33,10 +33,11 @@ pub fn saved_settings<D: Design>(disk: &Disk<D>) -> Vec<(&'static str, String)> 
     saved.push(("writeback_limit", settings.writeback_limit.to_string()));
     saved.push(("writeback_limit_enable", flag(settings.writeback_limited)));
     saved.push(("writeback_batch_size", settings.writeback_batch.to_string()));
-    let Budgets { target, cpu_percent, slowest_read } = settings.budgets;
+    let Budgets { target, cpu_percent, slowest_read, written_a_day } = settings.budgets;
     saved.push(("auto_target", target.to_string()));
     saved.push(("auto_cpu_percent", cpu_percent.to_string()));
     saved.push(("auto_slowest_read", slowest_read.to_string()));
+    saved.push(("auto_writeback", written_a_day.to_string()));
     saved.push(("auto", flag(settings.auto)));
     saved
 }

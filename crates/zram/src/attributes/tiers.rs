@@ -47,13 +47,24 @@ pub(super) const AUTO_SLOWEST_READ: Attribute<Disk> = Attribute {
     }),
 };
 
+pub(super) const AUTO_WRITEBACK: Attribute<Disk> = Attribute {
+    name: "auto_writeback",
+    access: Access::ReadWrite,
+    unit: "bytes",
+    help: "bytes a day that auto may write to backing_dev (K M G T P E suffixes); 0 writes nothing",
+    show: Some(|disk, out| put(out, format_args!("{}\n", disk.budgets().written_a_day))),
+    store: Some(|disk, text| {
+        disk.set_budgets(Budgets { written_a_day: size(text)?, ..disk.budgets() })
+    }),
+};
+
 pub(super) const AUTO_STAT: Attribute<Disk> = Attribute {
     name: "auto_stat",
     access: Access::Read,
     unit: "text",
     help: "for each tier: name, age in seconds at which pages move there, pages there, pages moved \
            there, bytes saved, pages brought up, uses too soon, late uses; then passes, \
-           compactions and ms of CPU time",
+           compactions, ms of CPU time, bytes written to backing_dev and failed writes",
     show: Some(|disk, out| {
         let stats = disk.tier_stats();
         for tier in &stats.tiers {
@@ -67,7 +78,14 @@ pub(super) const AUTO_STAT: Attribute<Disk> = Attribute {
         }
         let (passes, compactions) = (stats.passes, stats.compactions);
         let ms = stats.cpu_ns / 1_000_000;
-        put(out, format_args!("passes {passes} compactions {compactions} cpu_ms {ms}\n"))
+        let (bytes, failures) = (stats.written_bytes, stats.failed_writes);
+        put(
+            out,
+            format_args!(
+                "passes {passes} compactions {compactions} cpu_ms {ms} written {bytes} \
+                 failed_writes {failures}\n"
+            ),
+        )
     }),
     store: None,
 };

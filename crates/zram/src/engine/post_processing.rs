@@ -198,6 +198,49 @@ impl<D: Design> Engine<D> {
             return read.map(|_| false);
         }
         let made = self.make(reader, cpu, &page, || held);
+        self.put(cpu, index, held, made)
+    }
+
+    /// Keeps a page in memory again that was read from `place` of the backing device. Returns
+    /// whether it did: not if the page is not there any more.
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoSpace`; the page stays where it is.
+    pub(crate) fn keep(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        (place, page): (Backed, &Page),
+    ) -> Result<bool, IoError> {
+        let _turn = self.turn(index);
+        if !self.is_at(index, place) {
+            return Ok(false);
+        }
+        let mut other = [0; PAGE_SIZE];
+        let Some((held, read)) = self.claim(reader, cpu, index, &mut other) else {
+            return Ok(false);
+        };
+        if !matches!(read, Ok(Loaded::Backed(now)) if now == place) {
+            self.unclaim(index, held);
+            return Ok(false);
+        }
+        let made = self.make(reader, cpu, page, || held);
+        self.put(cpu, index, held, made)
+    }
+
+    /// Replaces a page that the caller has claimed as `held` by what was made of it. Returns false
+    /// if the page was used meanwhile.
+    ///
+    /// # Errors
+    /// That of `made`; the page is unchanged.
+    fn put(
+        &self,
+        cpu: Cpu,
+        index: usize,
+        held: Slot,
+        made: Result<Slot, IoError>,
+    ) -> Result<bool, IoError> {
         let new = made.unwrap_or(held.unclaimed());
         let swapped = self.slots.update(index, |now| (now == held).then_some(new));
         match (made, swapped) {

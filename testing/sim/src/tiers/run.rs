@@ -10,8 +10,8 @@ const WORTH: u32 = 64;
 
 /// The tiers of the product.
 static TIERS: [Tier; 2] = [
-    Tier { name: "hot", slowest_read: 0, worth: 0 },
-    Tier { name: "warm", slowest_read: 40, worth: WORTH },
+    Tier { name: "hot", slowest_read: 0, worth: 0, on_device: false },
+    Tier { name: "warm", slowest_read: 40, worth: WORTH, on_device: false },
 ];
 
 /// Nanoseconds of CPU time for a move, and for a look at a page.
@@ -35,17 +35,23 @@ pub enum Flaw {
     PassesTarget,
     /// It works for as long as there is work.
     Spends,
+    /// It writes more to a device than a day allows.
+    WritesMore,
+    /// It writes pages to a device that are in use.
+    WritesUsed,
 }
 
 impl Flaw {
     /// All flaws.
-    pub const ALL: [Flaw; 6] = [
+    pub const ALL: [Flaw; 8] = [
         Flaw::IgnoresRefaults,
         Flaw::ForgetsPages,
         Flaw::AlwaysUp,
         Flaw::Idle,
         Flaw::PassesTarget,
         Flaw::Spends,
+        Flaw::WritesMore,
+        Flaw::WritesUsed,
     ];
 }
 

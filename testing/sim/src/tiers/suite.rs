@@ -2,6 +2,7 @@
 
 use tiers::Budgets;
 
+use super::out;
 use super::peers::{clairvoyant, fixed};
 use super::recorded::{RECORDED, parse};
 use super::run::{Flaw, Setting, run};
@@ -37,6 +38,9 @@ pub fn suite(flaw: Option<Flaw>, seed: u64) -> Result<String, String> {
     }
     for (kind, trace) in &traces {
         target(*kind, trace, flaw)?;
+    }
+    for (kind, trace) in &traces {
+        table += &writes(*kind, trace, flaw)?;
     }
     cpu(flaw)?;
     Ok(table)
@@ -108,6 +112,21 @@ fn target(kind: Kind, trace: &Trace, flaw: Option<Flaw>) -> Result<(), String> {
     let is_above = kind == Kind::Periods && outcome.bytes >= aim;
     let is_near = is_above || outcome.bytes.abs_diff(aim) <= aim / 20;
     check(is_near, || format!("{kind:?}: {} bytes, aimed at {aim}", outcome.bytes))
+}
+
+/// It writes no more to a device than time allows, and hardly a page that is used again at once.
+fn writes(kind: Kind, trace: &Trace, flaw: Option<Flaw>) -> Result<String, String> {
+    // Enough for a quarter of the pages.
+    let a_day = u64::from(PAGES) * 1024 * 86_400 / u64::from(SECONDS);
+    let done = out::run(trace, a_day, flaw);
+    check(done.beyond == 0, || format!("{kind:?}: more is written than allowed: {done:?}"))?;
+    check(done.mistakes <= 20 + done.pages / 10, || {
+        format!("{kind:?}: pages in use are written: {done:?}")
+    })?;
+    // Only here pages are sure to be unused for long.
+    let is_done = kind != Kind::Phases || done.pages > 0;
+    check(is_done, || format!("{kind:?}: nothing is written"))?;
+    Ok(format!("{kind:?}: {} pages written, {} mistakes\n", done.pages, done.mistakes))
 }
 
 /// It takes its share of a CPU and no more, in small pieces.

@@ -12,7 +12,7 @@ use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{HostFiles, Pack, Recompress, Select, Share, WhenFull, Writeback};
+use zram::{Budgets, HostFiles, Pack, Recompress, Select, Share, WhenFull, Writeback};
 
 /// The options of a disk.
 #[derive(Clone, Copy, Debug)]
@@ -204,6 +204,9 @@ impl Watched {
             self.disk.set_backing_log(plan.log).expect("it has no backing device");
             self.disk.set_backing("backing").expect("there is one");
             self.disk.set_compressed_writeback(plan.compressed_writeback).expect("it has no size");
+            // Pages also leave by themselves.
+            let budgets = Budgets { written_a_day: 1 << 50, ..Budgets::default() };
+            self.disk.set_budgets(budgets).expect("it has no size");
         }
         if plan.max_streams > 0 {
             self.disk.set_max_streams(plan.max_streams).expect("it has no size");
