@@ -396,7 +396,8 @@ fn fill_up(machine: &Machine, policy: WhenFull) {
 /// Stores more than fits into memory.
 fn overfill(machine: &Machine) {
     versions(machine, &ADDED);
-    assert!(disk(machine).stats().backed_writes > 8);
+    let written = disk(machine).stats().backed_writes;
+    assert!(written > 4, "{written} pages were written back");
 }
 
 fn all_idle_again(machine: &Machine) {
