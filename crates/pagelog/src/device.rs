@@ -48,13 +48,13 @@ pub enum NoDevice {
 /// nothing. Operations are of whole pages, each of them atomic. Any number of threads may call
 /// every method at once. No operation takes memory from the heap.
 pub struct LogDevice {
-    log: PageLog,
-    table: Table,
+    pub(crate) log: PageLog,
+    pub(crate) table: Table,
     streams: PerCpuStreams,
     /// Memory for pages that are written together. Held by a thread that writes.
     runs: Box<[Mutex<Run>]>,
     /// The number of runs that were written: the clock of the log.
-    written: AtomicU32,
+    pub(crate) written: AtomicU32,
 }
 
 /// A page that is read, and the result of the job that it belongs to.
@@ -62,7 +62,8 @@ type Read<'a> = (Wanted<'a>, &'a Cell<Result<(), IoError>>);
 
 impl LogDevice {
     /// A device of `pages` pages in `log`, all of them holes. Its pages are compressed by `codec`.
-    /// `provider` gives the memory of the table, 8 bytes a page.
+    /// `provider` gives the memory of the table, 8 bytes a page. If another process left a table
+    /// there, see [`LogDevice::recover`].
     ///
     /// # Errors
     /// See [`NoDevice`].
@@ -119,6 +120,7 @@ impl LogDevice {
                 match self.table.get(index) {
                     Whereabouts::Hole => into.fill(0),
                     Whereabouts::Filled(pattern) => fill(into, pattern),
+                    Whereabouts::Lost => result.set(Err(IoError::Corrupt)),
                     Whereabouts::Logged(place) => {
                         let wanted = Wanted { index, place, into, result: Ok(()) };
                         reads[count] = Some((wanted, result));
@@ -252,7 +254,11 @@ impl LogDevice {
     }
 
     fn discard(&self, range: (u64, u64)) -> Result<(), IoError> {
-        self.judge(range)?.for_each(|index| self.commit(index, Whereabouts::Hole));
+        for index in self.judge(range)? {
+            if self.table.get(index) != Whereabouts::Hole {
+                self.commit(index, Whereabouts::Hole);
+            }
+        }
         Ok(())
     }
 
@@ -260,7 +266,7 @@ impl LogDevice {
         match self.table.get(index) {
             Whereabouts::Hole => ExtentKind::Hole,
             Whereabouts::Filled(0) => ExtentKind::Zero,
-            Whereabouts::Filled(_) | Whereabouts::Logged(_) => ExtentKind::Data,
+            _ => ExtentKind::Data,
         }
     }
 }
@@ -270,7 +276,7 @@ impl Places for LogDevice {
         match index < self.table.len() {
             true => match self.table.get(index) {
                 Whereabouts::Logged(place) => Some(place),
-                Whereabouts::Hole | Whereabouts::Filled(_) => None,
+                _ => None,
             },
             false => None,
         }
@@ -328,12 +334,12 @@ impl BlockDevice for LogDevice {
         }
     }
 
-    /// Reads every page that is in the log, by the checksum of its object.
+    /// Reads every page that is in the log, by the checksum of its object. A lost page is bad.
     fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
         let mut found = Scrubbed::default();
         let mut page = [0; PAGE_SIZE];
         for index in 0..self.table.len() {
-            if self.backed_at(index).is_none() {
+            if !matches!(self.table.get(index), Whereabouts::Logged(_) | Whereabouts::Lost) {
                 continue;
             }
             found.checked += 1;

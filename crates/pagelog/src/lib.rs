@@ -7,7 +7,8 @@
 //! * [`LogDevice`] is a block device of pages that are in a log, for users without slots.
 //!
 //! A log may outlive its process ([`PageLog::keep`], [`PageLog::left`]): it has words in memory
-//! that does, and the next process claims what slots name.
+//! that does, and the next process claims what slots name. So may a device in a log
+//! ([`LogDevice::keep`], [`LogDevice::recover`]), whose table is in such memory, too.
 //!
 //! The calling thread does the I/O. Nothing here starts a thread, reads a clock, or knows what is
 //! in a page; after a log was made, it takes no memory from the heap.
@@ -27,7 +28,7 @@ mod wanted;
 
 pub use backed::Backed;
 pub use device::{LogDevice, NoDevice};
-pub use kept::{Left, NotLeft};
+pub use kept::{Finding, Left, NotLeft};
 pub use log::{LogStats, NoLog, PageLog};
 pub use room::{Places, write};
 pub use run::{Entry, RUN_PAGES, Run};

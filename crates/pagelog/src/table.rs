@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0–31 | the place in the log, or the fill pattern |
 //! | 32–44 | the bytes of the object; 0 of a page that is not in the log |
+//! | 62 | lost: the page cannot be read until it is written again |
 //! | 63 | same-filled: the page repeats the pattern |
 //!
 //! A page whose word is 0 was never written, or was discarded: it reads as zeroes.
@@ -16,6 +17,7 @@ use crate::backed::Backed;
 
 const LENGTH_SHIFT: u32 = 32;
 const LENGTH_MASK: u64 = 0x1fff;
+const LOST: u64 = 1 << 62;
 const FILLED: u64 = 1 << 63;
 
 /// Where a page is.
@@ -27,6 +29,8 @@ pub(crate) enum Whereabouts {
     Filled(u64),
     /// In the log.
     Logged(Backed),
+    /// It was said to be where nothing can be: it cannot be read.
+    Lost,
 }
 
 impl Whereabouts {
@@ -45,18 +49,20 @@ impl Whereabouts {
             Whereabouts::Logged(place) => {
                 place.block as u64 | (place.length as u64) << LENGTH_SHIFT
             }
+            Whereabouts::Lost => LOST,
         }
     }
 
+    /// Of a word that no process can have written, a lost page is made.
     const fn of(word: u64) -> Whereabouts {
         let (low, length) = (word as u32, (word >> LENGTH_SHIFT & LENGTH_MASK) as u16);
-        if word & FILLED != 0 {
-            return Whereabouts::Filled(low as u64 | (low as u64) << 32);
-        }
-        match length {
-            0 => Whereabouts::Hole,
-            _ => Whereabouts::Logged(form(low, length)),
-        }
+        let whereabouts = match (word & FILLED, length) {
+            (0, 0) => Whereabouts::Hole,
+            (0, _) if length as usize <= PAGE_SIZE => Whereabouts::Logged(form(low, length)),
+            (0, _) => Whereabouts::Lost,
+            (_, _) => Whereabouts::Filled(low as u64 | (low as u64) << 32),
+        };
+        if whereabouts.word() == word { whereabouts } else { Whereabouts::Lost }
     }
 }
 
@@ -83,6 +89,12 @@ impl Table {
     pub(crate) fn get(&self, index: usize) -> Whereabouts {
         // Acquire pairs with the Release in `set` and `replace`: the object has been written.
         Whereabouts::of(self.0.get(index).load(Ordering::Acquire))
+    }
+
+    /// Whether a page was noted as lost, rather than found to be.
+    pub(crate) fn is_lost(&self, index: usize) -> bool {
+        // Relaxed: nothing is read by it.
+        self.0.get(index).load(Ordering::Relaxed) == LOST
     }
 
     /// Lets a page be elsewhere from now on. Returns where it was.
@@ -115,8 +127,13 @@ mod tests {
             Whereabouts::Logged(form(0, 1)),
             Whereabouts::Logged(form(u32::MAX, 4095)),
             Whereabouts::Logged(form(7, 4096)),
+            Whereabouts::Lost,
         ] {
             assert_eq!(Whereabouts::of(whereabouts.word()), whereabouts);
+        }
+        let logged = Whereabouts::Logged(form(7, 4096)).word();
+        for wrong in [1, LOST | 1, LOST | FILLED, FILLED | 1 << 32, logged + (1 << 32), 1 << 45] {
+            assert_eq!(Whereabouts::of(wrong), Whereabouts::Lost, "{wrong:#x}");
         }
         assert_eq!(Whereabouts::filled(1), None);
         assert_eq!((form(7, 4095).codec, form(7, 4096).codec), (1, 0));

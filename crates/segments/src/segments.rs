@@ -249,6 +249,12 @@ impl Segments {
         self.segments.len() as u32
     }
 
+    /// The time of the last object that was new, or of the last cleaning that gained nothing.
+    #[must_use]
+    pub fn last_time(&self) -> u32 {
+        self.segments.iter().map(|segment| segment.youngest).max().unwrap_or(0)
+    }
+
     /// Bytes of all objects that are in use or being written, with headers, in whole units.
     #[must_use]
     pub fn live_bytes(&self) -> u64 {

@@ -27,61 +27,85 @@ pub fn contents(n: u64) -> Page {
     page
 }
 
-/// Does `operations` random operations on `device`, whose pages are all zeroes. A failed write may
-/// have changed any of its pages, each as a whole.
+/// Does `operations` random operations on `device`, whose pages are all zeroes.
 ///
 /// # Errors
 /// What was wrong.
 pub fn check(device: &dyn BlockDevice, rng: &mut Rng, operations: u64) -> Result<(), String> {
     let pages = device.geometry().bytes / P;
-    // The version of each page; zero is version 0.
-    let mut versions = vec![0; pages as usize];
-    let mut version = 0;
-    for _ in 0..operations {
-        let first = rng.below(pages);
-        let count = rng.range(1..MOST.min(pages - first) + 1);
-        let range = first as usize..(first + count) as usize;
-        match rng.below(8) {
-            0..4 => {
-                let new: Vec<u64> = range.clone().map(|_| (version += 1, version).1).collect();
-                let from: Vec<Page> = new.iter().map(|version| contents(*version)).collect();
-                let results = write(device, first, &from, rng);
-                let of = |n: usize| results.iter().find(|(pages, _)| pages.contains(&n));
-                for (n, index) in range.enumerate() {
-                    let written = of(n).map_or(Ok(()), |(_, result)| *result);
-                    if written.is_ok() {
-                        versions[index] = new[n];
-                        continue;
-                    }
-                    // The old page or the new one.
-                    let page = read(device, index as u64)?;
-                    if page == contents(new[n]) {
-                        versions[index] = new[n];
-                    }
-                }
-            }
-            4 => {
-                let discard = Operation::Discard { offset: first * P, length: count * P };
-                device.submit(CPU, discard).map_err(|error| format!("discard: {error}"))?;
-                versions[range].fill(0);
-            }
-            _ => {
-                let mut into = vec![0; (count * P) as usize];
-                let read = Operation::Read { offset: first * P, into: &mut into };
-                match device.submit(CPU, read) {
-                    Ok(()) => {
-                        let pages = into.as_chunks::<PAGE_SIZE>().0.iter().zip(first..);
-                        for (page, index) in pages {
-                            compare(page, index, versions[index as usize])?;
+    Model { versions: vec![0; pages as usize], version: 0 }.check(device, rng, operations)
+}
+
+/// What a device should have.
+pub struct Model {
+    /// The version of each page; zero is version 0.
+    pub versions: Vec<u64>,
+    /// The newest version.
+    pub version: u64,
+}
+
+impl Model {
+    /// Does `operations` random operations on `device`. A failed write may have changed any of its
+    /// pages, each as a whole.
+    ///
+    /// # Errors
+    /// What was wrong.
+    pub fn check(
+        &mut self,
+        device: &dyn BlockDevice,
+        rng: &mut Rng,
+        operations: u64,
+    ) -> Result<(), String> {
+        let Model { versions, version } = self;
+        let pages = versions.len() as u64;
+        for _ in 0..operations {
+            let first = rng.below(pages);
+            let count = rng.range(1..MOST.min(pages - first) + 1);
+            let range = first as usize..(first + count) as usize;
+            match rng.below(8) {
+                0..4 => {
+                    let new: Vec<u64> =
+                        range.clone().map(|_| (*version += 1, *version).1).collect();
+                    let from: Vec<Page> = new.iter().map(|version| contents(*version)).collect();
+                    let results = write(device, first, &from, rng);
+                    let of = |n: usize| results.iter().find(|(pages, _)| pages.contains(&n));
+                    for (n, index) in range.enumerate() {
+                        let written = of(n).map_or(Ok(()), |(_, result)| *result);
+                        if written.is_ok() {
+                            versions[index] = new[n];
+                            continue;
+                        }
+                        // The old page or the new one.
+                        let page = read(device, index as u64)?;
+                        if page == contents(new[n]) {
+                            versions[index] = new[n];
                         }
                     }
-                    Err(IoError::Failed) => {}
-                    Err(error) => return Err(format!("a read of page {first}: {error}")),
+                }
+                4 => {
+                    let discard = Operation::Discard { offset: first * P, length: count * P };
+                    device.submit(CPU, discard).map_err(|error| format!("discard: {error}"))?;
+                    versions[range].fill(0);
+                }
+                _ => {
+                    let mut into = vec![0; (count * P) as usize];
+                    let read = Operation::Read { offset: first * P, into: &mut into };
+                    match device.submit(CPU, read) {
+                        Ok(()) => {
+                            let pages = into.as_chunks::<PAGE_SIZE>().0.iter().zip(first..);
+                            for (page, index) in pages {
+                                compare(page, index, versions[index as usize])?;
+                            }
+                        }
+                        Err(IoError::Failed) => {}
+                        Err(error) => return Err(format!("a read of page {first}: {error}")),
+                    }
                 }
             }
         }
+        (0..pages)
+            .try_for_each(|index| compare(&read(device, index)?, index, versions[index as usize]))
     }
-    (0..pages).try_for_each(|index| compare(&read(device, index)?, index, versions[index as usize]))
 }
 
 /// Writes pages by one or more jobs. Returns the pages of each and its result.
