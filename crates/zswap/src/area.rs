@@ -215,6 +215,23 @@ impl<I: Index> Area<I> {
         }
     }
 
+    /// Lets the device use the room of the pages among these that are not marked. For recovery: a
+    /// process may end between clearing a mark and telling the device.
+    pub(crate) fn forget_unmarked(&self, cpu: Cpu, offsets: Range<u64>) {
+        let Some(device) = &self.device else { return };
+        for (word, bits) in parts(offsets) {
+            let mut rest = !self.on_device.get(word).load(Ordering::Relaxed) & bits;
+            while rest != 0 {
+                let first = rest.trailing_zeros();
+                let count = (!(rest >> first)).trailing_zeros();
+                let start = word as u64 * 64 + u64::from(first);
+                let page = PAGE_SIZE as u64;
+                device.forget(cpu, start * page, u64::from(count) * page);
+                rest &= u64::MAX.checked_shl(first + count).unwrap_or(0);
+            }
+        }
+    }
+
     /// Whether any page is locked. For tests and checks.
     pub(crate) fn any_page_locked(&self) -> bool {
         (0..self.locks.len()).any(|word| self.locks.get(word).load(Ordering::Relaxed) != 0)

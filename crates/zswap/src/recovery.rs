@@ -300,7 +300,8 @@ impl Recovery {
             area.index.recover(cpu, at, |word| self.judge(cpu, found, at, word?));
             at = area.index.next(at + 1, end);
         }
-        for offset in area.marked(pages.start..end) {
+        let range = pages.start..end;
+        for offset in area.marked(range.clone()) {
             if area.index.has(offset) {
                 area.clear_on_device(cpu, offset);
             } else if area.device.is_none() {
@@ -310,6 +311,7 @@ impl Recovery {
                 area.index.recover(cpu, offset, |_| Some(self.lose(cpu, found)));
             }
         }
+        area.forget_unmarked(cpu, range);
     }
 
     fn tell(&self, swap: SwapType, offset: u64, why: String) {
