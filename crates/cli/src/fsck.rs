@@ -17,7 +17,7 @@ use rampack::host::{KeptRegion, page_bytes};
 use rampack::units::{PAGE_SIZE, human};
 use rampack::zram::Recovered;
 use rampack::zswap::{RecoveredArea, SwapType};
-use rampack::{Inspected, SavedDisk, SwapSeen, inspect, is_key};
+use rampack::{BelowSeen, Inspected, SavedDisk, SwapSeen, inspect, is_key};
 use serde_json::{Value, json};
 
 use self::process::{Held, held, serving};
@@ -25,7 +25,7 @@ use crate::args::Fsck;
 use crate::failure::{failed, say, sentence};
 use crate::root::Root;
 use crate::state::disks;
-use crate::state::swaps::{self, LeftSwap};
+use crate::state::swaps::{self, LeftSwap, SavedBacking};
 use crate::swap;
 use crate::table;
 use crate::terminal::print;
@@ -149,8 +149,11 @@ type Parts = (Vec<KeptRegion>, Vec<SavedDisk>, Option<SwapSeen>);
 /// The cache of swap devices, if there is one.
 fn seen(left: LeftSwap) -> Result<Option<SwapSeen>, ControlError> {
     let LeftSwap { areas, cache: saved, .. } = left;
-    let below = areas.into_iter().filter_map(|area| Some((area.number, area.backing?)));
-    let below = below.map(|(number, it)| Ok((SwapType::new(number)?, it.path, it.is_sealed)));
+    let below = areas.into_iter().filter_map(|area| Some((area.number, area.pages, area.backing?)));
+    let below = below.map(|(number, pages, SavedBacking { path, is_sealed, is_log, .. })| {
+        let area = SwapType::new(number)?;
+        Ok(BelowSeen { area, path, is_sealed, logged: is_log.then_some(pages) })
+    });
     let below = below.collect::<Result<_, ControlError>>()?;
     Ok((!saved.areas.is_empty()).then_some(SwapSeen { saved, below }))
 }

@@ -26,6 +26,10 @@ pub const DISK: &str = "disk";
 
 /// The part of a state: the cache of swap devices.
 pub const SWAP: &str = "swap";
+/// The part of a state: logs below swap devices.
+pub const SWAP_LOG: &str = "swap log";
+/// The layout of those.
+pub const SWAP_LOG_LAYOUT: u32 = 1;
 
 /// The layouts of one part of a state that a program reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -56,7 +60,8 @@ impl Layouts {
         let disk = Reads { oldest: rampack::zram::OLDEST_LAYOUT, newest: rampack::zram::LAYOUT };
         let swap = rampack::zswap::LAYOUT as u32;
         let swap = Reads { oldest: swap, newest: swap };
-        let reads = [(TABLE, table), (DISK, disk), (SWAP, swap)];
+        let log = Reads { oldest: SWAP_LOG_LAYOUT, newest: SWAP_LOG_LAYOUT };
+        let reads = [(TABLE, table), (DISK, disk), (SWAP, swap), (SWAP_LOG, log)];
         let reads = reads.into_iter().map(|(part, reads)| (part.to_owned(), reads)).collect();
         Layouts { rampack: env!("CARGO_PKG_VERSION").to_owned(), reads }
     }

@@ -27,7 +27,7 @@ use rampack::zram::Disk;
 use rampack::{Machine, SavedDisk};
 
 use crate::failure::failed;
-use crate::layouts::{DISK, Part, SWAP, TABLE as TABLE_PART};
+use crate::layouts::{DISK, Part, SWAP, SWAP_LOG, SWAP_LOG_LAYOUT, TABLE as TABLE_PART};
 
 mod connections;
 pub mod file_system;
@@ -392,8 +392,13 @@ impl State {
         let disks = machine.disks().iter().map(|disk| disk.layout()).max();
         let disk = disks.unwrap_or(rampack::zram::OLDEST_LAYOUT);
         let mut parts = vec![(TABLE_PART, table), (DISK, disk)];
-        if !self.swaps.lock().0.is_empty() {
+        let areas = &self.swaps.lock().0;
+        if !areas.is_empty() {
             parts.push((SWAP, rampack::zswap::LAYOUT as u32));
+        }
+        let mut below = areas.values().filter_map(|area| area.backing.as_ref());
+        if below.any(|backing| backing.is_log) {
+            parts.push((SWAP_LOG, SWAP_LOG_LAYOUT));
         }
         parts
     }

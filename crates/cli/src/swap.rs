@@ -19,6 +19,7 @@ pub mod group;
 pub mod header;
 pub mod helpers;
 pub mod in_place;
+pub mod layers;
 pub mod leftovers;
 pub mod limits;
 pub mod off;

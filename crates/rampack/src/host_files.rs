@@ -5,15 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use block::BlockDevice;
-use block::layer::Part;
 use control::{ControlError, Errno};
 use host::Memfds;
 use pagealloc::MemoryProvider;
-use pagelog::{LogDevice, NoDevice, NoLog, PageLog};
 use seal::Sealed;
 use sync::atomic::{AtomicU64, Ordering};
-use units::human;
-use zcomp::Params;
 use zram::HostFiles;
 
 /// The longest file that is read as a whole, in bytes. A dictionary has some hundred kilobytes at
@@ -101,12 +97,7 @@ pub fn sealed_kept(
     path: &str,
 ) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
     let beginning = key_of(name);
-    let number = |region: &str| region.strip_prefix(&beginning)?.parse::<u64>().ok();
-    let left = memory.unused().iter().find_map(|region| number(region));
-    let number = left.unwrap_or_else(|| {
-        let regions = memory.regions();
-        regions.iter().filter_map(|region| number(&region.name)).max().map_or(1, |last| last + 1)
-    });
+    let number = number_left(memory, &beginning).unwrap_or_else(|| next_number(memory, &beginning));
     let key = match memory.secret(&format!("{beginning}{number}"), seal::draw) {
         Ok(key) => key,
         Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => return Ok(None),
@@ -119,44 +110,17 @@ pub fn sealed_kept(
     }
 }
 
-/// Bytes before the log: the beginning of the device keeps what it says of itself.
-const BEFORE_LOG: u64 = 1 << 20;
-/// The codec of pages in the log of a cache of swap areas.
-const LOG_CODEC: &str = zcomp::ZSTD;
+/// The number behind `beginning` in the name of a region that another process left, and nobody has
+/// asked for yet.
+pub(crate) fn number_left(memory: &Memfds, beginning: &str) -> Option<u64> {
+    memory.unused().iter().find_map(|region| region.strip_prefix(beginning)?.parse().ok())
+}
 
-/// A device of `pages` pages in a log on the device of `path`, behind its first MiB: see
-/// [`pagelog::LogDevice`]. `seal` puts a layer between them. The pages are compressed with zstd.
-/// All memory comes now: 8 bytes a page from `provider`, 12 MiB for segments, and 28 bytes a
-/// segment.
-///
-/// # Errors
-/// `EINVAL` for a device of less than 4 MiB; `ENOMEM`; the error of `seal`.
-pub fn logged(
-    device: Arc<dyn BlockDevice>,
-    provider: &dyn MemoryProvider,
-    pages: u64,
-    path: &str,
-    seal: impl FnOnce(Arc<dyn BlockDevice>, u64) -> Result<Arc<dyn BlockDevice>, ControlError>,
-) -> Result<Arc<LogDevice>, ControlError> {
-    let no_memory = |what: String| ControlError::new(Errno::ENOMEM, what);
-    let behind = Part::behind(device, BEFORE_LOG);
-    let bytes = behind.geometry().bytes;
-    let cpus = host::cpus();
-    let log =
-        PageLog::new(seal(Arc::new(behind), bytes)?, path, cpus).map_err(|error| match error {
-            NoLog::Layout(error) => {
-                let before = human(BEFORE_LOG);
-                ControlError::invalid(format!("{path} has, behind its first {before}, {error}"))
-            }
-            NoLog::NoMemory => no_memory(format!("no memory for the log on {path}")),
-        })?;
-    let codec = zcomp::open(LOG_CODEC, &Params::default());
-    let codec = codec.map_err(|error| no_memory(format!("{error}")))?;
-    let device = LogDevice::new(log, provider, pages, &*codec, cpus);
-    device.map(Arc::new).map_err(|error| match error {
-        NoDevice::NoMemory(error) => no_memory(format!("{error}")),
-        NoDevice::Codec(error) => no_memory(format!("{error}")),
-    })
+/// The number of a new region, behind `beginning` in its name.
+pub(crate) fn next_number(memory: &Memfds, beginning: &str) -> u64 {
+    let regions = memory.regions();
+    let numbers = regions.iter().filter_map(|region| region.name.strip_prefix(beginning));
+    numbers.filter_map(|number| number.parse::<u64>().ok()).max().map_or(1, |last| last + 1)
 }
 
 fn unsealed(path: &str, error: &io::Error) -> ControlError {

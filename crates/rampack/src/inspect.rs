@@ -3,6 +3,7 @@
 //! It is the recovery itself, on copies of the memory ([`Memfds::copies`]). docs/kept-state.md has
 //! the numbers of the invariants that the findings bear.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
@@ -21,6 +22,7 @@ use zswap::{RecoveredArea, SwapDevice, SwapType, Zswap};
 use crate::host_files::seals_of;
 use crate::kept::{Progress, SavedDisk};
 use crate::kept_swap::SavedSwap;
+use crate::logged::logged_seen;
 use crate::machine::{Machine, MachineOptions};
 
 /// Slots in 4096 bytes of their table, for which there is a bit in the table of marks.
@@ -66,8 +68,21 @@ impl Inspected {
 pub struct SwapSeen {
     /// The areas that are on, and the settings.
     pub saved: SavedSwap,
-    /// The paths of the devices below areas, and whether what is there is sealed.
-    pub below: Vec<(SwapType, PathBuf, bool)>,
+    /// The devices below areas.
+    pub below: Vec<BelowSeen>,
+}
+
+/// The device below a swap area.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BelowSeen {
+    /// The area.
+    pub area: SwapType,
+    /// Its path.
+    pub path: PathBuf,
+    /// What is there is sealed.
+    pub is_sealed: bool,
+    /// The pages of the area, if they are in a log.
+    pub logged: Option<u64>,
 }
 
 /// Looks at the disks whose memory is in `regions`, and at the cache in front of swap areas if
@@ -129,14 +144,22 @@ pub fn inspect(
         }
     }
     let Some(SwapSeen { saved, below }) = swap else { return Ok(found) };
+    let logs = RefCell::new(Vec::new());
     let open = |area: SwapType| {
-        let Some((_, path, is_sealed)) = below.iter().find(|it| it.0 == area) else {
-            return Ok(None);
-        };
+        let Some(below) = below.iter().find(|it| it.area == area) else { return Ok(None) };
         let name = format!("swap{}", area.number());
-        files.open_backing(&path.display().to_string(), is_sealed.then_some(&*name)).map(Some)
+        let path = below.path.display().to_string();
+        let device = files.open_backing(&path, below.is_sealed.then_some(&*name))?;
+        let Some(pages) = below.logged else { return Ok(Some(device)) };
+        let log = logged_seen(device, &memory, &name, pages, &path)?;
+        logs.borrow_mut().push((log.findings, log.all_findings));
+        Ok(Some(log.device as Arc<dyn BlockDevice>))
     };
     let (zswap, recovered) = machine.recover_swap(&memory, saved, &open, progress)?;
+    for (told, all) in logs.into_inner() {
+        found.all_others += all - told.len() as u64;
+        told.into_iter().for_each(|text| found.add(text));
+    }
     if contents {
         for area in &recovered.areas {
             read_area(&zswap, area, &mut found);

@@ -295,6 +295,27 @@ fn a_mark_beside_a_word_is_out_of_date() {
     assert!(read(&device, 65) == Ok([0; PAGE_SIZE]), "what the device has is of no use");
 }
 
+/// A process may end between clearing a mark and telling the device.
+#[test]
+fn a_device_need_not_keep_what_is_not_marked() {
+    let memory = &host::Mmap;
+    let log = rampack::logged(plain(2048), memory, PAGES, "below", |device, _| Ok(device)).unwrap();
+    let (memory, machine, zswap) = cache(Some(log.clone()));
+    fill(&device(&zswap, 0), 0..PAGES);
+    assert!(zswap.reclaim(CPU, 128).written >= 128);
+    let live = log.stats().live_bytes;
+    for page in [201, 500, PAGES - 1] {
+        let from = contents(page | 1);
+        log.submit(CPU, Operation::Write { offset: page * P, from: &from }).unwrap();
+    }
+    assert!(log.stats().live_bytes > live);
+    forget(zswap);
+    let (memory, saved) = dies(&memory, machine);
+    let (_machine, zswap, told) = recover(&memory, &saved, Some(log.clone()));
+    assert_eq!(log.stats().live_bytes, live);
+    check(&zswap, &told, &[]);
+}
+
 #[test]
 fn areas_that_are_off_or_not_given_are_not_recovered() {
     let (memory, machine, zswap) = cache(None);

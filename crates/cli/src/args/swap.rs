@@ -74,7 +74,7 @@ pub struct SwapOn {
 
     /// How pages lie on --backing: pages gives each a block of its own; log packs pages that are
     /// compressed with zstd one behind the other, which writes and takes less: --size may be more
-    /// than --backing holds. The swap device ends with the daemon then [default: pages]
+    /// than --backing holds [default: pages]
     #[arg(long, value_name = "LAYOUT", value_enum, requires = "backing")]
     pub backing_layout: Option<BackingLayout>,
 

@@ -24,6 +24,9 @@ const OOM_AFTER: &str = "daemon.oom_after";
 const UBLK: &str = "ublk";
 const BACKING: &str = "backing";
 const INODE: &str = "backing_inode";
+/// Instead of that, if the pages there are in a log: a program that knows of no logs misses the
+/// other, and refuses the state.
+const LOG_INODE: &str = "backing_log_inode";
 const CREATED: &str = "backing_created";
 const SEALED: &str = "backing_sealed";
 
@@ -48,6 +51,8 @@ pub struct SavedBacking {
     pub is_created: bool,
     /// What is on it is encrypted.
     pub is_sealed: bool,
+    /// The pages there are in a log.
+    pub is_log: bool,
 }
 
 /// A swap device.
@@ -119,9 +124,9 @@ fn device(area: &SavedArea) -> Device {
     if let Some(Id { number, maker }) = area.ublk {
         set(UBLK, format!("{number} {maker}"));
     }
-    if let Some(SavedBacking { path, inode: (of, inode), is_created, is_sealed }) = &area.backing {
+    if let Some(SavedBacking { path, inode, is_created, is_sealed, is_log }) = &area.backing {
         set(BACKING, path.display().to_string());
-        set(INODE, format!("{of} {inode}"));
+        set(if *is_log { LOG_INODE } else { INODE }, format!("{} {}", inode.0, inode.1));
         set(CREATED, u8::from(*is_created).to_string());
         set(SEALED, u8::from(*is_sealed).to_string());
     }
@@ -180,7 +185,8 @@ fn area(device: &Device) -> Option<SavedArea> {
     let backing = match set(BACKING) {
         Some(path) => Some(SavedBacking {
             path: path.into(),
-            inode: pair(set(INODE)?)?,
+            inode: pair(set(INODE).or_else(|| set(LOG_INODE))?)?,
+            is_log: set(LOG_INODE).is_some(),
             is_created: is(CREATED),
             is_sealed: is(SEALED),
         }),
@@ -213,10 +219,13 @@ mod tests {
             inode: (2049, 77),
             is_created: true,
             is_sealed: false,
+            is_log: false,
         };
+        let logged = SavedBacking { is_log: true, is_created: false, ..backing.clone() };
         let ublk = Some(Id { number: 3, maker: 4711 });
         let areas = [
             SavedArea { number: 0, pages: 1 << 20, ublk: None, backing: Some(backing) },
+            SavedArea { number: 4, pages: 1 << 10, ublk: None, backing: Some(logged) },
             SavedArea { number: 12, pages: 77, ublk, backing: None },
         ];
         let shared = SharedSwap { headroom: 2048, oom_after: 10 };
@@ -227,7 +236,7 @@ mod tests {
         let read = left(&devices).unwrap();
         assert_eq!((&read.areas[..], read.shared), (&areas[..], shared));
         assert_eq!(read.cache.settings, settings);
-        assert_eq!(read.cache.areas.len(), 2);
+        assert_eq!(read.cache.areas.len(), 3);
         assert!(super::devices([].iter(), shared, None).is_empty());
     }
 

@@ -15,7 +15,7 @@ use rampack::zswap::Headroom;
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
-use super::first_page::FirstPage;
+use super::layers::Layers;
 use super::recovery::TakenArea;
 use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
@@ -80,8 +80,6 @@ const SWAPPED: &str = "this kernel has no memory that stays while no process has
                        noswap, Linux 6.4)";
 const NO_KEY: &str = "its key ends with the daemon, because this kernel has no secret memory \
                       (memfd_secret); --plain-backing does without";
-const NO_LOG: &str = "the log on its backing device ends with the daemon; --backing-layout pages \
-                      does not";
 const NO_REPEAT: &str = "this kernel does not repeat requests (Linux 6.9); --transport ublk does";
 
 impl Part {
@@ -171,48 +169,21 @@ impl Area {
         };
         let state = devices.state();
         let mut lasts = state.map(|state| state.keeps_swap().then_some(()).ok_or(SWAPPED));
-        let mut below: Option<Arc<dyn BlockDevice>> = None;
-        let mut log = None;
+        let mut layers = None;
         if let Some(backing) = &backing {
-            let (device, path) = (backing.device().clone(), backing.path().display().to_string());
-            let sealed_now = |device, bytes| match seal {
-                // Only this run reads what it has written, so its own key is enough.
-                true => rampack::sealed(device, &rampack::host::MmapAhead, bytes, &path),
-                false => Ok(device),
-            };
-            below = Some(match layout {
-                BackingLayout::Log => {
-                    lasts = lasts.map(|lasts| lasts.and(Err(NO_LOG)));
-                    let memory = &rampack::host::MmapAhead;
-                    let device = rampack::logged(device, memory, pages, &path, sealed_now)?;
-                    log = Some(device.clone());
-                    device
+            let made = |state| Layers::make(backing, (number, pages), (layout, seal), state);
+            if lasts == Some(Ok(())) {
+                layers = made(state.map(|state| &**state))?;
+                if layers.is_none() {
+                    lasts = Some(Err(NO_KEY));
                 }
-                BackingLayout::Pages => {
-                    let bytes = pages * PAGE;
-                    let kept = match (seal, state, lasts) {
-                        (true, Some(state), Some(Ok(()))) => {
-                            let memory = state.memory();
-                            let kept =
-                                rampack::sealed_kept(device.clone(), memory, &name, bytes, &path)?;
-                            if kept.is_none() {
-                                lasts = Some(Err(NO_KEY));
-                            }
-                            kept
-                        }
-                        _ => None,
-                    };
-                    let sealed = match kept {
-                        Some(kept) => kept,
-                        None => sealed_now(device.clone(), bytes)?,
-                    };
-                    match seal {
-                        true => Arc::new(FirstPage::new(sealed, device)),
-                        false => sealed,
-                    }
-                }
-            });
+            }
+            if layers.is_none() {
+                layers = made(None)?;
+            }
         }
+        let (below, log) = layers.map(|layers| (layers.device, layers.log)).unzip();
+        let log = log.flatten();
         let cache = Cache::open(machine, number, pages, below)?;
         // The header of the swap device needs a frame, however small the headroom is.
         let headroom = Headroom::of_frames(shared.headroom);
@@ -231,14 +202,15 @@ impl Area {
             lasts = lasts.map(|lasts| lasts.and(Err(NO_REPEAT)));
         }
         if lasts == Some(Ok(())) {
-            let backing = backing.as_ref().map(|backing| backing.saved(seal)).transpose()?;
+            let saved = |backing: &OpenedBacking| backing.saved(seal, layout);
+            let backing = backing.as_ref().map(saved).transpose()?;
             let saved = SavedArea { number, pages, ublk: serving.ublk(), backing };
             keep(devices, saved, (shared, &serving))?;
         }
         let place = (root.device(&name), made);
         let served = Served::finish((serving, true), place, loops, None);
         let served = served.inspect_err(|_| give_up(devices, number))?;
-        Ok(Area { log, ..Area::new((number, pages, lasts), loops, served, cache, backing) })
+        Ok(Area::new((number, pages, lasts), loops, served, cache, (log, backing)))
     }
 
     fn new(
@@ -246,7 +218,7 @@ impl Area {
         loops: &Arc<Loops>,
         served: Served,
         cache: Cache,
-        backing: Option<OpenedBacking>,
+        (log, backing): (Option<Arc<LogDevice>>, Option<OpenedBacking>),
     ) -> Area {
         let count = served.parts().len() as u64;
         let part = |(path, pages): (&PathBuf, Range<u64>)| {
@@ -254,7 +226,7 @@ impl Area {
             Part { path: path.clone(), pages, priority }
         };
         let parts = served.parts().iter().zip(parts::cut(pages, count)).map(part).collect();
-        let (loops, log) = (loops.clone(), None);
+        let loops = loops.clone();
         Area { number, pages, parts, lasts, loops, served, cache, log, backing }
     }
 
@@ -277,11 +249,11 @@ impl Area {
             Some(file) => loops.adopt(vec![file])?.pop().flatten(),
             None => None,
         };
-        let TakenArea { saved: SavedArea { number, pages, .. }, serving, cache, backing } =
+        let TakenArea { saved: SavedArea { number, pages, .. }, serving, cache, log, backing } =
             ManuallyDrop::into_inner(taken);
         let (Some(serving), true) = (serving, !is_file || there.is_some()) else {
             give_up(devices, number);
-            drop((cache, backing));
+            drop((cache, log, backing));
             return Ok(None);
         };
         if is_file && let Err(error) = made.directory(&root.swap()) {
@@ -289,7 +261,8 @@ impl Area {
         }
         let place = (root.device(&name(number)), made);
         let served = Served::finish((serving, false), place, loops, there)?;
-        let area = Area::new((number, pages, Some(Ok(()))), loops, served, cache, backing);
+        let below = (log, backing);
+        let area = Area::new((number, pages, Some(Ok(()))), loops, served, cache, below);
         let current = active::all();
         for part in &area.parts {
             let found = current.iter().find(|active| active.path == part.path);

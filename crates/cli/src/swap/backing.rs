@@ -133,7 +133,11 @@ impl OpenedBacking {
     ///
     /// # Errors
     /// The error of the system.
-    pub fn saved(&self, is_sealed: bool) -> Result<SavedBacking, ControlError> {
+    pub fn saved(
+        &self,
+        is_sealed: bool,
+        layout: BackingLayout,
+    ) -> Result<SavedBacking, ControlError> {
         let found = fs::metadata(&self.path)
             .map_err(|error| failed(format!("cannot use {}", self.path.display()), &error))?;
         Ok(SavedBacking {
@@ -141,6 +145,7 @@ impl OpenedBacking {
             inode: inode_of(&found),
             is_created: self.is_created(),
             is_sealed,
+            is_log: layout == BackingLayout::Log,
         })
     }
 

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rampack::block::BlockDevice;
-use rampack::control::{ControlError, Errno};
-use rampack::units::PAGE_SIZE;
+use rampack::control::ControlError;
+use rampack::pagelog::LogDevice;
 use rampack::zswap::{Headroom, Recovered, SwapType, Zswap};
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
-use super::first_page::FirstPage;
 use super::helpers::Helpers;
+use super::layers::Layers;
 use super::report::Protection;
 use super::served::Serving;
 use super::stuck::Watcher;
@@ -47,6 +47,7 @@ pub struct TakenArea {
     /// None if it is gone.
     pub(super) serving: Option<Serving>,
     pub(super) cache: Cache,
+    pub(super) log: Option<Arc<LogDevice>>,
     pub(super) backing: Option<OpenedBacking>,
 }
 
@@ -74,10 +75,8 @@ pub fn take_over(
 ) -> Result<(ManuallyDrop<Taken>, Vec<String>), ControlError> {
     let LeftSwap { areas: saved, shared, cache, mut channels } = left;
     kill_point("begun");
-    let (backings, recovered) = open(machine, state, &saved, &cache)?;
-    let (zswap, told) = recovered;
+    let (mut backings, (zswap, recovered), logs) = open(machine, state, &saved, &cache)?;
     kill_point("recovered");
-    let mut backings = backings;
     let headroom = Headroom::of_frames(shared.headroom);
     let (watcher, watched) = Watcher::new(Duration::from_secs(shared.oom_after));
     let helpers = ManuallyDrop::new(Helpers::start(&zswap, headroom, watcher)?);
@@ -86,7 +85,9 @@ pub fn take_over(
     for saved in saved {
         let number = saved.number;
         let cache = ManuallyDrop::new(Cache::recovered(zswap.clone(), number)?);
-        let backing = ManuallyDrop::new(backings.remove(&number));
+        let (log, backing) =
+            backings.remove(&number).map_or((None, None), |(log, backing)| (log, Some(backing)));
+        let backing = ManuallyDrop::new(backing);
         let channels = channels.remove(&number).unwrap_or_default();
         let at = root.swap().join(name(number));
         let device = Arc::new(cache.device());
@@ -95,57 +96,41 @@ pub fn take_over(
         let serving = Serving::take_over(&at, device, saved.ublk, channels, waits)?;
         kill_point("served");
         let (cache, backing) = (ManuallyDrop::into_inner(cache), ManuallyDrop::into_inner(backing));
-        areas.push(TakenArea { saved, serving, cache, backing });
+        areas.push(TakenArea { saved, serving, cache, log, backing });
     }
     let (areas, helpers) = (ManuallyDrop::into_inner(areas), ManuallyDrop::into_inner(helpers));
     let taken = Taken { zswap, helpers, watched, areas };
-    Ok((ManuallyDrop::new(taken), say(&told)))
+    let told = logs.into_iter().chain(say(&recovered)).collect();
+    Ok((ManuallyDrop::new(taken), told))
 }
 
-type Backings = ManuallyDrop<BTreeMap<usize, OpenedBacking>>;
+/// The backing devices by the numbers of areas, each with its log.
+type Backings = ManuallyDrop<BTreeMap<usize, (Option<Arc<LogDevice>>, OpenedBacking)>>;
 
-/// Recovers the cache, with what is below its areas.
+/// Recovers the cache, with what is below its areas. Also says what cannot be of logs.
 fn open(
     machine: &Arc<Machine>,
     state: &State,
     saved: &[SavedArea],
     cache: &rampack::SavedSwap,
-) -> Result<(Backings, (Arc<Zswap>, Recovered)), ControlError> {
+) -> Result<(Backings, (Arc<Zswap>, Recovered), Vec<String>), ControlError> {
     // A file that was made for a device goes with the last user of it, which is not this process
     // if it fails.
     let opened = ManuallyDrop::new(RefCell::new(BTreeMap::new()));
+    let told = RefCell::new(Vec::new());
     let below = |swap: SwapType| -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
         let number = swap.number();
         let Some(area) = saved.iter().find(|area| area.number == number) else { return Ok(None) };
         let Some(saved) = &area.backing else { return Ok(None) };
         let backing = ManuallyDrop::new(OpenedBacking::open_again(saved)?);
-        let device = match saved.is_sealed {
-            true => unsealed(state, area, &backing)?,
-            false => backing.device().clone(),
-        };
-        opened.borrow_mut().insert(number, ManuallyDrop::into_inner(backing));
+        let (Layers { device, log }, findings) = Layers::again(state, area, (saved, &backing))?;
+        told.borrow_mut().extend(findings);
+        opened.borrow_mut().insert(number, (log, ManuallyDrop::into_inner(backing)));
         Ok(Some(device))
     };
     let recovered = machine.recover_swap(state.memory(), cache, &below, &|_| ())?;
     let opened = ManuallyDrop::into_inner(opened);
-    Ok((ManuallyDrop::new(opened.into_inner()), recovered))
-}
-
-/// The layer that opens what was written to `backing`, with the key that was kept.
-fn unsealed(
-    state: &State,
-    area: &SavedArea,
-    backing: &OpenedBacking,
-) -> Result<Arc<dyn BlockDevice>, ControlError> {
-    let (name, path) = (name(area.number), backing.path().display().to_string());
-    let device = backing.device().clone();
-    let bytes = area.pages * PAGE_SIZE as u64;
-    let none = || {
-        let message = format!("the key of {path}, which is below {name}, was not kept");
-        ControlError::new(Errno::ENOTSUP, message)
-    };
-    let sealed = rampack::sealed_kept(device.clone(), state.memory(), &name, bytes, &path)?;
-    Ok(Arc::new(FirstPage::new(sealed.ok_or_else(none)?, device)))
+    Ok((ManuallyDrop::new(opened.into_inner()), recovered, told.into_inner()))
 }
 
 fn say(recovered: &Recovered) -> Vec<String> {

@@ -1,6 +1,8 @@
 //! Swap devices of a daemon that is killed again and again: programs whose pages are there see
 //! nothing but a pause.
 
+use std::fs::File;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -157,6 +159,46 @@ fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
     // It was made for the device.
     assert!(!backing.exists());
     place.is_clean();
+}
+
+/// A log that is smaller than the device, encrypted and not.
+#[test]
+fn pages_in_a_log_survive_the_daemon() {
+    let name = "pages_in_a_log_survive_the_daemon";
+    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
+    let secret = Need::other(secret, "secret memory (memfd_secret, Linux 5.14)");
+    if !met(name, &[needs(), vec![secret]].concat()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    for seal in ["", "--plain-backing"] {
+        let place = Place::new();
+        let backing = place.path().join("backing");
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&backing);
+        file.unwrap().set_len(16 * MIB).unwrap();
+        let line = format!(
+            "swap on --size 64M --backing {} --backing-layout log {seal} --max-pool 4M --headroom \
+             2M {FIRST}",
+            backing.display()
+        );
+        let mut keeper = Keeper::start_swap(&place, &line);
+        let device = device(&keeper);
+        let seed = rng.next_u64();
+        survive(&mut keeper, kills(8), &mut rng, |stop| work(&device, seed, 4 * MIB, stop));
+        assert_eq!(lost_pages(&keeper), "0");
+        let status = swaps(&keeper);
+        let log = &status[0]["log"];
+        let number = |name: &str| log[name].as_u64().unwrap();
+        assert!(number("live") <= number("capacity") && number("capacity") > 0, "{status}");
+        let held = status[0]["protections"].as_array().unwrap().iter();
+        let mut held = held.filter(|it| it["had"] == true).map(|it| it["name"].clone());
+        assert!(held.any(|it| it == "outlives the daemon"), "{status}");
+        let said = fsck(&keeper);
+        assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+        keeper.stop();
+        place.is_clean();
+    }
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use block::{BlockDevice, IoError, Operation as Io, ZeroMode};
 use host::Memfds;
+use pagelog::{LogDevice, LogStats};
 use rampack::{HostFiles, HostSystem, Machine};
 use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
@@ -25,6 +26,9 @@ const BEFORE: u64 = 2;
 /// The limit of the memcg before the operation, and after it.
 const LIMITS: [u64; 2] = [50 << 20, 60 << 20];
 
+/// Bytes of the device of area 0 if it is in a log: what is before the log, and four segments.
+const LOG: u64 = 5 << 20;
+
 /// The flaws, and an operation that each of them concerns.
 pub const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::CommitsFirst, "swap: overwrite"),
@@ -36,6 +40,7 @@ pub const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::LeavesFirst, "swap: evict"),
     (Flaw::FreesFirst, "swap: recompress"),
     (Flaw::ForgetsCodecs, "swap: recompress"),
+    (Flaw::ForgetsSegments, "swap log: evict"),
 ];
 
 /// An operation of one thread.
@@ -137,14 +142,39 @@ const fn of(name: &'static str) -> Operation {
     Operation { name, prepare, run, changed: &[], ends_area: false, limits: false }
 }
 
+/// Operations on an area in a log.
+const LOGGED: &[Operation] = &[
+    Operation {
+        prepare: half_on_device,
+        run: |it| discard(it, 0, PAGES),
+        changed: &ALL_EMPTY,
+        ..of("swap log: discard all")
+    },
+    Operation { run: half_on_device, ..of("swap log: evict") },
+    Operation { prepare: all_on_device, run: read_all, ..of("swap log: load") },
+    Operation {
+        prepare: all_on_device,
+        run: |it| {
+            versions(it, &[(40, 3), (41, 3), (42, 3)]);
+            discard(it, 50, 3);
+            zswap(it).reclaim(CPU, 3);
+        },
+        changed: &[(40, 3), (41, 3), (42, 3), (50, 0), (51, 0), (52, 0)],
+        ..of("swap log: change")
+    },
+    Operation { prepare: fill_the_log, run: clean, ..of("swap log: clean") },
+];
+
 pub fn cases() -> impl Iterator<Item = Case> {
-    OPERATIONS.iter().map(|it| Case {
+    let case = |it: &'static Operation, machine| Case {
         name: it.name,
-        machine: new_machine,
+        machine,
         prepare: it.prepare,
         run: it.run,
         check: Box::new(|machine, done| it.check(machine, done)),
-    })
+    };
+    let plain = OPERATIONS.iter().map(move |it| case(it, new_machine));
+    plain.chain(LOGGED.iter().map(move |it| case(it, new_machine_with_log)))
 }
 
 /// Every page empty.
@@ -212,13 +242,60 @@ fn discard(machine: &Machine, first: u64, pages: u64) {
 }
 
 fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
+    machine_on(memory, directory, PAGES * P, |device, _| device)
+}
+
+/// The log of the process that ends.
+static LOG_DEVICE: OnceLock<Arc<LogDevice>> = OnceLock::new();
+
+fn new_machine_with_log(memory: &Memfds, directory: &Path) -> Machine {
+    machine_on(memory, directory, LOG, |device, path| {
+        let log = rampack::logged_kept(device, memory, "swap0", PAGES, (path, false));
+        LOG_DEVICE.get_or_init(|| log.unwrap().unwrap().device).clone()
+    })
+}
+
+fn log_stats() -> LogStats {
+    LOG_DEVICE.get().unwrap().stats()
+}
+
+/// Writes most pages to the log again, as they are. Of each segment that is full some stay, so that
+/// it cannot be used again before it is cleaned.
+fn log_again(machine: &Machine) {
+    let full = u64::from(log_stats().segments - log_stats().free_segments);
+    let most = (0..WRITTEN).filter(|page| page % 8 >= full);
+    versions(machine, &most.map(|page| (page, BEFORE)).collect::<Vec<_>>());
+    all_on_device(machine);
+}
+
+/// The log has one free segment, and of each other one something is left.
+fn fill_the_log(machine: &Machine) {
+    all_on_device(machine);
+    while log_stats().free_segments > 1 {
+        log_again(machine);
+    }
+}
+
+fn clean(machine: &Machine) {
+    let rounds = (0..50).take_while(|_| log_stats().cleaned_segments == 0);
+    rounds.for_each(|_| log_again(machine));
+    assert!(log_stats().cleaned_segments > 0, "{:?}", log_stats());
+}
+
+fn machine_on(
+    memory: &Memfds,
+    directory: &Path,
+    bytes: u64,
+    above: impl Fn(Arc<dyn BlockDevice>, &str) -> Arc<dyn BlockDevice>,
+) -> Machine {
     let machine = Machine::kept(memory, Arc::new(host::Mmap), kept::options()).unwrap();
     let zswap = machine.kept_swap(memory).unwrap();
     let below = directory.join(BELOW);
-    File::create(&below).unwrap().set_len(PAGES * P).unwrap();
+    File::create(&below).unwrap().set_len(bytes).unwrap();
     for number in 0..2 {
         let path = below.to_str().unwrap();
-        let device = (number == 0).then(|| HostSystem.open_backing(path, None).unwrap());
+        let open = || above(HostSystem.open_backing(path, None).unwrap(), path);
+        let device = (number == 0).then(open);
         let memcg = zswap.memcg(["with", "without"][number]).unwrap();
         memcg.set_max(LIMITS[0]);
         zswap.swapon(area(number), PAGES, AreaOptions { device, memcg }).unwrap();

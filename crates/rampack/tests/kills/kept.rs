@@ -7,6 +7,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use block::BlockDevice;
+use control::ControlError;
 use host::{KeptRegion, Memfds};
 use rampack::{HostFiles, HostSystem, Machine, MachineOptions, SavedDisk, SavedSwap};
 use zswap::SwapType;
@@ -28,7 +30,7 @@ pub fn options() -> MachineOptions {
 pub struct Saved {
     pub disks: Vec<SavedDisk>,
     pub swap: Option<SavedSwap>,
-    /// The device of area 0.
+    /// The device of area 0. That of area 2, if there is one, has a 2 behind its name.
     pub below: Option<PathBuf>,
 }
 
@@ -114,6 +116,28 @@ pub fn adopted(regions: &[KeptRegion]) -> Memfds {
     memory
 }
 
+/// The device of an area, in a log if one was left.
+fn below(
+    memory: &Memfds,
+    path: &Path,
+    area: SwapType,
+) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
+    let path = match area.number() {
+        0 => path.to_str().unwrap().to_owned(),
+        2 => format!("{}2", path.display()),
+        _ => return Ok(None),
+    };
+    let device = HostSystem.open_backing(&path, None)?;
+    let name = format!("swap{}", area.number());
+    let places = format!("{name}.places.");
+    let table = memory.regions().into_iter().find(|region| region.name.starts_with(&places));
+    let Some(table) = table else { return Ok(Some(device)) };
+    let of = (&*path, false);
+    let log = rampack::logged_left(device, memory, &name, table.bytes / 8, of).unwrap().unwrap();
+    assert_eq!(log.findings, [""; 0]);
+    Ok(Some(log.device))
+}
+
 /// The machine that another process left, whole: a death at any instant leaves nothing that cannot
 /// be.
 pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
@@ -130,8 +154,8 @@ pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
     machine.frames().validate();
     if let Some(swap) = &saved.swap {
         let below = |area: SwapType| {
-            let path = saved.below.as_ref().filter(|_| area.number() == 0);
-            path.map(|path| HostSystem.open_backing(path.to_str().unwrap(), None)).transpose()
+            let path = saved.below.as_ref();
+            path.map_or(Ok(None), |path| below(memory, path, area))
         };
         let (zswap, told) = machine.recover_swap(memory, swap, &below, &|_| ()).unwrap();
         assert_eq!(told.findings, [""; 0]);

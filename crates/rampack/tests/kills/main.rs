@@ -55,8 +55,9 @@ fn kill(mut child: Child, seed: u64) {
 
 /// A kill leaves nothing that cannot be: the checker finds nothing before anybody recovers it.
 fn look(regions: &[host::KeptRegion], state: &Path, seed: u64) {
-    let (_, saved) = kept::read(state);
-    let found = rampack::inspect(regions, &saved.disks, None, true, &|_| ()).unwrap();
+    let (_, kept::Saved { disks, swap, below }) = kept::read(state);
+    let swap = swap.zip(below).map(|(saved, below)| swap::seen(saved, &below));
+    let found = rampack::inspect(regions, &disks, swap.as_ref(), true, &|_| ()).unwrap();
     assert!(found.is_clean(), "child {seed} left {found:?}");
 }
 
@@ -65,10 +66,10 @@ fn kills() -> u64 {
     env::var("RAMPACK_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
 }
 
-/// How often segments of the log of a disk were used again, through all processes: what is kept of
-/// each begins with its life.
-fn lives_of_log(regions: &[host::KeptRegion]) -> u64 {
-    let log = regions.iter().find(|region| region.name == "zram0.1.log").unwrap();
+/// How often segments of a log were used again, through all processes: what is kept of each begins
+/// with its life.
+fn lives_of_log(regions: &[host::KeptRegion], name: &str) -> u64 {
+    let log = regions.iter().find(|region| region.name == name).unwrap();
     let mut words = [0; 4 * 8];
     log.file.read_exact_at(&mut words, 0).unwrap();
     let words = words.chunks_exact(8).skip(1);
@@ -112,11 +113,13 @@ fn what_was_acknowledged_survives_every_kill() {
     let checked =
         child::check(&machine, &journal::Journal::open(&directory.path().join("journal")));
     let on_device = machine.swap_if_made().unwrap().stats().on_device;
-    let (time, lives) = (start.elapsed(), lives_of_log(&regions));
+    let time = start.elapsed();
+    let [lives, swapped] = ["zram0.1.log", "swap2.log.1"].map(|name| lives_of_log(&regions, name));
     println!(
         "{kills} kills in {time:?}, {checked} versions in the end, {on_device} swapped pages \
-         below, {lives} lives of segments"
+         below, {lives} lives of segments of the disk, {swapped} of the swap area"
     );
     assert!(checked > 0);
-    assert!(kills < 100 || lives > 9, "the log was hardly used: {lives} lives");
+    let fewest = lives.min(swapped);
+    assert!(kills < 100 || fewest > 9, "a log was hardly used: {lives} and {swapped} lives");
 }

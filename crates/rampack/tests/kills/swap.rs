@@ -1,4 +1,5 @@
-//! The swap areas of the process that is killed: one with a device below it, one without.
+//! The swap areas of the process that is killed: one with a device below it, one without, one in a
+//! log.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation, ZeroMode};
 use host::Memfds;
-use rampack::{HostFiles, HostSystem, Machine};
+use rampack::{BelowSeen, HostFiles, HostSystem, Machine, SavedSwap, SwapSeen};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
@@ -16,10 +17,12 @@ use crate::journal::Journal;
 use crate::pages;
 
 pub const WRITERS: usize = 2;
-const AREAS: usize = 2;
+const AREAS: usize = 3;
 const P: u64 = PAGE_SIZE as u64;
 /// Pages of all areas.
-const PAGES: usize = 1600;
+const PAGES: usize = 2400;
+/// Bytes of the log, behind what the device says of itself: little more than the pages take.
+const LOG: u64 = 4 << 20;
 /// Behind the pages in the journal: the limit of a memcg.
 const LIMIT: usize = PAGES;
 /// Much less than the pages need.
@@ -41,22 +44,45 @@ fn place(page: usize) -> (usize, u64) {
     (page % AREAS, (page / AREAS) as u64)
 }
 
-/// Makes the areas, and returns the path of the device of the first one.
+/// Makes the areas, and returns the path of the device of the first one. That of the last has a 2
+/// behind its name.
 pub fn make(machine: &Machine, memory: &Memfds, directory: &Path) -> PathBuf {
     let below = directory.join("below");
     let bytes = (PAGES / AREAS * PAGE_SIZE) as u64;
+    let log = format!("{}2", below.display());
     File::create(&below).unwrap().set_len(bytes).unwrap();
+    File::create(&log).unwrap().set_len((1 << 20) + LOG).unwrap();
     let zswap = machine.kept_swap(memory).unwrap();
     zswap.set_max_pool_bytes(POOL);
+    let pages = (PAGES / AREAS) as u64;
+    let open = |path: &str| HostSystem.open_backing(path, None).unwrap();
     for number in 0..AREAS {
-        let device =
-            (number == 0).then(|| HostSystem.open_backing(below.to_str().unwrap(), None).unwrap());
+        let device = match number {
+            0 => Some(open(below.to_str().unwrap())),
+            1 => None,
+            _ => {
+                let device = open(&log);
+                let log = rampack::logged_kept(device, memory, "swap2", pages, (&log, false));
+                Some(log.unwrap().unwrap().device as Arc<dyn BlockDevice>)
+            }
+        };
         // The pages of the area without a device stay in memory, and are a part of what fits.
-        let memcg = zswap.memcg(["with", "without"][number]).unwrap();
-        let pages = (PAGES / AREAS) as u64;
+        let memcg = zswap.memcg(["with", "without", "with"][number]).unwrap();
         zswap.swapon(area(number), pages, AreaOptions { device, memcg }).unwrap();
     }
     below
+}
+
+/// The areas for a look, with the path of the device of the first one.
+pub fn seen(saved: SavedSwap, below: &Path) -> SwapSeen {
+    let pages = (PAGES / AREAS) as u64;
+    let below = [(0, "", None), (2, "2", Some(pages))].map(|(number, behind, logged)| BelowSeen {
+        area: area(number),
+        path: format!("{}{behind}", below.display()).into(),
+        is_sealed: false,
+        logged,
+    });
+    SwapSeen { saved, below: below.into() }
 }
 
 /// Tells the journal what holds before the first change.
