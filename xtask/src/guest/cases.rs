@@ -125,6 +125,11 @@ const CASES: &[Case] = &[
         "--time 900 -- pressure --kills 8 \
          rampack --backing /dev/vdd --size 1G --max-pool 60M -- 700 1 100 45 --random",
     ),
+    long(
+        "a_kept_daemon_with_a_log_is_killed_under_pressure",
+        "--time 900 -- pressure --kills 8 rampack --backing /dev/vdd --backing-layout log \
+         --size 1G --max-pool 40M -- 400 1 100 45 --random",
+    ),
     long("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
     long("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
     long("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),
