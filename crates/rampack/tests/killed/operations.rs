@@ -9,7 +9,9 @@ use rampack::Machine;
 use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Disk, Pack, Recompress, Select, Share, WhenFull, Which, Writeback, attributes};
+use zram::{
+    Budgets, Disk, Pack, Recompress, Select, Share, WhenFull, Which, Writeback, attributes,
+};
 
 use crate::pages::{contents, make};
 use crate::{Case, kept};
@@ -153,6 +155,17 @@ const OPERATIONS: &[Operation] = &[
         run: move_pages,
         alike: true,
         ..of("move up")
+    },
+    Operation { prepare: all_cold, run: move_out, ..of("move out") },
+    Operation { prepare: all_cold, run: move_out, log: true, ..of("move out to a log") },
+    Operation {
+        prepare: |it| {
+            all_cold(it);
+            move_out(it);
+            use_all(it, OLD + 3000);
+        },
+        run: move_back,
+        ..of("move back")
     },
     Operation {
         prepare: all_packed,
@@ -384,6 +397,41 @@ fn move_pages(machine: &Machine) {
     assert!(!disk(machine).move_pages(1 << 40, &|| 0).unwrap(), "it had time for all");
     let tiers = disk(machine).tier_stats().tiers;
     assert!(tiers.iter().any(|tier| tier.moved + tier.raised > 20), "{tiers:?}");
+}
+
+/// Pages moved down to where they can leave from.
+fn all_cold(machine: &Machine) {
+    let budgets = Budgets { written_a_day: u64::MAX, ..Budgets::default() };
+    disk(machine).set_budgets(budgets).unwrap();
+    all_old(machine);
+    move_pages(machine);
+    machine.set_clock(OLD + 600);
+    move_pages(machine);
+}
+
+fn move_out(machine: &Machine) {
+    for second in [OLD + 2400, OLD + 2500] {
+        machine.set_clock(second);
+        move_pages(machine);
+    }
+    let stats = disk(machine).stats();
+    assert!(stats.backed_pages > 20, "{stats:?}");
+}
+
+/// All pages are used in two seconds, as those that come back are.
+fn use_all(machine: &Machine, second: u32) {
+    machine.set_clock(second);
+    read_all(machine);
+    disk(machine).move_pages(1 << 40, &|| 0).unwrap();
+    machine.set_clock(second + 10);
+    read_all(machine);
+}
+
+fn move_back(machine: &Machine) {
+    let before = disk(machine).stats().backed_pages;
+    disk(machine).move_pages(1 << 40, &|| 0).unwrap();
+    let after = disk(machine).stats().backed_pages;
+    assert!(after < before, "{before} pages were out, and {after} are");
 }
 
 /// The disk is near its limit.
