@@ -88,6 +88,7 @@ scenarios! {
     compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
     packing_and_sharing: Scenario::DENSE;
     tiers: Scenario::TIERS;
+    tiers_and_the_backing_device: Scenario::OUT;
     sharing: Scenario::SHARED;
     compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
     limits: Scenario::LIMITED;
@@ -214,6 +215,7 @@ controls! {
     parts_that_are_changed_in_steps_are_found: on(Scenario::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
     old_pages_that_are_compressed_again_are_found:
         on(Scenario::RECOMPRESSED, table::<IgnoresClaims>());
+    old_pages_that_leave_by_themselves_are_found: on(Scenario::OUT, table::<IgnoresClaims>());
     objects_that_are_moved_under_readers_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
     objects_that_are_moved_under_epochs_are_found: on(Scenario::COMPACTED, flawed::<Epoch>(MOVES_AT_ONCE));
     objects_that_are_moved_over_newer_ones_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_OVER));

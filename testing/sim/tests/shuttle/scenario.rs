@@ -13,7 +13,7 @@ use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Density, Pack, Recompress, Select, Share, Stats, WhenFull, Writeback};
+use zram::{Budgets, Density, Pack, Recompress, Select, Share, Stats, WhenFull, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
@@ -80,6 +80,8 @@ pub struct Scenario {
     alike: bool,
     /// Compactions by a thread of their own, beside the administrator.
     compactions: usize,
+    /// Bytes a day that pages may take which leave for the backing device by themselves.
+    a_day: u64,
 }
 
 impl Scenario {
@@ -99,6 +101,7 @@ impl Scenario {
         idle: false,
         alike: false,
         compactions: 0,
+        a_day: 0,
     };
     /// Users alone, with a codec that readers need no stream for.
     pub const CROWD: Scenario = Scenario::BASE;
@@ -213,6 +216,15 @@ impl Scenario {
         algorithm: zcomp::LZ4,
         blocks: 0,
         ..Scenario::DENSE
+    };
+    /// Pages that also leave for the backing device by themselves, and come back.
+    pub const OUT: Scenario = Scenario {
+        actions: &[Action::Move],
+        count: 6,
+        blocks: 3,
+        compressed_writeback: true,
+        a_day: u64::MAX,
+        ..Scenario::TIERS
     };
     /// Shared objects alone.
     pub const SHARED: Scenario = Scenario {
@@ -380,6 +392,10 @@ impl Run {
             disk.set_backing("backing").expect("there is one");
             disk.set_compressed_writeback(scenario.compressed_writeback).expect("it has no size");
             disk.set_writeback_batch(2).expect("that is a number");
+        }
+        if scenario.a_day > 0 {
+            let budgets = Budgets { written_a_day: scenario.a_day, ..Budgets::default() };
+            disk.set_budgets(budgets).expect("it has no size");
         }
         disk.set_disksize(PAGES * P).expect("there are addresses");
     }
