@@ -19,8 +19,8 @@ const _: () = assert!(CLUSTER as usize == EXTENT_PAGES * PAGE_SIZE);
 pub(crate) const TIERS: [&str; 3] = ["hot", "warm", "cold"];
 
 /// The memory that a disk with tiers takes for each page beside its slot, in bytes: the time of
-/// last use (4), what is remembered of its moves (4), and the word of its fingerprint (8).
-pub(crate) const TIERED: f64 = 16.0;
+/// last use (4), what is remembered of its moves (4), and the word of its fingerprint (4).
+pub(crate) const TIERED: f64 = 12.0;
 /// The memory of an entry: of an extent, or of an object that equal pages share.
 const ENTRY: usize = 16;
 /// The codec of the warm tier.
