@@ -2,8 +2,9 @@
 //!
 //! A table of 4 bytes for each page of the device, all of which are used before long, in buckets of
 //! a cache line. A word is the number of the page, plus one, and in the other bits a part of its
-//! fingerprint; 0 is unused. It is a hint: a page may have changed since, another page may have that
-//! part too, and a full bucket forgets a page for each new one. So the caller compares the pages.
+//! fingerprint; 0 is unused. It is a hint: a page may have changed since, another page may have
+//! that part too, and a full bucket forgets a page for each new one. So the caller compares the
+//! pages.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
