@@ -79,7 +79,7 @@ fn images_are_files_with_pages() {
     assert_eq!(report["sum"]["same_filled"], 1.0);
     assert_eq!(report["sum"]["codecs"][0]["stored_bytes"], 5 * 8);
     // A disk with tiers also keeps the time of last use, what it remembers, and a fingerprint.
-    assert_eq!(report["sum"]["tiers"][2]["stored_bytes"], 5 * (8 + 4 + 4 + 8));
+    assert_eq!(report["sum"]["tiers"][2]["stored_bytes"], 5 * (8 + 4 + 4 + 4));
 }
 
 #[test]
