@@ -68,14 +68,15 @@ fn all_pages_outlive_the_process() {
         let below: Arc<dyn BlockDevice> = Arc::new(Fault::new(Plain::new(5 << 20), plan));
         let mut model = Model { versions: vec![0; pages as usize], version: 0 };
         let (mut memory, mut device) = begin(below.clone(), pages);
-        let (mut cleaned, mut found) = (0, Vec::new());
+        let mut cleaned = 0;
         for life in 0..8 {
             model.check(&device, &mut rng, 400).unwrap_or_else(|why| panic!("life {life}: {why}"));
             let stats = device.stats();
             cleaned += stats.cleaned_segments;
             memory = dies(&memory, device);
-            (device, found) = recover(below.clone(), &memory, pages).expect("it was left");
-            assert_eq!((found, device.stats().live_bytes), (Vec::new(), stats.live_bytes));
+            let (next, found) = recover(below.clone(), &memory, pages).expect("it was left");
+            assert_eq!((found, next.stats().live_bytes), (Vec::new(), stats.live_bytes));
+            device = next;
         }
         assert!(cleaned > 0);
         let all = Operation::Discard { offset: 0, length: pages * P };
@@ -88,7 +89,8 @@ fn all_pages_outlive_the_process() {
 fn a_word_that_cannot_be_costs_its_page_only() {
     const PAGES: u64 = 200;
     let below: Arc<dyn BlockDevice> = Arc::new(Plain::new(5 << 20));
-    let damages: [(u64, fn(u64) -> u64, &str); 6] = [
+    type Damage = (u64, fn(u64) -> u64, &'static str);
+    let damages: [Damage; 6] = [
         (7, |word| word | 0x1fff << 32, "page 7 of its log: it has a word that cannot be (K25)"),
         (8, |word| word | 1 << 50, "page 8 of its log: it has a word that cannot be (K25)"),
         (9, |_| 5, "page 9 of its log: it has a word that cannot be (K25)"),

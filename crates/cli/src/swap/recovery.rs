@@ -75,7 +75,7 @@ pub fn take_over(
 ) -> Result<(ManuallyDrop<Taken>, Vec<String>), ControlError> {
     let LeftSwap { areas: saved, shared, cache, mut channels } = left;
     kill_point("begun");
-    let (mut backings, (zswap, recovered), logs) = open(machine, state, &saved, &cache)?;
+    let Opened { mut backings, zswap, recovered, told } = open(machine, state, &saved, &cache)?;
     kill_point("recovered");
     let headroom = Headroom::of_frames(shared.headroom);
     let (watcher, watched) = Watcher::new(Duration::from_secs(shared.oom_after));
@@ -85,9 +85,8 @@ pub fn take_over(
     for saved in saved {
         let number = saved.number;
         let cache = ManuallyDrop::new(Cache::recovered(zswap.clone(), number)?);
-        let (log, backing) =
-            backings.remove(&number).map_or((None, None), |(log, backing)| (log, Some(backing)));
-        let backing = ManuallyDrop::new(backing);
+        let (log, backing) = backings.remove(&number).unzip();
+        let (log, backing) = (log.flatten(), ManuallyDrop::new(backing));
         let channels = channels.remove(&number).unwrap_or_default();
         let at = root.swap().join(name(number));
         let device = Arc::new(cache.device());
@@ -100,20 +99,29 @@ pub fn take_over(
     }
     let (areas, helpers) = (ManuallyDrop::into_inner(areas), ManuallyDrop::into_inner(helpers));
     let taken = Taken { zswap, helpers, watched, areas };
-    let told = logs.into_iter().chain(say(&recovered)).collect();
+    let told = told.into_iter().chain(say(&recovered)).collect();
     Ok((ManuallyDrop::new(taken), told))
 }
 
 /// The backing devices by the numbers of areas, each with its log.
-type Backings = ManuallyDrop<BTreeMap<usize, (Option<Arc<LogDevice>>, OpenedBacking)>>;
+type Backings = BTreeMap<usize, (Option<Arc<LogDevice>>, OpenedBacking)>;
 
-/// Recovers the cache, with what is below its areas. Also says what cannot be of logs.
+/// A recovered cache, and what is below its areas.
+struct Opened {
+    backings: ManuallyDrop<Backings>,
+    zswap: Arc<Zswap>,
+    recovered: Recovered,
+    /// What cannot be of logs.
+    told: Vec<String>,
+}
+
+/// Recovers the cache, with what is below its areas.
 fn open(
     machine: &Arc<Machine>,
     state: &State,
     saved: &[SavedArea],
     cache: &rampack::SavedSwap,
-) -> Result<(Backings, (Arc<Zswap>, Recovered), Vec<String>), ControlError> {
+) -> Result<Opened, ControlError> {
     // A file that was made for a device goes with the last user of it, which is not this process
     // if it fails.
     let opened = ManuallyDrop::new(RefCell::new(BTreeMap::new()));
@@ -128,9 +136,10 @@ fn open(
         opened.borrow_mut().insert(number, (log, ManuallyDrop::into_inner(backing)));
         Ok(Some(device))
     };
-    let recovered = machine.recover_swap(state.memory(), cache, &below, &|_| ())?;
+    let (zswap, recovered) = machine.recover_swap(state.memory(), cache, &below, &|_| ())?;
     let opened = ManuallyDrop::into_inner(opened);
-    Ok((ManuallyDrop::new(opened.into_inner()), recovered, told.into_inner()))
+    let backings = ManuallyDrop::new(opened.into_inner());
+    Ok(Opened { backings, zswap, recovered, told: told.into_inner() })
 }
 
 fn say(recovered: &Recovered) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! What any block device of pages must do: random operations on it and on a naive model, compared
 //! after each. The backing device below fails now and then.
+// Each test binary uses a part of it.
+#![allow(dead_code)]
 
 use block::{BlockDevice, IoError, Job, Operation};
 use testkit::Rng;
