@@ -10,6 +10,8 @@ use std::io;
 use std::path::Path;
 use std::process::exit;
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use kept::{Contents, Table, TableError};
 use rampack::control::{ControlError, Errno};
@@ -33,6 +35,9 @@ use crate::terminal::print;
 /// Exit codes of fsck(8): errors were left, and the check could not be made.
 const ERRORS_LEFT: i32 = 4;
 const NOT_CHECKED: i32 = 8;
+/// A daemon that was sent a SIGSTOP stands still within this time, and how often that is looked at.
+const STOPS_WITHIN: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// What was found of a whole state.
 struct Report {
@@ -43,7 +48,8 @@ struct Report {
 
 /// `rampack fsck`. Ends the process with an exit code of fsck(8), unless the state is clean.
 pub fn run(root: Option<&Path>, options: &Fsck) {
-    let report = process(root, options).and_then(|process| check(process, options.contents));
+    let report =
+        process(root, options).and_then(|process| check_stopped(process, options.contents));
     match report {
         Ok(report) => {
             print(&if options.json { report.json() } else { report.text() });
@@ -72,6 +78,20 @@ fn process(root: Option<&Path>, options: &Fsck) -> Result<u32, ControlError> {
         );
         ControlError::new(Errno::ENOENT, message)
     })
+}
+
+/// As [`check`], but waits a moment for a daemon that is about to stop: `kill -STOP` returns before
+/// it stands still.
+fn check_stopped(process: u32, contents: bool) -> Result<Report, ControlError> {
+    let start = Instant::now();
+    loop {
+        match check(process, contents) {
+            Err(error) if error.errno == Errno::EBUSY && start.elapsed() < STOPS_WITHIN => {
+                thread::sleep(PAUSE);
+            }
+            report => return report,
+        }
+    }
 }
 
 fn check(process: u32, contents: bool) -> Result<Report, ControlError> {

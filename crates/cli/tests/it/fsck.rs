@@ -2,6 +2,8 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::Duration;
 
 use serde_json::Value;
 use testkit::{Need, met};
@@ -38,6 +40,26 @@ fn stopped() -> (Service, i32) {
         fs::read_to_string(format!("/proc/{process}/stat")).unwrap().contains(") T ")
     });
     (service, process)
+}
+
+/// `kill -STOP` returns before the daemon stands still, and the check may be the next command.
+#[test]
+fn a_daemon_that_is_about_to_stop_is_waited_for() {
+    if !met("a_daemon_that_is_about_to_stop_is_waited_for", &[Need::Root]) {
+        return;
+    }
+    let service = Service::start("serve --transport nbd --size 4M");
+    let process = service.process();
+    let said = thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(300));
+            kill(process, libc::SIGSTOP);
+        });
+        service.ask("fsck")
+    });
+    kill(process, libc::SIGCONT);
+    assert!(said.code == 0 && said.out.ends_with("\nclean\n"), "{}{}", said.out, said.err);
+    service.stop();
 }
 
 #[test]
