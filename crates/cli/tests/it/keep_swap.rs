@@ -29,6 +29,13 @@ fn needs() -> Vec<Need> {
     [&NEEDS[..], &[has_resend(), noswap, Need::Swap, Need::MemoryGroup]].concat()
 }
 
+/// Those of a key that outlives the daemon, too.
+fn needs_with_key() -> Vec<Need> {
+    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
+    let secret = Need::other(secret, "secret memory (memfd_secret, Linux 5.14)");
+    [needs(), vec![secret]].concat()
+}
+
 /// The block device of the only swap device.
 fn device(keeper: &Keeper) -> PathBuf {
     keeper.block_device("swap0")
@@ -134,9 +141,7 @@ fn a_program_sees_the_death_of_a_swap_device_that_nobody_keeps() {
 #[test]
 fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
     let name = "pages_on_an_encrypted_backing_file_survive_the_daemon";
-    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
-    let secret = Need::other(secret, "secret memory (memfd_secret, Linux 5.14)");
-    if !met(name, &[needs(), vec![secret]].concat()) {
+    if !met(name, &needs_with_key()) {
         return;
     }
     let _alone = crate::swap_selftest::alone();
@@ -165,9 +170,7 @@ fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
 #[test]
 fn pages_in_a_log_survive_the_daemon() {
     let name = "pages_in_a_log_survive_the_daemon";
-    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
-    let secret = Need::other(secret, "secret memory (memfd_secret, Linux 5.14)");
-    if !met(name, &[needs(), vec![secret]].concat()) {
+    if !met(name, &needs_with_key()) {
         return;
     }
     let _alone = crate::swap_selftest::alone();
