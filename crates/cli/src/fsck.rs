@@ -170,9 +170,9 @@ type Parts = (Vec<KeptRegion>, Vec<SavedDisk>, Option<SwapSeen>);
 fn seen(left: LeftSwap) -> Result<Option<SwapSeen>, ControlError> {
     let LeftSwap { areas, cache: saved, .. } = left;
     let below = areas.into_iter().filter_map(|area| Some((area.number, area.pages, area.backing?)));
-    let below = below.map(|(number, pages, SavedBacking { path, is_sealed, is_log, .. })| {
+    let below = below.map(|(number, pages, SavedBacking { path, is_sealed, log_bytes, .. })| {
         let area = SwapType::new(number)?;
-        Ok(BelowSeen { area, path, is_sealed, logged: is_log.then_some(pages) })
+        Ok(BelowSeen { area, path, is_sealed, logged: log_bytes.map(|bytes| (pages, bytes)) })
     });
     let below = below.collect::<Result<_, ControlError>>()?;
     Ok((!saved.areas.is_empty()).then_some(SwapSeen { saved, below }))

@@ -397,7 +397,7 @@ impl State {
             parts.push((SWAP, rampack::zswap::LAYOUT as u32));
         }
         let mut below = areas.values().filter_map(|area| area.backing.as_ref());
-        if below.any(|backing| backing.is_log) {
+        if below.any(|backing| backing.log_bytes.is_some()) {
             parts.push((SWAP_LOG, SWAP_LOG_LAYOUT));
         }
         parts

@@ -36,6 +36,11 @@ fn begin(below: Arc<dyn BlockDevice>, pages: u64) -> (Memfds, LogDevice) {
 /// The process dies. The next one has the memory.
 fn dies(memory: &Memfds, device: LogDevice) -> Memfds {
     forget(device);
+    copy(memory)
+}
+
+/// The same memory, of another process.
+fn copy(memory: &Memfds) -> Memfds {
     let next = Memfds::new();
     for region in memory.regions() {
         let file = region.file.try_clone().expect("a descriptor");
@@ -188,6 +193,10 @@ fn what_was_not_left_is_refused() {
     device.submit(CPU, Operation::Write { offset: 0, from: &from }).expect("room");
     let memory = dies(&memory, device);
     let smaller: Arc<dyn BlockDevice> = Arc::new(Plain::new(4 << 20));
-    let refused = recover(smaller, &memory, 10).err();
+    let refused = recover(smaller, &copy(&memory), 10).err();
     assert_eq!(refused, Some(NotLeft::Size { log: 5 << 20, device: 4 << 20 }));
+    // A larger one keeps the log that it had.
+    let larger = Arc::new(Plain::new(9 << 20));
+    let (device, found) = recover(larger, &memory, 10).expect("it was left");
+    assert_eq!((found, device.stats().segments), (Vec::new(), 5));
 }

@@ -81,8 +81,8 @@ pub struct BelowSeen {
     pub path: PathBuf,
     /// What is there is sealed.
     pub is_sealed: bool,
-    /// The pages of the area, if they are in a log.
-    pub logged: Option<u64>,
+    /// The pages of the area, if they are in a log, and the bytes that the device had then.
+    pub logged: Option<(u64, u64)>,
 }
 
 /// Looks at the disks whose memory is in `regions`, and at the cache in front of swap areas if

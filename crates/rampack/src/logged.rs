@@ -65,7 +65,8 @@ pub fn logged_kept(
     of: (&str, bool),
 ) -> Result<Option<KeptLog>, ControlError> {
     let number = next_number(memory, &words_of(name));
-    let Some((device, words)) = kept(device, (memory, name, number), pages, of)? else {
+    let part = Part::behind(device, BEFORE_LOG);
+    let Some((device, words)) = kept(part, (memory, name, number), pages, of)? else {
         return Ok(None);
     };
     device.keep(&words).map_err(|error| no_memory(format!("{error}")))?;
@@ -74,20 +75,21 @@ pub fn logged_kept(
 }
 
 /// Goes on with the log that another process made by [`logged_kept`] and left in `memory`. That
-/// process must be gone, and so must its writes to the device. If this one fails or dies, another
-/// can do the same.
+/// process must be gone, and so must its writes to the device, which had `bytes` bytes then. If
+/// this one fails or dies, another can do the same.
 ///
 /// # Errors
-/// As of [`logged`]. `EINVAL` if there is nothing of a log, or it is of a larger device.
+/// As of [`logged`]. `EINVAL` if there is nothing of a log, or the device has become smaller.
 pub fn logged_left(
     device: Arc<dyn BlockDevice>,
     memory: &Memfds,
     name: &str,
-    pages: u64,
+    (pages, bytes): (u64, u64),
     of: (&str, bool),
 ) -> Result<Option<KeptLog>, ControlError> {
     let number = number_of_log(memory, name, of.0)?;
-    match kept(device, (memory, name, number), pages, of)? {
+    let part = as_it_was(device, bytes, of.0)?;
+    match kept(part, (memory, name, number), pages, of)? {
         Some((device, words)) => recover(device, &words, of.0).map(Some),
         None => Ok(None),
     }
@@ -96,17 +98,32 @@ pub fn logged_left(
 /// A device, and the memory of its log.
 type Made = (LogDevice, NamedMemory);
 
-fn kept(
+/// The part of a device that had so many bytes in which the log is, if it has them still.
+fn as_it_was(
     device: Arc<dyn BlockDevice>,
+    bytes: u64,
+    path: &str,
+) -> Result<Part<Arc<dyn BlockDevice>>, ControlError> {
+    let now = device.geometry().bytes;
+    if now < bytes {
+        let message =
+            format!("{path} had {bytes} bytes when its log was made, and has {now} (K24)");
+        return Err(ControlError::invalid(message));
+    }
+    Ok(Part::behind(device, BEFORE_LOG).at_most(bytes.saturating_sub(BEFORE_LOG)))
+}
+
+fn kept(
+    part: Part<Arc<dyn BlockDevice>>,
     (memory, name, number): (&Memfds, &str, u64),
     pages: u64,
     (path, is_sealed): (&str, bool),
 ) -> Result<Option<Made>, ControlError> {
-    let behind: Arc<dyn BlockDevice> = Arc::new(Part::behind(device, BEFORE_LOG));
-    let bytes = behind.geometry().bytes;
+    let bytes = part.geometry().bytes;
+    let part: Arc<dyn BlockDevice> = Arc::new(part);
     let log = match is_sealed {
-        true => sealed_kept(behind, memory, name, bytes, path)?,
-        false => Some(behind),
+        true => sealed_kept(part, memory, name, bytes, path)?,
+        false => Some(part),
     };
     let Some(log) = log else { return Ok(None) };
     let ahead = |region: String| memory.provider(&region).ahead();
@@ -130,11 +147,11 @@ pub(crate) fn logged_seen(
     device: Arc<dyn BlockDevice>,
     memory: &Memfds,
     name: &str,
-    pages: u64,
+    (pages, bytes): (u64, u64),
     path: &str,
 ) -> Result<KeptLog, ControlError> {
     let number = number_of_log(memory, name, path)?;
-    let log = Arc::new(Part::behind(device, BEFORE_LOG));
+    let log = Arc::new(as_it_was(device, bytes, path)?);
     let places = memory.provider(&format!("{}{number}", places_of(name)));
     let device = make(log, &places, pages, path)?;
     recover(device, &memory.provider(&format!("{}{number}", words_of(name))), path)

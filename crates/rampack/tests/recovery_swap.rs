@@ -7,6 +7,7 @@ mod areas;
 #[allow(dead_code)]
 mod kept;
 
+use std::fs::File;
 use std::mem::forget;
 use std::sync::{Arc, Mutex};
 
@@ -293,6 +294,50 @@ fn a_mark_beside_a_word_is_out_of_date() {
     let device = check(&zswap, &told, &[]);
     discard(&device, 65);
     assert!(read(&device, 65) == Ok([0; PAGE_SIZE]), "what the device has is of no use");
+}
+
+/// A backing file that was made longer while no daemon served keeps the log that it had; one that was
+/// cut is refused, and nothing is lost.
+#[test]
+fn a_log_goes_on_when_its_file_is_longer() {
+    let secret = Memfds::new().secret("key", |_| Ok(())).is_ok();
+    for seal in [false, true].into_iter().filter(|seal| secret || !seal) {
+        let place = testkit::TempDir::new();
+        let path = place.path().join("below");
+        let set_len = |mib: u64| {
+            let file = File::options().write(true).create(true).truncate(false).open(&path);
+            file.unwrap().set_len(mib << 20).unwrap();
+        };
+        let open = || rampack::backing::open(&path, Default::default()).unwrap();
+        set_len(400);
+        let memory = Memfds::new();
+        let of = ("below", seal);
+        let kept = rampack::logged_kept(open(), &memory, "swap0", PAGES, of).unwrap().unwrap();
+        let write = |page: u64| {
+            let from = contents(page);
+            kept.device.submit(CPU, Operation::Write { offset: page * P, from: &from }).unwrap();
+        };
+        (0..PAGES).for_each(write);
+        let regions = memory.regions();
+        let left = || {
+            let memory = kept::adopted(&regions);
+            rampack::logged_left(open(), &memory, "swap0", (PAGES, 400 << 20), of)
+        };
+        drop(kept);
+        set_len(399);
+        let error = left().err().expect("it is refused");
+        assert_eq!(error.errno, Errno::EINVAL, "{}", error.message);
+        // The seals of a device of this size have another length.
+        set_len(900);
+        let log = left().unwrap().unwrap();
+        assert_eq!(log.findings, [""; 0]);
+        let mut into = [0; PAGE_SIZE];
+        for page in 0..PAGES {
+            let read = Operation::Read { offset: page * P, into: &mut into };
+            log.device.submit(CPU, read).unwrap();
+            assert!(into == contents(page), "page {page}");
+        }
+    }
 }
 
 /// A process may end between clearing a mark and telling the device.

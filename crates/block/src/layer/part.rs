@@ -11,12 +11,19 @@ use crate::{
 pub struct Part<D> {
     next: D,
     start: u64,
+    most: u64,
 }
 
 impl<D: BlockDevice> Part<D> {
     /// What follows the first `start` bytes of `next`, a whole number of its blocks.
     pub const fn behind(next: D, start: u64) -> Part<D> {
-        Part { next, start }
+        Part { next, start, most: u64::MAX }
+    }
+
+    /// Only the first `bytes` of that.
+    #[must_use]
+    pub fn at_most(self, bytes: u64) -> Part<D> {
+        Part { most: bytes, ..self }
     }
 
     /// Moves an operation to where it is on the device below.
@@ -31,7 +38,7 @@ impl<D: BlockDevice> Part<D> {
 impl<D: BlockDevice> BlockDevice for Part<D> {
     fn geometry(&self) -> Geometry {
         let below = self.next.geometry();
-        Geometry { bytes: below.bytes.saturating_sub(self.start), ..below }
+        Geometry { bytes: below.bytes.saturating_sub(self.start).min(self.most), ..below }
     }
 
     fn abilities(&self) -> Abilities {

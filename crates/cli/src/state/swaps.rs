@@ -27,6 +27,7 @@ const INODE: &str = "backing_inode";
 /// Instead of that, if the pages there are in a log: a program that knows of no logs misses the
 /// other, and refuses the state.
 const LOG_INODE: &str = "backing_log_inode";
+const LOG_BYTES: &str = "backing_log_bytes";
 const CREATED: &str = "backing_created";
 const SEALED: &str = "backing_sealed";
 
@@ -51,8 +52,8 @@ pub struct SavedBacking {
     pub is_created: bool,
     /// What is on it is encrypted.
     pub is_sealed: bool,
-    /// The pages there are in a log.
-    pub is_log: bool,
+    /// The bytes that it had when the log was made that its pages are in; `None` without a log.
+    pub log_bytes: Option<u64>,
 }
 
 /// A swap device.
@@ -124,9 +125,16 @@ fn device(area: &SavedArea) -> Device {
     if let Some(Id { number, maker }) = area.ublk {
         set(UBLK, format!("{number} {maker}"));
     }
-    if let Some(SavedBacking { path, inode, is_created, is_sealed, is_log }) = &area.backing {
+    if let Some(SavedBacking { path, inode, is_created, is_sealed, log_bytes }) = &area.backing {
         set(BACKING, path.display().to_string());
-        set(if *is_log { LOG_INODE } else { INODE }, format!("{} {}", inode.0, inode.1));
+        let inode = format!("{} {}", inode.0, inode.1);
+        match log_bytes {
+            Some(bytes) => {
+                set(LOG_INODE, inode);
+                set(LOG_BYTES, bytes.to_string());
+            }
+            None => set(INODE, inode),
+        }
         set(CREATED, u8::from(*is_created).to_string());
         set(SEALED, u8::from(*is_sealed).to_string());
     }
@@ -186,7 +194,10 @@ fn area(device: &Device) -> Option<SavedArea> {
         Some(path) => Some(SavedBacking {
             path: path.into(),
             inode: pair(set(INODE).or_else(|| set(LOG_INODE))?)?,
-            is_log: set(LOG_INODE).is_some(),
+            log_bytes: match set(LOG_INODE) {
+                Some(_) => Some(set(LOG_BYTES)?.parse().ok()?),
+                None => None,
+            },
             is_created: is(CREATED),
             is_sealed: is(SEALED),
         }),
@@ -219,9 +230,10 @@ mod tests {
             inode: (2049, 77),
             is_created: true,
             is_sealed: false,
-            is_log: false,
+            log_bytes: None,
         };
-        let logged = SavedBacking { is_log: true, is_created: false, ..backing.clone() };
+        let log_bytes = Some(5 << 30);
+        let logged = SavedBacking { log_bytes, is_created: false, ..backing.clone() };
         let ublk = Some(Id { number: 3, maker: 4711 });
         let areas = [
             SavedArea { number: 0, pages: 1 << 20, ublk: None, backing: Some(backing) },

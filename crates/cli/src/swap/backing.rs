@@ -145,7 +145,7 @@ impl OpenedBacking {
             inode: inode_of(&found),
             is_created: self.is_created(),
             is_sealed,
-            is_log: layout == BackingLayout::Log,
+            log_bytes: (layout == BackingLayout::Log).then(|| self.device.geometry().bytes),
         })
     }
 

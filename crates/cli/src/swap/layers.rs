@@ -95,9 +95,9 @@ impl Layers {
             let message = format!("the key of {path}, which is below {name}, was not kept");
             ControlError::new(Errno::ENOTSUP, message)
         };
-        if saved.is_log {
-            let of = (&*path, saved.is_sealed);
-            let left = rampack::logged_left(device, memory, &name, area.pages, of)?;
+        if let Some(bytes) = saved.log_bytes {
+            let (size, of) = ((area.pages, bytes), (&*path, saved.is_sealed));
+            let left = rampack::logged_left(device, memory, &name, size, of)?;
             let KeptLog { device, mut findings, all_findings } = left.ok_or_else(no_key)?;
             let more = all_findings - findings.len() as u64;
             if more > 0 {

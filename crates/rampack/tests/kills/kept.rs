@@ -132,8 +132,8 @@ fn below(
     let places = format!("{name}.places.");
     let table = memory.regions().into_iter().find(|region| region.name.starts_with(&places));
     let Some(table) = table else { return Ok(Some(device)) };
-    let of = (&*path, false);
-    let log = rampack::logged_left(device, memory, &name, table.bytes / 8, of).unwrap().unwrap();
+    let (size, of) = ((table.bytes / 8, device.geometry().bytes), (&*path, false));
+    let log = rampack::logged_left(device, memory, &name, size, of).unwrap().unwrap();
     assert_eq!(log.findings, [""; 0]);
     Ok(Some(log.device))
 }

@@ -76,7 +76,8 @@ pub fn make(machine: &Machine, memory: &Memfds, directory: &Path) -> PathBuf {
 /// The areas for a look, with the path of the device of the first one.
 pub fn seen(saved: SavedSwap, below: &Path) -> SwapSeen {
     let pages = (PAGES / AREAS) as u64;
-    let below = [(0, "", None), (2, "2", Some(pages))].map(|(number, behind, logged)| BelowSeen {
+    let log = (pages, (1 << 20) + LOG);
+    let below = [(0, "", None), (2, "2", Some(log))].map(|(number, behind, logged)| BelowSeen {
         area: area(number),
         path: format!("{}{behind}", below.display()).into(),
         is_sealed: false,
