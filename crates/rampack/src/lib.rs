@@ -44,7 +44,7 @@ pub use host_files::{HostSystem, is_key, key_of, sealed, sealed_kept};
 pub use inspect::{BelowSeen, Inspected, SwapSeen, inspect};
 pub use kept::{Progress, SavedDisk};
 pub use kept_swap::SavedSwap;
-pub use logged::{KeptLog, logged, logged_kept, logged_left};
+pub use logged::{LeftLog, logged, logged_kept, logged_left};
 pub use machine::{Machine, MachineOptions};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};

@@ -20,12 +20,11 @@ const LOG_CODEC: &str = zcomp::ZSTD;
 /// Findings that are told; more are counted.
 const TOLD: usize = 100;
 
-/// A device in a log that outlives the process.
-pub struct KeptLog {
+/// A device in a log that another process left.
+pub struct LeftLog {
     /// The device.
     pub device: Arc<LogDevice>,
-    /// What another process left of it, and cannot be: the first hundred findings. Empty after a
-    /// death at any instant.
+    /// What cannot be: the first hundred findings. Empty after a death at any instant.
     pub findings: Vec<String>,
     /// How many findings there were.
     pub all_findings: u64,
@@ -63,15 +62,14 @@ pub fn logged_kept(
     name: &str,
     pages: u64,
     of: (&str, bool),
-) -> Result<Option<KeptLog>, ControlError> {
+) -> Result<Option<Arc<LogDevice>>, ControlError> {
     let number = next_number(memory, &words_of(name));
     let part = Part::behind(device, BEFORE_LOG);
     let Some((device, words)) = kept(part, (memory, name, number), pages, of)? else {
         return Ok(None);
     };
     device.keep(&words).map_err(|error| no_memory(format!("{error}")))?;
-    let device = Arc::new(device);
-    Ok(Some(KeptLog { device, findings: Vec::new(), all_findings: 0 }))
+    Ok(Some(Arc::new(device)))
 }
 
 /// Goes on with the log that another process made by [`logged_kept`] and left in `memory`. That
@@ -86,7 +84,7 @@ pub fn logged_left(
     name: &str,
     (pages, bytes): (u64, u64),
     of: (&str, bool),
-) -> Result<Option<KeptLog>, ControlError> {
+) -> Result<Option<LeftLog>, ControlError> {
     let number = number_of_log(memory, name, of.0)?;
     let part = as_it_was(device, bytes, of.0)?;
     match kept(part, (memory, name, number), pages, of)? {
@@ -149,7 +147,7 @@ pub(crate) fn logged_seen(
     name: &str,
     (pages, bytes): (u64, u64),
     path: &str,
-) -> Result<KeptLog, ControlError> {
+) -> Result<LeftLog, ControlError> {
     let number = number_of_log(memory, name, path)?;
     let log = Arc::new(as_it_was(device, bytes, path)?);
     let places = memory.provider(&format!("{}{number}", places_of(name)));
@@ -183,7 +181,7 @@ fn recover(
     device: LogDevice,
     words: &dyn MemoryProvider,
     path: &str,
-) -> Result<KeptLog, ControlError> {
+) -> Result<LeftLog, ControlError> {
     let (mut findings, mut all_findings) = (Vec::new(), 0);
     let recovered = device.recover(words, |finding| {
         all_findings += 1;
@@ -197,7 +195,7 @@ fn recover(
             ControlError::invalid(format!("{path}: {error} (K24)"))
         }
     })?;
-    Ok(KeptLog { device: Arc::new(device), findings, all_findings })
+    Ok(LeftLog { device: Arc::new(device), findings, all_findings })
 }
 
 fn no_memory(what: String) -> ControlError {

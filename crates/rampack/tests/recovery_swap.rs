@@ -315,7 +315,7 @@ fn a_log_goes_on_when_its_file_is_longer() {
         let kept = rampack::logged_kept(open(), &memory, "swap0", PAGES, of).unwrap().unwrap();
         let write = |page: u64| {
             let from = contents(page);
-            kept.device.submit(CPU, Operation::Write { offset: page * P, from: &from }).unwrap();
+            kept.submit(CPU, Operation::Write { offset: page * P, from: &from }).unwrap();
         };
         (0..PAGES).for_each(write);
         let regions = memory.regions();

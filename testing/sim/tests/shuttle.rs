@@ -35,6 +35,8 @@ mod subjects;
 
 #[path = "shuttle/tables.rs"]
 mod tables;
+#[path = "shuttle/tally.rs"]
+mod tally;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rampack::KeptLog;
+use rampack::LeftLog;
 use rampack::block::BlockDevice;
 use rampack::control::{ControlError, Errno};
 use rampack::pagelog::LogDevice;
@@ -43,7 +43,7 @@ impl Layers {
         match (layout, seal) {
             (BackingLayout::Log, _) => {
                 let kept = rampack::logged_kept(device, memory, &name, pages, (&path, seal))?;
-                Ok(kept.map(|kept| Layers::of_log(kept.device)))
+                Ok(kept.map(Layers::of_log))
             }
             (BackingLayout::Pages, true) => {
                 let bytes = pages * PAGE_SIZE as u64;
@@ -98,7 +98,7 @@ impl Layers {
         if let Some(bytes) = saved.log_bytes {
             let (size, of) = ((area.pages, bytes), (&*path, saved.is_sealed));
             let left = rampack::logged_left(device, memory, &name, size, of)?;
-            let KeptLog { device, mut findings, all_findings } = left.ok_or_else(no_key)?;
+            let LeftLog { device, mut findings, all_findings } = left.ok_or_else(no_key)?;
             let more = all_findings - findings.len() as u64;
             if more > 0 {
                 findings.push(format!("{path}: there are {more} more findings"));

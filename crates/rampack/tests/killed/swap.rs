@@ -251,7 +251,7 @@ static LOG_DEVICE: OnceLock<Arc<LogDevice>> = OnceLock::new();
 fn new_machine_with_log(memory: &Memfds, directory: &Path) -> Machine {
     machine_on(memory, directory, LOG, |device, path| {
         let log = rampack::logged_kept(device, memory, "swap0", PAGES, (path, false));
-        LOG_DEVICE.get_or_init(|| log.unwrap().unwrap().device).clone()
+        LOG_DEVICE.get_or_init(|| log.unwrap().unwrap()).clone()
     })
 }
 

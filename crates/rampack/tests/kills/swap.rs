@@ -63,7 +63,7 @@ pub fn make(machine: &Machine, memory: &Memfds, directory: &Path) -> PathBuf {
             _ => {
                 let device = open(&log);
                 let log = rampack::logged_kept(device, memory, "swap2", pages, (&log, false));
-                Some(log.unwrap().unwrap().device as Arc<dyn BlockDevice>)
+                Some(log.unwrap().unwrap() as Arc<dyn BlockDevice>)
             }
         };
         // The pages of the area without a device stay in memory, and are a part of what fits.

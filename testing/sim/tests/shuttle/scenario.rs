@@ -1,7 +1,6 @@
 //! Small scenarios: a disk with contents, users of its pages, and an administrator. Each schedule
 //! draws their operations from its own random numbers.
 
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -13,10 +12,13 @@ use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Budgets, Density, Pack, Recompress, Select, Share, Stats, WhenFull, Writeback};
+use zram::{Budgets, Pack, Recompress, Select, Share, WhenFull, Writeback};
 
 use crate::history::{History, Version};
 use crate::subjects::{Made, Subject};
+use crate::tally::Tally;
+// Each file of scenarios counts its own events, and the explorer asks that of its binary.
+pub use crate::tally::tally;
 
 #[path = "scenario_users.rs"]
 mod scenario_users;
@@ -565,50 +567,4 @@ impl Run {
 
 fn of_kind(select: Select) -> Writeback {
     Writeback { select: Some(select), pages: Vec::new() }
-}
-
-/// Counts of the events in the schedules that this thread has run. A scenario without events proves
-/// nothing.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct Tally {
-    compacted: u64,
-    written_back: u64,
-    fetched: u64,
-    refused: u64,
-    packed: u64,
-    shared: u64,
-}
-
-thread_local! {
-    static TALLY: Cell<Tally> = const {
-        Cell::new(Tally {
-            compacted: 0,
-            written_back: 0,
-            fetched: 0,
-            refused: 0,
-            packed: 0,
-            shared: 0,
-        })
-    };
-}
-
-/// The tally so far; a new one begins.
-pub fn tally() -> Tally {
-    TALLY.take()
-}
-
-impl Tally {
-    fn add(stats: &Stats, density: &Density) {
-        TALLY.set({
-            let before = TALLY.get();
-            Tally {
-                compacted: before.compacted + stats.pages_compacted,
-                written_back: before.written_back + stats.backed_writes,
-                fetched: before.fetched + stats.backed_reads,
-                refused: before.refused + stats.failed_writes,
-                packed: before.packed + density.packed_pages,
-                shared: before.shared + density.shared_pages,
-            }
-        });
-    }
 }
