@@ -198,6 +198,7 @@ block_devices() {
 keep() {
   local writer count devices
   before=
+  : > $daemon_log
   rampack keep serve --transport ublk --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
   keeper=$!
   until grep -q 'serving in' $daemon_log; do
@@ -301,6 +302,7 @@ manage() {
   wait $daemon || fail "the daemon ended with $?"
   nothing_left || fail "left: $(ls /sys/class/ublk-char)"
   # Both are gone, and the device waits. A daemon elsewhere leaves it; the next one there clears it.
+  : > $daemon_log
   rampack keep serve --transport ublk --size 16M > $daemon_log 2>&1 &
   keeper=$!
   until grep -q 'serving in' $daemon_log; do sleep 0.1; done

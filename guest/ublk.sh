@@ -267,24 +267,39 @@ unable() {
 
 # A number is another's once the device was taken down.
 next() {
-  local second
+  local second tries
   serve 1 1 plain
   expect down 'ok*'
   mkfifo /tmp/second
-  serve_ublk 1048576 1 1 plain < /tmp/second > /tmp/out &
-  second=$!
-  exec 9> /tmp/second
-  while ! grep -q "^ok $device" /tmp/out; do
-    kill -0 $second || { fail "no second device: $(cat /tmp/out)"; return; }
-    sleep 0.1
+  # The driver frees the number a moment after the removal, so the next device may get another one.
+  for tries in $(seq 20); do
+    begin_second
+    [ "$answer" != "ok $device" ] || break
+    end_second
   done
+  [ "$answer" = "ok $device" ] || fail "the second device said '$answer', $tries times tried"
   expect down 'ok*'
   eval "exec ${SERVER[1]}>&-"
   wait "$server" || fail "the server ended with $?"
   must dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none
+  end_second
+  rm -f /tmp/second
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+}
+
+# Serves until `end_second`; the first line of the server is in `answer`.
+begin_second() {
+  : > /tmp/said
+  serve_ublk 1048576 1 1 plain < /tmp/second >> /tmp/said &
+  second=$!
+  exec 9> /tmp/second
+  wait_until 60 test -s /tmp/said
+  answer=$(cat /tmp/said)
+}
+
+end_second() {
   exec 9>&-
-  wait $second || fail "the second server ended with $?"
-  [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
+  wait $second || fail "the second server ended with $?: $(cat /tmp/said)"
 }
 
 # container NAME: runs the function in_NAME in a container: its own mounts, processes that are
@@ -297,7 +312,8 @@ container() {
 # In a container: starts rampack, and waits until it serves; its process is in `daemon`.
 begins() {
   local left=600
-  rampack "$@" > /run/log 2>&1 &
+  : > /run/log
+  rampack "$@" >> /run/log 2>&1 &
   daemon=$!
   until grep -q 'serving in' /run/log; do
     kill -0 $daemon && [ $((left -= 1)) -gt 0 ] || { cat /run/log; return 1; }
@@ -317,7 +333,7 @@ await() {
 # Its device is live all the time.
 in_living() {
   begins serve --transport ublk --size 32M && touch /tmp/living.ready &&
-    await /tmp/clear && rampack stop && wait $daemon
+    await /tmp/end && rampack stop && wait $daemon
 }
 
 # The device waits, because the daemon and its keeper are killed, until the next daemon clears it.
@@ -346,14 +362,15 @@ in_killed() {
 
 # A start after a kill clears the devices of its own root alone.
 containers() {
-  local reader name
+  local reader waiting name
   export -f begins await in_living in_waiting in_killed
-  rm -f /tmp/clear /tmp/*.ready /tmp/*.ended
+  rm -f /tmp/clear /tmp/end /tmp/*.ready /tmp/*.ended
   container living &
   wait_until 60 test -e /tmp/living.ready
   dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none
   must dd if=/tmp/random of=/dev/ublkb0 bs=1M oflag=direct conv=notrunc status=none
   container waiting &
+  waiting=$!
   wait_until 60 test -e /tmp/waiting.ready
   dd if=/dev/ublkb1 of=/dev/null bs=4k count=1 iflag=direct status=none 2> /dev/null &
   reader=$!
@@ -361,7 +378,10 @@ containers() {
   kill -0 $reader || fail "a read from the device of another container ended"
   must cmp -n 8388608 /tmp/random /dev/ublkb0
   must dd if=/tmp/random of=/dev/ublkb0 bs=1M seek=8 oflag=direct conv=notrunc status=none
+  # The start in `waiting` finds the device of `living` live: one that is about to go is not.
   touch /tmp/clear
+  wait $waiting
+  touch /tmp/end
   wait
   for name in living waiting killed; do
     [ -e /tmp/$name.ended ] || fail "container $name: $(cat /tmp/$name.log)"
@@ -370,7 +390,6 @@ containers() {
   rm -f /tmp/random
 }
 
-# The server ends without taking it down: it goes by force.
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
