@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use units::{PAGE_SIZE, Page};
-use zcomp::{ALGORITHMS, CodecError, Compressor, Packer, Params, Stream};
+use zcomp::{ALGORITHMS, CodecError, Compressor, ExtentPacker, Params, Stream};
 use zsmalloc::{RAW_THRESHOLD, SizeClasses};
 
 /// A codec that pages are tried with.
@@ -92,10 +92,12 @@ impl Trial {
         Tried { bytes, compression, decompression }
     }
 
-    /// What compresses extents with this codec, at its level or at `level` if that is higher.
-    pub fn packer(&self, level: i32) -> Result<Box<dyn Packer>, CodecError> {
-        let packer = self.compressor.packer(Some(level))?;
-        packer.ok_or_else(|| CodecError(format!("{} packs no pages", self.compressor.name())))
+    /// What compresses extents with this codec, at its level or these if they are higher.
+    pub fn packer(&self, low: i32, high: i32) -> Result<ExtentPacker, CodecError> {
+        let none = || CodecError(format!("{} packs no pages", self.compressor.name()));
+        let mut packer = ExtentPacker::new(self.compressor.packer()?.ok_or_else(none)?)?;
+        packer.set_levels(Some(low), Some(high));
+        Ok(packer)
     }
 
     /// Reads one page of an extent of so many, and returns how long it took.

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use units::{PAGE_SIZE, Page};
-use zcomp::{CodecError, EXTENT_PAGES, Packer};
+use zcomp::{CodecError, EXTENT_PAGES, ExtentPacker};
 
 use crate::codec::{Codec, Costs, Trial, Tried};
 use crate::sample::CLUSTER;
@@ -25,8 +25,9 @@ pub(crate) const TIERED: f64 = 12.0;
 const ENTRY: usize = 16;
 /// The codec of the warm tier.
 const WARM: &str = "zstd:1";
-/// The level at which extents are packed.
-const COLD_LEVEL: i32 = 6;
+/// The levels that find out which pages go together, and that pack extents while nobody waits for
+/// memory.
+const COLD_LEVELS: (i32, i32) = (6, 12);
 /// An extent is smaller than a page.
 const MOST: usize = PAGE_SIZE - 1;
 
@@ -55,7 +56,7 @@ impl Found {
 /// What tries the tiers with one cluster after the other.
 pub(crate) struct TierTrial {
     warm: Trial,
-    packer: Box<dyn Packer>,
+    packer: ExtentPacker,
     /// The pages of the cluster that may be packed, one behind the other.
     members: Vec<u8>,
     /// The bytes of the object that each of them has.
@@ -69,7 +70,7 @@ pub(crate) struct TierTrial {
 impl TierTrial {
     pub fn new() -> Result<TierTrial, CodecError> {
         let warm = Trial::new(&Codec::parse(WARM)?)?;
-        let packer = warm.packer(COLD_LEVEL)?;
+        let packer = warm.packer(COLD_LEVELS.0, COLD_LEVELS.1)?;
         Ok(TierTrial {
             warm,
             packer,
@@ -151,7 +152,7 @@ impl TierTrial {
             };
             let alone: usize = self.objects.iter().enumerate().map(single).sum();
             let packed: Option<Vec<usize>> =
-                plan.iter().map(|run| self.compress(run.clone())).collect();
+                plan.iter().map(|run| self.length(run.clone())).collect();
             let Some(packed) = packed else { continue };
             let bytes = alone + packed.into_iter().map(extent).sum::<usize>();
             if bytes < least {
@@ -171,6 +172,14 @@ impl TierTrial {
             let read = self.warm.read_part(&self.output[..length], (part, run.len()), page);
             found.decompression = (found.decompression.0 + 1, found.decompression.1 + read);
         }
+    }
+
+    /// The bytes that a run would take at most; `None` if they do not fit.
+    fn length(&mut self, run: Range<usize>) -> Option<usize> {
+        let start = Instant::now();
+        let length = self.packer.length(&self.members[run.start * PAGE_SIZE..run.end * PAGE_SIZE]);
+        self.found[2].compression.1 += start.elapsed();
+        length
     }
 
     /// Compresses a run to `output`, and returns the bytes; `None` if they do not fit.

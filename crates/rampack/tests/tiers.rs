@@ -55,13 +55,17 @@ impl Subject {
     }
 
     fn with(budgets: Budgets, contents: &dyn Fn(u64) -> Page) -> Subject {
+        Subject::of_pages(PAGES, budgets, contents)
+    }
+
+    fn of_pages(pages: u64, budgets: Budgets, contents: &dyn Fn(u64) -> Page) -> Subject {
         let machine = machine();
         machine.set_clock(1000);
         let disk = machine.add().unwrap();
         disk.set_budgets(budgets).unwrap();
         disk.set_auto(true).unwrap();
-        disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
-        for index in 0..PAGES {
+        disk.set_disksize(pages * PAGE_SIZE as u64).unwrap();
+        for index in 0..pages {
             disk.store_page(CPU, index, &contents(index)).unwrap();
         }
         Subject { machine, disk, now: Cell::new(1000) }
@@ -160,6 +164,53 @@ fn neighbours_that_stay_unused_are_packed_and_read_the_same() {
     (0..PAGES).for_each(|index| subject.load(index));
     subject.go(20);
     assert_eq!((subject.cold().moved, subject.cold().late), (moved, PAGES), "read once, late");
+    subject.disk.validate();
+}
+
+/// A page of pointers: few of their bytes differ, and matches of three bytes are many.
+fn pointers(stamp: u64) -> Page {
+    let (mut page, mut state) = ([0; PAGE_SIZE], stamp.wrapping_mul(2) + 1);
+    for word in page.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let place = 0x7f3a_0000_0000 | (state >> 63) << 24 | (state >> 40 & 0xf) << 3;
+        word.copy_from_slice(&place.to_le_bytes());
+    }
+    page
+}
+
+#[test]
+fn pages_are_packed_smaller_while_nobody_waits_for_memory() {
+    let bytes = |target| {
+        let subject = Subject::with(Budgets { target, ..Budgets::default() }, &pointers);
+        subject.go(AGE + 2 * COLD_AGE);
+        assert_eq!(subject.disk.density().packed_pages, PAGES);
+        let mut found = [0; PAGE_SIZE];
+        for index in 0..PAGES {
+            subject.disk.load_page(CPU, index, &mut found).unwrap();
+            assert_eq!(found, pointers(index), "page {index}");
+        }
+        subject.disk.stats().compressed_bytes
+    };
+    let (wanted, at_rest) = (bytes(1), bytes(0));
+    assert!(at_rest < wanted / 50 * 49, "{at_rest} bytes, and {wanted} if memory is wanted");
+}
+
+#[test]
+fn a_pass_packs_so_many_groups_and_the_next_one_goes_on() {
+    let pages = 4 * 2500;
+    let subject = Subject::of_pages(pages, Budgets::default(), &page);
+    let (mut passes, mut before, mut steps) = (0, 0, Vec::new());
+    while before < pages {
+        subject.go(1);
+        let now = subject.disk.tier_stats().passes;
+        assert!(now - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
+        let moved = subject.cold().moved;
+        if moved > before {
+            steps.push(moved - before);
+        }
+        (passes, before) = (now, moved);
+    }
+    assert_eq!(steps, [4 * 2048, 4 * 452]);
     subject.disk.validate();
 }
 

@@ -165,6 +165,8 @@ pub struct Policy {
     /// Pages that moved since memory was last put together.
     loose: u64,
     compact: bool,
+    /// See [`Policy::wants_memory`].
+    wants: bool,
 }
 
 /// The guess of what a move saves, in bytes, until there are moves.
@@ -192,6 +194,7 @@ impl Policy {
             saved: 0,
             loose: 0,
             compact: false,
+            wants: false,
         };
         policy.plan(&Pass::default());
         policy
@@ -214,6 +217,13 @@ impl Policy {
     pub fn pause(&self) -> u32 {
         let best = self.usable().map(|tier| self.best[tier]).min();
         best.map_or(u32::MAX, |age| (age / 8).clamp(1, PAUSE))
+    }
+
+    /// Whether the pages took more than the memory to aim at when they were last counted: those
+    /// that move now should move quickly.
+    #[must_use]
+    pub fn wants_memory(&self) -> bool {
+        self.wants
     }
 
     /// Whether the device should put its memory together now.
@@ -326,6 +336,7 @@ impl Policy {
         self.ages = [None; MOST_TIERS];
         let target = self.budgets.target;
         let mut needed = pass.memory.saturating_sub(target);
+        self.wants = target > 0 && needed > 0;
         let each = self.saved.checked_div(self.moved).map_or(SAVED, |saved| saved.max(1));
         for tier in self.usable() {
             let Tier { worth, on_device, .. } = self.tiers[tier];

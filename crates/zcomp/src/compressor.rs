@@ -60,12 +60,11 @@ pub trait Compressor: Send + Sync {
 
     /// Makes a new private state that compresses extents; `None` for a codec that has no use for
     /// larger units (all but zstd). It is made for a run of compressions, not for each CPU. Its
-    /// level is the codec's, or `level` if that is higher; with a dictionary it is the codec's.
+    /// level is the codec's.
     ///
     /// # Errors
     /// [`CodecError`] when memory is out.
-    fn packer(&self, level: Option<i32>) -> Result<Option<Box<dyn Packer>>, CodecError> {
-        let _ = level;
+    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
         Ok(None)
     }
 
@@ -109,6 +108,10 @@ pub trait Context: Send {
 
 /// The private state of a thread that compresses extents: a few pages as one unit.
 pub trait Packer: Send {
+    /// Sets the level of what is compressed from now on: the codec's, or `level` if that is higher.
+    /// With a dictionary it stays the codec's.
+    fn set_level(&mut self, level: Option<i32>);
+
     /// Compresses `pages`, up to [`EXTENT_PAGES`] pages one behind the other, into the beginning of
     /// `into`, and returns the number of bytes; `None` when they do not fit.
     fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize>;

@@ -82,7 +82,7 @@ impl<D: Design> Disk<D> {
     /// The codec that packs pages: the chosen one, or the first that does.
     fn packing(&self, engine: &Engine<D>, which: &Which) -> Result<Packing, ControlError> {
         if *which == Which::default() {
-            let packing = engine.any_packing(&self.readers.enter(CPU), None).map_err(no_memory)?;
+            let packing = engine.any_packing(&self.readers.enter(CPU)).map_err(no_memory)?;
             return packing.ok_or_else(|| {
                 let message = format!(
                     "no algorithm of {} packs pages: {} does, so give it a priority with \
@@ -94,7 +94,7 @@ impl<D: Design> Disk<D> {
             });
         }
         let priority = find(&self.settings.lock(), which, 0)? as u8;
-        let packing = engine.packing(&self.readers.enter(CPU), priority, None);
+        let packing = engine.packing(&self.readers.enter(CPU), priority);
         packing.map_err(no_memory)?.ok_or_else(|| {
             let name = self.chosen_algorithms()[usize::from(priority)].unwrap_or("no algorithm");
             ControlError::invalid(format!("{name} packs no pages; {} does", zcomp::ZSTD))

@@ -51,9 +51,20 @@ const WARM_PRIORITY: u8 = 1;
 /// The codec of that priority, if the device has no other, and its level.
 pub(crate) const WARM_CODEC: (&str, i32) = ("zstd", 1);
 
-/// The level at which pages are packed: on dumps of programs it takes three times the time of level
-/// 1 and a tenth of the bytes less, and a read takes as long.
-const COLD_LEVEL: i32 = 6;
+/// How hard extents are compressed. Reads of both take as long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// While memory is wanted.
+    Quick,
+    /// Otherwise: ten times the time, for 2 to 10 percent of the bytes less.
+    Thorough,
+}
+
+/// The level of a quick extent, and the one that finds out which pages go together: on dumps of
+/// programs it takes three times the time of level 1, and a tenth of the bytes less.
+const QUICK: i32 = 6;
+/// The lowest level with which libzstd finds matches of three bytes, of which pointers have many.
+const THOROUGH: i32 = 12;
 
 /// The tier of a page in memory; `None` if its slot holds nothing that could move.
 pub(crate) fn tier_of<D: Design>(
@@ -148,6 +159,7 @@ pub(crate) enum Warmed {
 /// What one thread needs to move pages.
 pub(crate) struct Mover {
     packing: Option<Packing>,
+    effort: Effort,
     fingerprints: Fingerprints,
     alike: Box<Alike>,
     page: Box<Page>,
@@ -162,16 +174,19 @@ impl Mover {
         let fingerprints = Fingerprints::new(provider, pages).map_err(|error| error.to_string())?;
         let alike = Alike::new().ok_or("no memory for the pages to compare")?;
         let page = Box::new([0; PAGE_SIZE]);
-        Ok(Mover { packing: None, fingerprints, alike: Box::new(alike), page })
+        let (packing, effort) = (None, Effort::Thorough);
+        Ok(Mover { packing, effort, fingerprints, alike: Box::new(alike), page })
     }
 
-    /// Prepares for a pass: finds the codec that packs pages now. Without one, or without memory
-    /// for it, no page becomes cold. A device that has grown gets a larger table of fingerprints.
+    /// Prepares for a pass: finds the codec that packs pages now, and from now on with this effort.
+    /// Without one, or without memory for it, no page becomes cold. A device that has grown gets a
+    /// larger table of fingerprints.
     pub(crate) fn begin<D: Design>(
         &mut self,
         engine: &Engine<D>,
         readers: &ReaderEpochs,
         (provider, pages): (&dyn MemoryProvider, usize),
+        effort: Effort,
     ) {
         if self.fingerprints.pages() < pages
             && let Ok(larger) = Fingerprints::new(provider, pages)
@@ -180,8 +195,18 @@ impl Mover {
         }
         let reader = readers.enter(CPU);
         if !self.packing.as_ref().is_some_and(|it| engine.is_current(&reader, it)) {
-            self.packing = engine.any_packing(&reader, Some(COLD_LEVEL)).unwrap_or(None);
+            self.packing = engine.any_packing(&reader).unwrap_or(None);
         }
+        self.effort = effort;
+        let high = if effort == Effort::Quick { QUICK } else { THOROUGH };
+        if let Some(packing) = &mut self.packing {
+            packing.set_levels(Some(QUICK), Some(high));
+        }
+    }
+
+    /// With which effort pages are packed now.
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort
     }
 
     /// Whether pages can become cold.

@@ -11,7 +11,7 @@ use tiers::{Memory, Seen};
 use zcomp::EXTENT_PAGES;
 
 use crate::resources::Design;
-use crate::tier_moves::{CPU, Group, tier_of};
+use crate::tier_moves::{CPU, Effort, Group, tier_of};
 use crate::tier_walk::{LOOKS, Place, TierWalk};
 
 /// Groups that move at a time. Times of last use are compared among so many times those.
@@ -25,7 +25,7 @@ impl TierWalk {
     /// is used. The calling thread is no reader.
     pub(crate) fn press<D: Design>(&mut self, place: &Place<'_, D>) -> u64 {
         let Place { engine, readers, pages, .. } = *place;
-        self.mover.begin(engine, readers, (place.provider, pages));
+        self.mover.begin(engine, readers, (place.provider, pages), Effort::Quick);
         let mut found: Vec<(u32, Group)> = Vec::new();
         if found.try_reserve_exact(SAMPLES * PRESSED).is_err() {
             return 0;

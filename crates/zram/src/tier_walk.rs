@@ -20,13 +20,16 @@ use crate::engine::Engine;
 use crate::resources::Design;
 use crate::slot::{Kind, Slot};
 use crate::tier_moves::{
-    COLD, CPU, Group, Mover, OUT, TIERS, WARM, Warmed, leaves, packs, tier_of,
+    COLD, CPU, Effort, Group, Mover, OUT, TIERS, WARM, Warmed, leaves, packs, tier_of,
 };
 use crate::tier_out::{Going, Out};
 use crate::tier_stats::{TierCounts, TierStats};
 
 /// Pages that are looked at between two looks at the CPU time.
 pub(crate) const LOOKS: usize = 4096;
+/// Groups that a pass packs thoroughly: some two seconds of CPU time. The others wait for the next
+/// pass, or a pass over a large device would come too seldom to see which pages are used.
+const THOROUGH: u32 = 2048;
 
 /// The tiers of a device that has a size.
 pub(crate) struct TierWalk {
@@ -43,6 +46,8 @@ pub(crate) struct TierWalk {
     next: usize,
     /// The same of those who need memory at once.
     pub(crate) hand: usize,
+    /// Groups that this pass may still pack thoroughly.
+    thorough: u32,
     pass: Pass,
     /// When the present pass began; `None` between two passes.
     begun: Option<u32>,
@@ -82,6 +87,7 @@ impl TierWalk {
             memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
             next: 0,
             hand: 0,
+            thorough: 0,
             pass: Pass::default(),
             begun: None,
             last: None,
@@ -140,8 +146,11 @@ impl TierWalk {
                 return false;
             }
             self.begun = Some(now);
-            self.mover.begin(engine, readers, (place.provider, pages));
+            let wanted = self.policy.wants_memory();
+            let effort = if wanted { Effort::Quick } else { Effort::Thorough };
+            self.mover.begin(engine, readers, (place.provider, pages), effort);
             self.out.begin();
+            self.thorough = THOROUGH;
         }
         let end = pages.min(engine.capacity());
         while self.next < end {
@@ -150,13 +159,27 @@ impl TierWalk {
             }
             // The readers leave before long, for others wait for them.
             let group = self.look(place, &readers.enter(CPU), end);
-            if let Some(group) = group {
+            if let Some(group) = group.map(|group| self.in_this_pass(group)) {
                 // Without space, pages move later.
                 let _ = self.move_group(engine, readers, &group);
             }
         }
         self.finish(engine, now);
         false
+    }
+
+    /// What of a group is done in this pass.
+    fn in_this_pass(&mut self, group: Group) -> Group {
+        if !group.packs() || self.mover.effort() == Effort::Quick {
+            return group;
+        }
+        match self.thorough.checked_sub(1) {
+            Some(left) => {
+                self.thorough = left;
+                group
+            }
+            None => Group { to_cold: 0, with_cold: 0, is_wasted: false, ..group },
+        }
     }
 
     /// The bytes that the moves of the present pass saved.

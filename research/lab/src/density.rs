@@ -36,7 +36,7 @@ const READS: usize = 4096;
 /// first.
 const REST: u32 = 320;
 /// The most seconds until no more pages move.
-const PATIENCE: u32 = 1200;
+const PATIENCE: u32 = 3600;
 /// Bytes of the kernel's table for a page (`struct zram_table_entry` on 64 bits).
 const KERNEL_ENTRY: u64 = 16;
 

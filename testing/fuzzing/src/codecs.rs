@@ -231,7 +231,7 @@ pub fn zstd_seeds() -> Vec<Vec<u8>> {
     let pages: Vec<u8> =
         (0..EXTENT_PAGES * PAGE_SIZE).map(|at| (at / 700 * at % 251) as u8).collect();
     each(&[ZSTD], |codec| {
-        let mut packer = codec.compressor.packer(None).expect("memory").expect("zstd packs pages");
+        let mut packer = codec.compressor.packer().expect("memory").expect("zstd packs pages");
         for count in 2..=EXTENT_PAGES {
             let mut room = [0; PAGE_SIZE];
             if let Some(length) = packer.compress(&pages[..count * PAGE_SIZE], &mut room) {

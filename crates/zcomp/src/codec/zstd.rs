@@ -105,14 +105,15 @@ impl Compressor for Zstd {
         Ok(Box::new(context))
     }
 
-    fn packer(&self, level: Option<i32>) -> Result<Option<Box<dyn Packer>>, CodecError> {
+    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
         let mut packer = ZstdPacker {
             compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             scratch: room(EXTENT_BOUND)?,
             dictionary: self.dictionary.clone(),
+            least: self.level,
+            level: self.level,
         };
-        let level = level.map_or(self.level, |level| level.max(self.level));
-        set_up(&mut packer.compressor, level, packer.dictionary.as_deref())
+        set_up(&mut packer.compressor, self.level, packer.dictionary.as_deref())
             .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
         Ok(Some(Box::new(packer)))
     }
@@ -219,9 +220,23 @@ struct ZstdPacker {
     scratch: Vec<u8>,
     /// The dictionary that the compressor refers to. It must live as long as it does.
     dictionary: Option<Arc<Dictionary>>,
+    /// The level of the codec, and that of the compressor.
+    least: i32,
+    level: i32,
 }
 
 impl Packer for ZstdPacker {
+    fn set_level(&mut self, level: Option<i32>) {
+        let level = level.unwrap_or(self.least).clamp(self.least, zstd_safe::max_c_level());
+        // The tables of a dictionary are of one level.
+        if level != self.level
+            && self.dictionary.is_none()
+            && self.compressor.set_parameter(CParameter::CompressionLevel(level)).is_ok()
+        {
+            self.level = level;
+        }
+    }
+
     fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize> {
         let length = self.compressor.compress2(&mut self.scratch[..], pages).ok()?;
         into.get_mut(..length)?.copy_from_slice(&self.scratch[..length]);

@@ -3,14 +3,14 @@
 //! A page is marked while its extent is made, as while it is written back: a store or a read of the
 //! page takes the mark away, and the page stays as it is.
 
-use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use block::IoError;
 use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Compressor, EXTENT_PAGES, PRIORITIES, Packer};
+use zcomp::{Compressor, EXTENT_PAGES, ExtentPacker, PRIORITIES};
 
 use super::Engine;
 use super::contents::refused;
@@ -24,7 +24,7 @@ use crate::slots::SlotTable;
 /// What one thread needs to pack pages.
 pub(crate) struct Packing {
     compressor: Arc<dyn Compressor>,
-    packer: Box<dyn Packer>,
+    packer: ExtentPacker,
     /// The number of the codec, and its priority.
     codec: u8,
     priority: u8,
@@ -35,10 +35,20 @@ pub(crate) struct Packing {
 }
 
 impl Packing {
+    /// Sets the levels ([`ExtentPacker::set_levels`]).
+    pub(crate) fn set_levels(&mut self, low: Option<i32>, high: Option<i32>) {
+        self.packer.set_levels(low, high);
+    }
+
     /// Compresses some of the pages to `output`, and returns the length; `None` if they do not fit.
     fn compress(&mut self, members: Range<usize>) -> Option<usize> {
         let pages = &self.pages[members.start * PAGE_SIZE..members.end * PAGE_SIZE];
         self.packer.compress(pages, &mut self.output)
+    }
+
+    /// The length that this would have at most.
+    fn length(&mut self, members: Range<usize>) -> Option<usize> {
+        self.packer.length(&self.pages[members.start * PAGE_SIZE..members.end * PAGE_SIZE])
     }
 
     fn page(&mut self, member: usize) -> &mut Page {
@@ -78,7 +88,7 @@ impl Packable {
 pub(crate) struct Packed {
     /// Pages that are in new extents.
     pub(crate) pages: u64,
-    /// Bytes of the pool that this saved, if no page was used meanwhile.
+    /// Bytes of the pool that this saved at least, if no page was used meanwhile.
     pub(crate) saved: u64,
 }
 
@@ -87,8 +97,8 @@ pub(crate) struct Packed {
 type Plan = [Range<usize>; 2];
 
 impl<D: Design> Engine<D> {
-    /// What a thread needs to pack pages with the codec of a priority, at its level or `level` if
-    /// that is higher; `None` if the codec packs no pages, or there is none.
+    /// What a thread needs to pack pages with the codec of a priority, at its level; `None` if the
+    /// codec packs no pages, or there is none.
     ///
     /// # Errors
     /// Says that there is no memory.
@@ -96,15 +106,15 @@ impl<D: Design> Engine<D> {
         &self,
         reader: &Reader<'_>,
         priority: u8,
-        level: Option<i32>,
     ) -> Result<Option<Packing>, String> {
         let Some((codec, current)) = self.objects.codecs().current(reader, priority) else {
             return Ok(None);
         };
         let compressor = current.chosen.compressor.clone();
-        let Some(packer) = compressor.packer(level).map_err(|error| error.0)? else {
+        let Some(packer) = compressor.packer().map_err(|error| error.0)? else {
             return Ok(None);
         };
+        let packer = ExtentPacker::new(packer).map_err(|error| error.0)?;
         let room = |bytes| -> Result<Vec<u8>, String> {
             let mut room = Vec::new();
             room.try_reserve_exact(bytes).map_err(|_| format!("{bytes} bytes"))?;
@@ -120,13 +130,9 @@ impl<D: Design> Engine<D> {
     ///
     /// # Errors
     /// Says that there is no memory.
-    pub(crate) fn any_packing(
-        &self,
-        reader: &Reader<'_>,
-        level: Option<i32>,
-    ) -> Result<Option<Packing>, String> {
+    pub(crate) fn any_packing(&self, reader: &Reader<'_>) -> Result<Option<Packing>, String> {
         for priority in (1..PRIORITIES as u8).chain([0]) {
-            if let Some(packing) = self.packing(reader, priority, level)? {
+            if let Some(packing) = self.packing(reader, priority)? {
                 return Ok(Some(packing));
             }
         }
@@ -248,8 +254,8 @@ impl<D: Design> Engine<D> {
             return Ok(Packed::default());
         };
         let mut packed = Packed { pages: 0, saved: (now - bytes) as u64 };
-        for run in &plan {
-            if let Some(length) = packing.compress(run.clone()).filter(|_| !run.is_empty()) {
+        for run in plan.iter().filter(|run| !run.is_empty()) {
+            if let Some(length) = packing.compress(run.clone()) {
                 packed.pages += self.make_extent(cpu, &members[run.clone()], length, packing)?;
             }
         }
@@ -295,7 +301,7 @@ impl<D: Design> Engine<D> {
         best.1
     }
 
-    /// The bytes that the pages take by a plan; `None` if it is impossible.
+    /// The bytes that the pages take by a plan at most; `None` if it is impossible.
     fn bytes_by(
         &self,
         reader: &Reader<'_>,
@@ -306,7 +312,7 @@ impl<D: Design> Engine<D> {
     ) -> Option<usize> {
         let mut bytes = 0;
         for run in plan.iter().filter(|run| !run.is_empty()) {
-            bytes += self.bytes_of(packing.compress(run.clone())?);
+            bytes += self.bytes_of(packing.length(run.clone())?);
         }
         for (n, member) in members.iter().enumerate() {
             if plan.iter().any(|run| run.contains(&n)) {
