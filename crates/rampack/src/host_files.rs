@@ -97,14 +97,16 @@ pub fn sealed_kept(
     path: &str,
 ) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
     let beginning = key_of(name);
-    let number = number_left(memory, &beginning).unwrap_or_else(|| next_number(memory, &beginning));
+    let left = number_left(memory, &beginning).filter(|number| has_seals(memory, name, *number));
+    let number = left.unwrap_or_else(|| next_number(memory, &beginning));
     let key = match memory.secret(&format!("{beginning}{number}"), seal::draw) {
         Ok(key) => key,
         Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => return Ok(None),
         Err(error) => return Err(unsealed(path, &error)),
     };
-    let seals = memory.provider(&format!("{}{number}", seals_of(name))).ahead();
-    match Sealed::kept(device, &seals, bytes, WRITES, key) {
+    let seals = format!("{}{number}", seals_of(name));
+    let (left, seals) = (bytes_left(memory, &seals), memory.provider(&seals).ahead());
+    match Sealed::kept(device, (&seals, left), bytes, WRITES, key) {
         Ok(device) => Ok(Some(Arc::new(device))),
         Err(error) => Err(unsealed(path, &error)),
     }
@@ -114,6 +116,17 @@ pub fn sealed_kept(
 /// asked for yet.
 pub(crate) fn number_left(memory: &Memfds, beginning: &str) -> Option<u64> {
     memory.unused().iter().find_map(|region| region.strip_prefix(beginning)?.parse().ok())
+}
+
+/// Whether another process left the seals to key `number` of a device. Without them the key is not
+/// used again: nobody knows its last number.
+fn has_seals(memory: &Memfds, name: &str, number: u64) -> bool {
+    bytes_left(memory, &format!("{}{number}", seals_of(name))).is_some()
+}
+
+/// The bytes of a region that another process left.
+fn bytes_left(memory: &Memfds, name: &str) -> Option<u64> {
+    memory.regions().into_iter().find(|region| region.name == name).map(|region| region.bytes)
 }
 
 /// The number of a new region, behind `beginning` in its name.
@@ -166,9 +179,11 @@ impl KeptFiles {
     /// The number of what another process left for the device, or a new one.
     fn number(&self, name: &str) -> u64 {
         let beginning = key_of(name);
-        let left = |name: &str| name.strip_prefix(&beginning)?.parse().ok();
+        let left = |region: &str| region.strip_prefix(&beginning)?.parse().ok();
+        let is_whole = |number: &u64| has_seals(&self.memory, name, *number);
         let unused = self.memory.unused();
-        unused.iter().find_map(|name| left(name)).unwrap_or_else(|| {
+        let mut whole = unused.iter().filter_map(|region| left(region)).filter(is_whole);
+        whole.next().unwrap_or_else(|| {
             // Relaxed: only the numbers matter.
             self.next.fetch_add(1, Ordering::Relaxed)
         })
@@ -192,8 +207,9 @@ impl HostFiles for KeptFiles {
             }
             Err(error) => return Err(unsealed(path, &error)),
         };
-        let seals = self.memory.provider(&format!("{}{number}", seals_of(name)));
-        match Sealed::kept(device, &seals, u64::MAX, WRITES, key) {
+        let seals = format!("{}{number}", seals_of(name));
+        let (left, seals) = (bytes_left(&self.memory, &seals), self.memory.provider(&seals));
+        match Sealed::kept(device, (&seals, left), u64::MAX, WRITES, key) {
             Ok(device) => Ok(Arc::new(device)),
             Err(error) => Err(unsealed(path, &error)),
         }

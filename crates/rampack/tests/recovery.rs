@@ -379,6 +379,31 @@ fn pages_that_were_written_back_sealed_come_back_again_and_again() {
     assert_eq!(count(), 0);
 }
 
+/// A device of 100,000 blocks needs another region for its seals than one of 100.
+#[test]
+fn pages_that_were_written_back_sealed_stay_when_the_file_has_another_length() {
+    let directory = TempDir::new();
+    let (mut memory, mut machine) = with_sealed_pages(&directory);
+    for blocks in [101, 100_000, 50, 100] {
+        let (next, mut disks) = dies(&memory, machine);
+        move_backing(&mut disks);
+        let settings = &disks[0].settings;
+        let (_, path) = settings.iter().find(|(name, _)| name == "backing_dev").unwrap();
+        let file = File::options().write(true).open(path).unwrap();
+        file.set_len(blocks * PAGE_SIZE as u64).unwrap();
+        let (recovered, told) = try_recover(&next, &disks).unwrap();
+        assert_eq!(told[0].all_findings, 0, "{blocks} blocks: {told:?}");
+        check(&recovered, &told[0], &[]);
+        let disk = recovered.disk(0).unwrap();
+        set(&disk, "scrub", "1");
+        // It goes on with it.
+        fill(&disk, 12..13);
+        disk.writeback(&Writeback { select: None, pages: vec![(12, 12)] }).unwrap();
+        assert!(load(&disk, 12) == Ok(contents(12)), "{blocks} blocks");
+        (memory, machine) = (next, recovered);
+    }
+}
+
 #[test]
 fn pages_that_were_sealed_with_a_key_that_is_gone_are_lost_by_name() {
     let directory = TempDir::new();

@@ -63,29 +63,30 @@ impl Sealed {
         bytes: u64,
         buffers: usize,
     ) -> io::Result<Sealed> {
-        Sealed::made(next, provider, bytes, buffers, Key::random()?, None)
+        Sealed::made(next, (provider, None), bytes, buffers, Key::random()?, None)
     }
 
     /// Puts the layer above `next`, with a key that can outlive the process. If the memory of
-    /// `provider` can, too, another process makes the layer again with both: then each block opens
-    /// that was written before, and those being written when the process ended are
-    /// [`IoError::Corrupt`]. Otherwise as [`Sealed::new`].
+    /// `provider` can, too, another process makes the layer again with both, and says how many bytes
+    /// of memory were left there: then each block opens that was written before, and those being
+    /// written when the process ended are [`IoError::Corrupt`]. The layer then has no more blocks
+    /// than at first, and as many of them as the device has. Otherwise as [`Sealed::new`].
     ///
     /// # Errors
     /// As of [`Sealed::new`].
     pub fn kept(
         next: Arc<dyn BlockDevice>,
-        provider: &dyn MemoryProvider,
+        (provider, left): (&dyn MemoryProvider, Option<u64>),
         bytes: u64,
         buffers: usize,
         key: KeptSecret,
     ) -> io::Result<Sealed> {
-        Sealed::made(next, provider, bytes, buffers, Key::of(&key)?, Some(key))
+        Sealed::made(next, (provider, left), bytes, buffers, Key::of(&key)?, Some(key))
     }
 
     fn made(
         next: Arc<dyn BlockDevice>,
-        provider: &dyn MemoryProvider,
+        (provider, left): (&dyn MemoryProvider, Option<u64>),
         bytes: u64,
         buffers: usize,
         key: Key,
@@ -93,7 +94,12 @@ impl Sealed {
     ) -> io::Result<Sealed> {
         let blocks = (next.geometry().bytes.min(bytes) / P).min(MOST);
         let no_memory = |error: NoMemory| io::Error::new(io::ErrorKind::OutOfMemory, error);
-        let seals = Seals::new(provider, blocks as usize).map_err(no_memory)?;
+        let seals = match left {
+            None => Seals::new(provider, blocks as usize),
+            Some(bytes) => Seals::left(provider, bytes, blocks as usize),
+        };
+        let seals = seals.map_err(no_memory)?;
+        let blocks = blocks.min(seals.count() as u64);
         Ok(Sealed { next, key, seals, buffers: Buffers::new(buffers), blocks, _kept: kept })
     }
 

@@ -21,18 +21,63 @@ pub(crate) enum Known {
     Sealed(Seal),
 }
 
+/// Tells the entry behind the last block from a seal, whose tag is as good as random.
+const MARK: u64 = 0x7261_6d70_6163_6b21;
+
 /// A number and a tag for each block. Behind the last block is the number of the last write: where
-/// the table outlives the process, no number is used again.
+/// the table outlives the process, no number is used again. Its entry is marked, so that a later
+/// process finds it if the device has become longer or shorter since.
 pub(crate) struct Seals {
     blocks: LazyTable<[AtomicU64; 3]>,
     count: usize,
 }
 
 impl Seals {
-    /// All blocks are empty, or as another process left them in the memory of the provider. If
-    /// memory is provided ahead, all of it is provided here.
+    /// The seals of so many blocks, which are all empty. If memory is provided ahead, all of it is
+    /// provided here.
     pub fn new(provider: &dyn MemoryProvider, blocks: usize) -> Result<Seals, NoMemory> {
-        Ok(Seals { blocks: LazyTable::provided(provider, blocks + 1)?, count: blocks })
+        let seals = Seals { blocks: LazyTable::provided(provider, blocks + 1)?, count: blocks };
+        seals.mark();
+        Ok(seals)
+    }
+
+    /// The seals that another process left in the memory of the provider, `bytes` bytes, of which
+    /// it may have marked none if it was an older program: then there are `blocks`. Otherwise there
+    /// are as many as the other process had.
+    pub fn left(
+        provider: &dyn MemoryProvider,
+        bytes: u64,
+        blocks: usize,
+    ) -> Result<Seals, NoMemory> {
+        let entries = bytes as usize / SEAL_BYTES;
+        let table = LazyTable::new(provider, entries)?;
+        let mut seals = Seals { blocks: table, count: blocks };
+        if blocks >= entries || !seals.is_marked(blocks) {
+            let marked = (0..entries).find(|entry| seals.is_marked(*entry));
+            seals.count = marked.unwrap_or(blocks);
+        }
+        // Without a mark, an older program had as many blocks as there are now.
+        if seals.count >= entries || !seals.blocks.provide(seals.count + 1) {
+            return Err(NoMemory { bytes: (blocks + 1) * SEAL_BYTES });
+        }
+        seals.mark();
+        Ok(seals)
+    }
+
+    /// The number of blocks.
+    pub fn count(&self) -> usize {
+        self.count
+    }
+
+    fn mark(&self) {
+        let [_, first, second] = self.blocks.get(self.count);
+        first.store(MARK, Ordering::Relaxed);
+        second.store(!(self.count as u64), Ordering::Relaxed);
+    }
+
+    fn is_marked(&self, entry: usize) -> bool {
+        let [_, first, second] = self.blocks.get(entry);
+        first.load(Ordering::Relaxed) == MARK && second.load(Ordering::Relaxed) == !(entry as u64)
     }
 
     /// The number of the next write. It is never given again.

@@ -2,6 +2,7 @@
 //! its back.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use block::{
@@ -19,6 +20,8 @@ const BLOCKS: u64 = 256;
 /// A device in memory.
 struct Memory {
     bytes: Mutex<Vec<u8>>,
+    /// Its length in blocks, as it is told.
+    blocks: AtomicU64,
     /// Writes from now on that fail after their first half.
     torn: Mutex<u32>,
 }
@@ -27,6 +30,7 @@ impl Memory {
     fn new() -> Arc<Memory> {
         Arc::new(Memory {
             bytes: Mutex::new(vec![0xee; (BLOCKS * P) as usize]),
+            blocks: AtomicU64::new(BLOCKS),
             torn: Mutex::new(0),
         })
     }
@@ -42,7 +46,8 @@ impl Memory {
 
 impl BlockDevice for Memory {
     fn geometry(&self) -> Geometry {
-        Geometry { bytes: BLOCKS * P, minimum_block: 4096, preferred_block: 4096 }
+        let bytes = self.blocks.load(Ordering::Relaxed) * P;
+        Geometry { bytes, minimum_block: 4096, preferred_block: 4096 }
     }
     fn abilities(&self) -> Abilities {
         Abilities { read_only: false, discard: false, fast_zero: false, flush: true }
@@ -123,8 +128,10 @@ fn adopted(memory: &Memfds) -> Memfds {
 }
 
 fn kept(memory: &Memfds, below: &Arc<Memory>) -> Sealed {
+    let left = memory.regions().into_iter().find(|region| region.name == "seals");
     let key = memory.secret("key", seal::draw).unwrap();
-    Sealed::kept(below.clone(), &memory.provider("seals"), u64::MAX, 2, key).unwrap()
+    let seals = (&memory.provider("seals") as _, left.map(|region| region.bytes));
+    Sealed::kept(below.clone(), seals, u64::MAX, 2, key).unwrap()
 }
 
 #[test]
@@ -147,6 +154,32 @@ fn a_later_process_opens_what_an_earlier_one_sealed() {
     }
     below.put(3, &seen[0]);
     assert_eq!(read(&device, 3), Err(IoError::Corrupt), "an old block");
+}
+
+/// Between two processes a backing file may have become longer, also so much that its seals would
+/// need another region, or shorter.
+#[test]
+fn no_number_is_used_again_when_the_device_has_another_length() {
+    let (below, mut memory) = (Memory::new(), Memfds::new());
+    let mut device = kept(&memory, &below);
+    write(&device, 3, &page(3));
+    write(&device, 200, &page(200));
+    let mut seen = vec![below.block(3)];
+    for blocks in [BLOCKS + 1, 300, 100, 7, BLOCKS, 1 << 20, 201] {
+        below.blocks.store(blocks, Ordering::Relaxed);
+        let later = adopted(&memory);
+        std::mem::forget(std::mem::replace(&mut device, kept(&later, &below)));
+        memory = later;
+        assert_eq!(device.geometry().bytes, blocks.min(BLOCKS) * P, "as long as at first, or less");
+        assert_eq!(read(&device, 3).unwrap(), page(3), "{blocks} blocks");
+        write(&device, 3, &page(3));
+        assert!(!seen.contains(&below.block(3)), "{blocks} blocks: a number was used twice");
+        seen.push(below.block(3));
+        device
+            .scrub(CPU, &mut |block| panic!("block {block} of {blocks} cannot be opened"))
+            .unwrap();
+    }
+    assert_eq!(read(&device, 200).unwrap(), page(200));
 }
 
 /// A write that had a number but had not ended: the next process gives the number to nobody.
@@ -173,8 +206,8 @@ fn a_block_that_was_being_written_at_the_death_is_an_error() {
     }
     let (below, memory) = (Memory::new(), Memfds::new());
     let key = memory.secret("key", seal::draw).unwrap();
-    let seals = memory.provider("seals");
-    let dying = Sealed::kept(Arc::new(Dies(below.clone())), &seals, u64::MAX, 2, key).unwrap();
+    let seals = (&memory.provider("seals") as _, None);
+    let dying = Sealed::kept(Arc::new(Dies(below.clone())), seals, u64::MAX, 2, key).unwrap();
     let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         write(&dying, 5, &page(5));
     }));
