@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
 use crate::cargo::cargo;
+use crate::checkers::SANITIZED_C;
 
 /// As cargo-fuzz builds them, and with the allocators' own calls of the sanitizer.
 const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
@@ -21,9 +22,6 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
                      -Cllvm-args=-sanitizer-coverage-pc-table \
                      -Cllvm-args=-sanitizer-coverage-trace-compares -Zsanitizer=address \
                      -Ccodegen-units=1 -Cdebug-assertions --cfg fuzzing --cfg asan";
-/// The C code of codecs gets the sanitizer, too. GCC 12 makes a constant table of a function of
-/// zstd a global, and still marks it as out of scope: the next call would be a fault.
-const C_FLAGS: &str = "-fno-sanitize-address-use-after-scope";
 const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 /// Seconds for each target, if none are given.
 const TIME: u64 = 60;
@@ -189,7 +187,7 @@ impl Place<'_> {
         let mut build = cargo(self.root);
         build.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml"]);
         build.args(["--target", TRIPLE]).args(chosen.iter().flat_map(|name| ["--bin", name]));
-        build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env("CFLAGS", C_FLAGS);
+        build.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", FLAGS).env("CFLAGS", SANITIZED_C);
         build.env("CARGO_TARGET_DIR", &self.built);
         // Optimisation across crates takes long, and blurs what was covered.
         build.env("CARGO_PROFILE_RELEASE_LTO", "off").env("CARGO_PROFILE_RELEASE_DEBUG", "1");
