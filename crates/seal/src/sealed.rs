@@ -67,10 +67,10 @@ impl Sealed {
     }
 
     /// Puts the layer above `next`, with a key that can outlive the process. If the memory of
-    /// `provider` can, too, another process makes the layer again with both, and says how many bytes
-    /// of memory were left there: then each block opens that was written before, and those being
-    /// written when the process ended are [`IoError::Corrupt`]. The layer then has no more blocks
-    /// than at first, and as many of them as the device has. Otherwise as [`Sealed::new`].
+    /// `provider` can, too, another process makes the layer again with both, and says how many
+    /// bytes of memory were left there: then each block opens that was written before, and those
+    /// being written when the process ended are [`IoError::Corrupt`]. The layer then has no more
+    /// blocks than at first, and as many of them as the device has. Otherwise as [`Sealed::new`].
     ///
     /// # Errors
     /// As of [`Sealed::new`].
