@@ -41,9 +41,8 @@ impl Seals {
         Ok(seals)
     }
 
-    /// The seals that another process left in the memory of the provider, `bytes` bytes, of which
-    /// it may have marked none if it was an older program: then there are `blocks`. Otherwise there
-    /// are as many as the other process had.
+    /// The seals that another process left in the memory of the provider, `bytes` bytes, of as many
+    /// blocks as it had. An older program marked no entry: it is taken to have had `blocks`.
     pub fn left(
         provider: &dyn MemoryProvider,
         bytes: u64,
@@ -56,7 +55,6 @@ impl Seals {
             let marked = (0..entries).find(|entry| seals.is_marked(*entry));
             seals.count = marked.unwrap_or(blocks);
         }
-        // Without a mark, an older program had as many blocks as there are now.
         if seals.count >= entries || !seals.blocks.provide(seals.count + 1) {
             return Err(NoMemory { bytes: (blocks + 1) * SEAL_BYTES });
         }
