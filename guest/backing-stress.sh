@@ -231,7 +231,7 @@ device() {
     modprobe $target || fail "the kernel has no $target"
   done
   dmsetup create --noudevsync --noudevrules back --table "$sound" || exit 1
-  rampack_on --backing /dev/dm-0 --size 512M --max-pool 24M --oom-after 60 || exit 7
+  rampack_on --backing /dev/dm-0 --size 512M --memory 24M --oom-after 60 || exit 7
   watch_memory $daemon
   start_programs 150 50
   for fault in slow hangs fails_writes fails_reads flips is_old; do
@@ -277,7 +277,7 @@ is_cut() {
 file() {
   echo 0 > /proc/sys/vm/page-cluster
   file_system 700
-  rampack_on --backing /mnt/small/back --size 400M --max-pool 24M --oom-after 60 || exit 7
+  rampack_on --backing /mnt/small/back --size 400M --memory 24M --oom-after 60 || exit 7
   watch_memory $daemon
   start_programs 150 50
   is_cut

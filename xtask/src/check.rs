@@ -5,8 +5,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
-use crate::cargo::cargo;
-use crate::rules;
+use crate::cargo::{cargo, workspace_of};
+use crate::{crates, rules};
+
+/// The product with what tests it, and the experiments.
+const WORKSPACES: [&str; 2] = ["crates", "research"];
 
 /// Runs all checks, even if one fails. True if all pass.
 pub fn run(root: &Path) -> Result<bool> {
@@ -17,12 +20,21 @@ pub fn run(root: &Path) -> Result<bool> {
         }
         Ok(())
     };
-    step("fmt", passes(cargo(root).args(["fmt", "--all", "--check"])))?;
     step("rules", rules::run(root))?;
-    step("cargo deny", deny(root))?;
-    let mut clippy = cargo(root);
-    clippy.args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]);
-    step("clippy", passes(&mut clippy))?;
+    for workspace in WORKSPACES {
+        let of = workspace_of(workspace);
+        step("fmt", passes(cargo(root).arg("fmt").args(of).args(["--all", "--check"])))?;
+        step("cargo deny", deny(root, of))?;
+        let mut clippy = cargo(root);
+        clippy.arg("clippy").args(of);
+        clippy.args(["--workspace", "--all-targets", "--", "-D", "warnings"]);
+        step("clippy", passes(&mut clippy))?;
+    }
+    // The tests have all features; users have the default ones.
+    let mut plain = cargo(root);
+    plain.args(["clippy", "--package", "rampack-cli", "--", "-D", "warnings"]);
+    step("clippy without features", passes(&mut plain))?;
+    step("crates", crates::check(root))?;
     let mut fuzz = cargo(root);
     fuzz.args(["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"]);
     step("fuzz targets", passes(&mut fuzz))?;
@@ -33,10 +45,10 @@ pub fn run(root: &Path) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// Checks licences, bans and sources of all dependencies against deny.toml. It omits advisories,
-/// because their database comes over the network and a check must give the same answer everywhere.
-/// A machine without cargo-deny prints a note and fails nothing.
-fn deny(root: &Path) -> Result<bool> {
+/// Checks licences, bans and sources of all dependencies of a workspace against deny.toml. It omits
+/// advisories, because their database comes over the network and a check must give the same answer
+/// everywhere. A machine without cargo-deny prints a note and fails nothing.
+fn deny(root: &Path, workspace: &[&str]) -> Result<bool> {
     let mut version = cargo(root);
     version.args(["deny", "--version"]).stdin(Stdio::null());
     let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -47,7 +59,9 @@ fn deny(root: &Path) -> Result<bool> {
         );
         return Ok(true);
     }
-    passes(cargo(root).args(["deny", "check", "licenses", "bans", "sources"]))
+    let mut deny = cargo(root);
+    deny.arg("deny").args(workspace);
+    passes(deny.args(["check", "--config", "deny.toml", "licenses", "bans", "sources"]))
 }
 
 fn passes(command: &mut Command) -> Result<bool> {

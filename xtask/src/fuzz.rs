@@ -2,7 +2,6 @@
 //! by side, and prints a table. A stable compiler is enough.
 
 use std::collections::VecDeque;
-use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,6 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use fs_err as fs;
 use serde_json::{Value, json};
 
 use crate::cargo::cargo;
@@ -146,7 +146,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 fn targets(root: &Path) -> Result<Vec<String>> {
     let directory = root.join("fuzz/fuzz_targets");
     let mut names = Vec::new();
-    for entry in fs::read_dir(&directory).with_context(|| directory.display().to_string())? {
+    for entry in fs::read_dir(&directory)? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         names.extend(name.strip_suffix(".rs").map(str::to_string));
     }
@@ -249,7 +249,7 @@ impl Place<'_> {
                 last.pop_front();
             }
         }
-        let status = child.wait()?;
+        let status = child.wait().with_context(|| format!("{command:?}"))?;
         if !status.success() {
             if outcome.faults.is_empty() {
                 outcome.faults.push(format!("{name}: {status}"));

@@ -1,6 +1,6 @@
 //! `cargo xtask guest`: boots the distribution's kernel in a virtual machine under software
 //! emulation and runs a command in it. It tests swap under global memory pressure, which this
-//! machine's own kernel must not suffer. `docs/TESTING.md` describes its use.
+//! machine's own kernel must not suffer. `docs/internals/testing.md` describes its use.
 
 pub mod cases;
 mod image;
@@ -11,12 +11,12 @@ mod status;
 mod tools;
 mod watch;
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process;
+use std::process::{self, Command};
 
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
 
 use crate::cargo::cargo;
 use kernel::{Flavour, Kernel};
@@ -41,18 +41,23 @@ struct Guest {
     programs: PathBuf,
 }
 
+/// The command that builds the programs that run in a guest.
+pub fn build(root: &Path) -> Command {
+    let mut build = cargo(root);
+    build.args(["build", "--quiet", "--release", "--bins", "--example", "serve_ublk"]);
+    for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
+        build.args(["--package", package]);
+    }
+    build
+}
+
 impl Guest {
     /// Builds the programs that run in a guest.
     fn new(root: &Path, target: &Path) -> Result<Guest> {
         let cache = target.join("guest");
-        fs::create_dir_all(&cache).with_context(|| cache.display().to_string())?;
+        fs::create_dir_all(&cache)?;
         remove_leftovers(&cache)?;
-        let mut build = cargo(root);
-        build.args(["build", "--quiet", "--release", "--bins", "--example", "serve_ublk"]);
-        for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
-            build.args(["--package", package]);
-        }
-        if !build.status().context("cargo build")?.success() {
+        if !build(root).status().context("cargo build")?.success() {
             bail!("the programs for the guest do not build");
         }
         Ok(Guest { root: root.to_owned(), cache, programs: target.join("release") })
@@ -81,7 +86,7 @@ impl Guest {
         let tree = directory.join("job");
         fs::create_dir_all(&tree)?;
         let scripts = self.root.join("guest");
-        for entry in fs::read_dir(&scripts).with_context(|| scripts.display().to_string())? {
+        for entry in fs::read_dir(&scripts)? {
             let entry = entry?;
             if entry.path().extension().is_some_and(|it| it == "sh") {
                 fs::copy(entry.path(), tree.join(entry.file_name()))?;
@@ -89,7 +94,7 @@ impl Guest {
         }
         for file in &options.files {
             let name = file.file_name().with_context(|| format!("{}: no file", file.display()))?;
-            fs::copy(file, tree.join(name)).with_context(|| file.display().to_string())?;
+            fs::copy(file, tree.join(name))?;
         }
         let is_script = |name: &str| tree.join(format!("{name}.sh")).is_file();
         fs::write(tree.join("command"), command_line(&options.command, is_script))?;
@@ -101,16 +106,20 @@ impl Guest {
     }
 }
 
-/// The command for the guest's shell. The words of one of our scripts are quoted. Other words are
-/// joined by blanks.
+/// The command for the guest's shell: one of our scripts, a shell's line, or a program. Words are
+/// quoted, unless there is only one.
 fn command_line(words: &[String], is_script: impl Fn(&str) -> bool) -> String {
-    let quoted = |word: &String| format!(" '{}'", word.replace('\'', "'\\''"));
+    let quoted = |words: &[String]| {
+        let words = words.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''")));
+        words.collect::<Vec<_>>().join(" ")
+    };
     match words {
+        [script] if is_script(script) => format!("exec bash ./{script}.sh\n"),
         [script, words @ ..] if is_script(script) => {
-            let words: String = words.iter().map(quoted).collect();
-            format!("exec bash ./{script}.sh{words}\n")
+            format!("exec bash ./{script}.sh {}\n", quoted(words))
         }
-        words => format!("{}\n", words.join(" ")),
+        [line] => format!("{line}\n"),
+        words => format!("{}\n", quoted(words)),
     }
 }
 
@@ -137,12 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn a_script_gets_its_words_and_a_shell_its_line() {
+    fn a_script_and_a_program_get_their_words_and_a_shell_its_line() {
+        assert_eq!(line(&["pressure"]), "exec bash ./pressure.sh\n");
         assert_eq!(
             line(&["pressure", "a b", "it's"]),
             "exec bash ./pressure.sh 'a b' 'it'\\''s'\n"
         );
         assert_eq!(line(&["free -m; uname -r"]), "free -m; uname -r\n");
-        assert_eq!(line(&["cat", "/proc/swaps"]), "cat /proc/swaps\n");
+        assert_eq!(line(&["cat", "/proc/swaps"]), "'cat' '/proc/swaps'\n");
+        assert_eq!(line(&["sh", "-c", "echo a  b; exit 3"]), "'sh' '-c' 'echo a  b; exit 3'\n");
     }
 }

@@ -5,8 +5,10 @@ mod cargo;
 mod check;
 mod checkers;
 mod count;
+mod crates;
 mod fuzz;
 mod guest;
+mod mutants;
 mod rules;
 mod seed;
 mod source;
@@ -34,15 +36,21 @@ usage: cargo xtask <chore>
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
                    those named, for so long (60), --jobs of them side by side; then a table of
                    inputs, executions a second, coverage and faults
+  mutants [--changed COMMIT] [--json] [NAME...]
+                   apply each patch of testing/mutants to a copy of the checkout, or those named,
+                   or those of files that have changed since COMMIT: the test that the patch names
+                   must fail. `test` does this with those of the last change, `test --long` with
+                   all
   rules            the rules of the workspace alone: who may depend on whom, where atomics and
                    unsafe may be, file sizes and the like
   guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
         [--time SECONDS] [--hang SECONDS] [--file FILE]... -- COMMAND...
                    boot the distribution's kernel under software emulation and run a command in it:
-                   a shell's command line, or a script of guest/ and its arguments. Exits with the
-                   command's status; 123 if the guest hangs (no page was swapped and nothing said
-                   for --hang seconds, 60 if not given; 0: never), 124 after --time seconds (600),
-                   125 if it died. Then the kernel says first which tasks are blocked.
+                   a script of guest/ or a program and its words, or a single word as a shell's
+                   command line. Exits with the command's status; 123 if the guest hangs (no page
+                   was swapped and nothing said for --hang seconds, 60 if not given; 0: never), 124
+                   after --time seconds (600), 125 if it died. Then the kernel says first which
+                   tasks are blocked.
 ";
 
 const TEST_FLAGS: [&str; 3] = ["--strict", "--long", "--guest"];
@@ -66,6 +74,7 @@ fn main() -> ExitCode {
             };
         }
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
+        ["mutants", ref words @ ..] => mutants::run(&root, &test::target_directory(&root), words),
         ["check"] => check::run(&root),
         ["rules"] => rules::run(&root),
         [] | ["help" | "--help" | "-h"] => {

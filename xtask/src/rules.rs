@@ -5,6 +5,7 @@ mod abilities;
 mod circles;
 mod dependencies;
 mod finding;
+mod flaws;
 mod needs;
 mod safety;
 mod text;
@@ -13,6 +14,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+use crate::mutants;
 use crate::tree::Tree;
 pub use finding::Finding;
 
@@ -22,6 +24,7 @@ pub fn run(root: &Path) -> Result<bool> {
     let mut findings = all(&tree);
     findings.extend(safety::list_is_current(&tree));
     findings.extend(text::own_paths(&tree, root));
+    findings.extend(mutants::patch::check(root));
     findings.sort();
     for finding in &findings {
         println!("{finding}");
@@ -40,6 +43,7 @@ pub fn all(tree: &Tree) -> Vec<Finding> {
     findings.extend(dependencies::check(tree));
     findings.extend(needs::check(tree));
     findings.extend(abilities::check(tree));
+    findings.extend(flaws::check(tree));
     findings.extend(safety::check(tree));
     findings.extend(text::check(tree));
     findings

@@ -1,11 +1,11 @@
 //! The seed of a test run, and the command that runs a failed test with it again.
 
 use std::env;
-use std::fs::File;
 use std::io::Read;
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
+use fs_err::File;
 
 /// The variable that random tests take their seed from.
 pub const VARIABLE: &str = "RAMPACK_SEED";
@@ -17,7 +17,7 @@ pub fn draw() -> Result<String> {
     }
     let mut bytes = [0; 8];
     let source = "/dev/urandom";
-    File::open(source).and_then(|mut file| file.read_exact(&mut bytes)).context(source)?;
+    File::open(source)?.read_exact(&mut bytes)?;
     Ok(format!("{:#x}", u64::from_le_bytes(bytes)))
 }
 

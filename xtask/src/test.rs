@@ -1,18 +1,20 @@
 //! `cargo xtask test`: runs every test, lists the skipped ones, and prints a last line of totals.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fs_err as fs;
 
-use crate::cargo::cargo;
+use crate::cargo::{cargo, workspace_of};
 use crate::checkers;
 use crate::count::{Count, Suites};
 use crate::guest;
+use crate::mutants;
 use crate::seed;
 
 /// The choice of tests, and the mode of the run.
@@ -20,7 +22,7 @@ use crate::seed;
 pub struct Extent {
     /// A skipped test counts as failed.
     pub strict: bool,
-    /// Also runs the long tests in a guest, a thousand kills, and the soak.
+    /// Also runs the long tests in a guest, all mutants, a thousand kills, and the soak.
     pub long: bool,
     /// Runs only the tests in a guest.
     pub guest: bool,
@@ -36,18 +38,32 @@ const SLOWEST: usize = 10;
 /// none was skipped.
 pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> {
     let target = target_directory(root);
-    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    fs::create_dir_all(&target)?;
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
-    fs::write(&skips_file, "").with_context(|| skips_file.display().to_string())?;
+    fs::write(&skips_file, "")?;
 
     let seed = seed::draw()?;
     println!("{}={seed}", seed::VARIABLE);
     let mut runs = Runs { skips_file, strict, seed, count: Count::default(), ..Runs::default() };
 
     if !guest {
-        let mut workspace = cargo(root);
-        workspace.args(["test", "--workspace", "--no-fail-fast"]);
-        runs.add(&mut workspace)?;
+        let workspace = || {
+            let mut workspace = cargo(root);
+            workspace.args(["test", "--workspace", "--no-fail-fast"]);
+            workspace
+        };
+        // A failure of this build, and of those ahead, is told where their tests run.
+        let _ = workspace().arg("--no-run").stdin(Stdio::null()).status();
+        let ahead = build_ahead(later_builds(root, &target, long)?);
+        runs.add(&mut workspace())?;
+        let _ = ahead.join();
+        let mut research = cargo(root);
+        research.arg("test").args(workspace_of("research"));
+        runs.add(research.args(["--workspace", "--no-fail-fast"]))?;
+        // The tests of the workspace have all features; this one is about a build without them.
+        let mut plain = cargo(root);
+        plain.args(["test", "--package", "rampack", "--test", "remote"]);
+        runs.add(&mut plain)?;
         // Runs each benchmark once. Each must build and run.
         let mut benchmarks = cargo(root);
         benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
@@ -57,9 +73,14 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
             runs.add(&mut checker)?;
         }
         match checkers::sanitized(root, &target, long)? {
-            Ok(mut suite) => runs.add(&mut suite)?,
+            Ok(suites) => {
+                for mut suite in suites {
+                    runs.add(&mut suite)?;
+                }
+            }
             Err(reason) => runs.skip(&reason)?,
         }
+        runs.mutants(root, &target, long);
     }
     let begun = Instant::now();
     match guest::cases::run(root, &target, long) {
@@ -80,7 +101,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     }
 
     let Runs { skips_file, count, broken, again, times, suites, .. } = runs;
-    let text = fs::read_to_string(&skips_file).with_context(|| skips_file.display().to_string())?;
+    let text = fs::read_to_string(&skips_file)?;
     let _ = fs::remove_file(&skips_file);
     let skips: BTreeSet<&str> = text.lines().collect();
     println!();
@@ -98,6 +119,34 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         println!("{seconds:>6.0} s  {name}");
     }
     Ok(report(count, &broken, &skips, strict))
+}
+
+/// What is built for the runs after the first one.
+fn later_builds(root: &Path, target: &Path, long: bool) -> Result<Vec<Command>> {
+    let mut builds = checkers::models(root, target, long)?;
+    builds.extend(checkers::sanitized(root, target, long)?.into_iter().flatten());
+    // It is built where the first run is, which has looked at its files by then.
+    let mut research = cargo(root);
+    research.arg("test").args(workspace_of("research")).arg("--workspace");
+    builds.push(research);
+    builds.iter_mut().for_each(|build| _ = build.arg("--no-run"));
+    builds.push(guest::build(root));
+    Ok(builds)
+}
+
+/// Runs builds on a thread, with the lowest priority: many tests wait for other processes, and the
+/// CPUs are idle meanwhile.
+fn build_ahead(builds: Vec<Command>) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for build in builds {
+            let mut niced = Command::new("nice");
+            niced.args(["-n", "19"]).arg(build.get_program()).args(build.get_args());
+            niced.envs(build.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            niced.current_dir(build.get_current_dir().unwrap_or(Path::new(".")));
+            let quiet = niced.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            let _ = quiet.status();
+        }
+    })
 }
 
 /// Prints the end of the run. True if the run counts as a success.
@@ -164,19 +213,19 @@ impl Runs {
         // One pipe takes both streams, because cargo prints the program's name on one and the
         // program prints its result on the other.
         let (output, input) = io::pipe().context("a pipe")?;
-        command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
+        command.stdin(Stdio::null()).stdout(input.try_clone().context("a pipe")?).stderr(input);
         let mut child = command.spawn().with_context(|| shown.clone())?;
         // The pipe would stay open in this process.
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut own = Count::default();
         for line in BufReader::new(output).split(b'\n') {
-            let line = line?;
+            let line = line.with_context(|| format!("the output of {shown}"))?;
             let line = String::from_utf8_lossy(&line);
             own.line(&line);
             self.suites.line(&line);
             writeln!(io::stdout(), "{line}")?;
         }
-        let status = child.wait()?;
+        let status = child.wait().with_context(|| shown.clone())?;
         if !status.success() && own.failed == 0 {
             self.broken.push(format!("{shown}: {status}, though no test says it failed"));
         }
@@ -186,9 +235,24 @@ impl Runs {
         Ok(())
     }
 
+    /// Tries the mutants of the last change, or all. Each counts as a test of its suite.
+    fn mutants(&mut self, root: &Path, target: &Path, all: bool) {
+        let begun = Instant::now();
+        match mutants::of_change(root, target, all) {
+            Ok(outcomes) => {
+                let complaints: Vec<String> =
+                    outcomes.iter().filter_map(mutants::Outcome::complaint).collect();
+                self.count.passed += (outcomes.len() - complaints.len()) as u64;
+                self.broken.extend(complaints);
+            }
+            Err(error) => self.broken.push(format!("the mutants: {error:#}")),
+        }
+        self.times.push(("the mutants".to_string(), begun.elapsed()));
+    }
+
     /// Runs the soak. It counts as a test.
     fn soak(&mut self, root: &Path) -> Result<()> {
-        let words = ["run", "--release", "--package", "rampack-lab", "--", "soak"];
+        let words = ["run", "--release", "--package", "rampack-soak", "--", "run"];
         let shown = format!("cargo {}", words.join(" "));
         println!("$ {shown}");
         let begun = Instant::now();
@@ -204,10 +268,7 @@ impl Runs {
     /// Adds a line to the file of skipped tests. A skipped test itself reports that it passed.
     fn skip(&mut self, reason: &str) -> Result<()> {
         let path = &self.skips_file;
-        let mut file = fs::OpenOptions::new()
-            .append(true)
-            .open(path)
-            .with_context(|| path.display().to_string())?;
+        let mut file = fs::OpenOptions::new().append(true).open(path)?;
         writeln!(file, "SKIPPED {reason}")?;
         self.count.passed += 1;
         Ok(())

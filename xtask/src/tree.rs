@@ -1,10 +1,10 @@
 //! The files of the checkout, as the rules see them.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use fs_err as fs;
 
 use crate::source::Source;
 
@@ -34,10 +34,7 @@ const NOT_OURS: &[&str] =
 impl Tree {
     /// Reads the checkout at `root`.
     pub fn read(root: &Path) -> Result<Tree> {
-        let mut files = Vec::new();
-        read_directory(root, "", &mut files)?;
-        files.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(Tree::new(files))
+        Ok(Tree::new(files(root)?))
     }
 
     /// Makes a tree of these files. Marks Rust sources that only a `#[cfg(test)] mod` line reaches
@@ -66,9 +63,17 @@ impl Tree {
     }
 }
 
+/// Reads the files of the checkout at `root`, sorted by their paths.
+pub fn files(root: &Path) -> Result<Vec<File>> {
+    let mut files = Vec::new();
+    read_directory(root, "", &mut files)?;
+    files.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(files)
+}
+
 fn read_directory(root: &Path, prefix: &str, files: &mut Vec<File>) -> Result<()> {
     let directory = root.join(prefix);
-    let entries = fs::read_dir(&directory).with_context(|| directory.display().to_string())?;
+    let entries = fs::read_dir(&directory)?;
     for entry in entries {
         let entry = entry?;
         let name = entry.file_name().to_string_lossy().into_owned();

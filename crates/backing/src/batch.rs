@@ -4,8 +4,11 @@
 //! fails, and answers in any order.
 
 use std::io;
+use std::thread;
+use std::time::Duration;
 
 use block::{IoError, Job, Operation};
+use host::errno;
 use units::PAGE_SIZE;
 
 /// The pages of memory of a ring, and its most operations under way: one bit of a word for each.
@@ -15,8 +18,8 @@ const LONGEST: usize = DEPTH / 4;
 /// While more parts wait, this many must finish before the next ones begin: a system call for each
 /// would cost more than it saves.
 const AT_ONCE: usize = DEPTH / 4;
-/// How often a part may be restarted after an interrupt or without progress.
-const PATIENCE: u32 = 100;
+/// A batch that gets nowhere pauses so often, which takes half a minute. Then it has failed.
+const PATIENCE: u32 = 30_000;
 
 /// The direction of a transfer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +68,11 @@ pub(crate) trait Queue {
 
     /// The next part that has finished; it returns each once.
     fn finished(&mut self) -> Option<Done>;
+
+    /// Waits for a millisecond: the system cannot do yet what it was asked for.
+    fn pause(&mut self) {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Carries out operations at once, without the queue.
@@ -84,11 +92,9 @@ struct Flight {
     offset: u64,
     length: usize,
     done: usize,
-    repeats: u32,
 }
 
-const NONE: Flight =
-    Flight { job: 0, way: Way::Read, within: 0, offset: 0, length: 0, done: 0, repeats: 0 };
+const NONE: Flight = Flight { job: 0, way: Way::Read, within: 0, offset: 0, length: 0, done: 0 };
 
 struct Batch<'b, 'j, Q> {
     queue: &'b mut Q,
@@ -101,6 +107,10 @@ struct Batch<'b, 'j, Q> {
     /// The pages without a part, one bit each.
     free: u64,
     under_way: usize,
+    /// Counts the steps forward: pages that were transferred, and parts that ended.
+    steps: u64,
+    /// Pauses since the last step forward.
+    pauses: u32,
 }
 
 /// Carries out `jobs` and sets the result of each. Offsets and lengths are multiples of a page.
@@ -115,8 +125,8 @@ pub(crate) fn run<Q: Queue>(
     jobs.iter_mut().for_each(|job| job.result = Ok(()));
     let flights = [NONE; DEPTH];
     let free = u64::MAX;
-    let mut batch = Batch { queue, aside, jobs, job: 0, cut: 0, flights, free, under_way: 0 };
-    batch.run()
+    let (job, cut, under_way, steps, pauses) = (0, 0, 0, 0, 0);
+    Batch { queue, aside, jobs, job, cut, flights, free, under_way, steps, pauses }.run()
 }
 
 /// The lowest bit of a run of `count` set bits.
@@ -139,10 +149,10 @@ pub(crate) const fn pages(first: usize, length: usize) -> u64 {
 /// Converts an error number of the system to a device's error.
 pub(crate) const fn io_error(errno: i32) -> IoError {
     match errno {
-        libc::ENOSPC | libc::EDQUOT | libc::EFBIG => IoError::NoSpace,
-        libc::ENOMEM | libc::ENOBUFS => IoError::NoMemory,
-        libc::EROFS | libc::EPERM => IoError::ReadOnly,
-        libc::EOPNOTSUPP => IoError::Unsupported,
+        errno::ENOSPC | errno::EDQUOT | errno::EFBIG => IoError::NoSpace,
+        errno::ENOMEM | errno::ENOBUFS => IoError::NoMemory,
+        errno::EROFS | errno::EPERM => IoError::ReadOnly,
+        errno::EOPNOTSUPP => IoError::Unsupported,
         _ => IoError::Failed,
     }
 }
@@ -167,8 +177,15 @@ impl<Q: Queue> Batch<'_, '_, Q> {
                 self.give_up();
                 return Err(error);
             }
+            let (before, mut again) = (self.steps, false);
             while let Some(done) = self.queue.finished() {
-                self.answered(done);
+                again |= self.answered(done);
+            }
+            if self.steps != before {
+                self.pauses = 0;
+            } else if again {
+                self.queue.pause();
+                self.pauses += 1;
             }
         }
     }
@@ -202,41 +219,46 @@ impl<Q: Queue> Batch<'_, '_, Q> {
         let offset = start + self.cut;
         self.queue.start(Part { way, first, skip: 0, length, offset });
         self.free &= !pages(first, length);
-        self.flights[first] =
-            Flight { job: self.job, way, within, offset, length, done: 0, repeats: 0 };
+        self.flights[first] = Flight { job: self.job, way, within, offset, length, done: 0 };
         self.under_way += 1;
         self.cut += length as u64;
         true
     }
 
-    fn answered(&mut self, Done { first, result }: Done) {
+    /// A part has finished. Returns whether it was begun again.
+    fn answered(&mut self, Done { first, result }: Done) -> bool {
         let flight = &mut self.flights[first];
         match usize::try_from(result) {
             Ok(got) => {
                 let done = flight.done + got;
                 if done >= flight.length {
-                    return self.complete(first);
+                    self.complete(first);
+                    return false;
+                }
+                // No bytes at all: another process has truncated the file.
+                if got == 0 {
+                    self.fail(first, IoError::Failed);
+                    return false;
                 }
                 // Direct I/O can continue only at a page boundary.
                 let kept = done - done % PAGE_SIZE;
-                // No bytes at all: another process has truncated the file.
-                if got == 0 {
-                    return self.fail(first, IoError::Failed);
-                }
-                if kept == flight.done {
-                    flight.repeats += 1;
-                }
+                self.steps += u64::from(kept > flight.done);
                 flight.done = kept;
             }
-            Err(_) if result == -libc::EINTR || result == -libc::EAGAIN => flight.repeats += 1,
-            Err(_) => return self.fail(first, io_error(-result)),
+            Err(_) if result == -errno::EINTR || result == -errno::EAGAIN => {}
+            Err(_) => {
+                self.fail(first, io_error(-result));
+                return false;
+            }
         }
-        let Flight { way, offset, length, done, repeats, .. } = *flight;
-        if repeats > PATIENCE {
-            return self.fail(first, IoError::Failed);
+        if self.pauses >= PATIENCE {
+            self.fail(first, IoError::Failed);
+            return false;
         }
+        let Flight { way, offset, length, done, .. } = self.flights[first];
         let (offset, length) = (offset + done as u64, length - done);
         self.queue.start(Part { way, first, skip: done, length, offset });
+        true
     }
 
     fn complete(&mut self, first: usize) {
@@ -257,6 +279,7 @@ impl<Q: Queue> Batch<'_, '_, Q> {
         self.free |= pages(first, self.flights[first].length);
         self.flights[first] = NONE;
         self.under_way -= 1;
+        self.steps += 1;
     }
 
     /// Fails the parts under way and the jobs that have not begun.

@@ -8,12 +8,14 @@ use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
     ZeroMode,
 };
+use host::errno;
+use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
+use rustix::io::{Errno, retry_on_intr};
 use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::batch::{self, Aside, io_error};
 use crate::pool::Pool;
-use crate::sys;
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -23,6 +25,8 @@ pub(crate) struct BackingFile {
     pub(crate) bytes: u64,
     /// A block device, not an ordinary file.
     pub(crate) device: bool,
+    /// The file below a loop device, which is locked as a backing file is.
+    pub(crate) below: Option<File>,
     pub(crate) pool: Pool,
     /// Punching holes works; false after the first refusal. A punched range reads as zeroes.
     pub(crate) punches: AtomicBool,
@@ -37,28 +41,30 @@ impl BackingFile {
         if !self.punches.load(Ordering::Relaxed) {
             return Ok(false);
         }
-        let Err(error) = sys::punch(&self.file, offset, length) else { return Ok(true) };
-        match error.raw_os_error() {
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let punch = || fallocate(&self.file, mode, offset, length);
+        let Err(error) = retry_on_intr(punch) else { return Ok(true) };
+        match error {
             // Some drivers answer ENOTTY or EINVAL.
-            Some(libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOTTY | libc::EINVAL) => {
+            Errno::OPNOTSUPP | Errno::NOSYS | Errno::NOTTY | Errno::INVAL => {
                 self.punches.store(false, Ordering::Relaxed);
                 Ok(false)
             }
-            other => Err(io_error(other.unwrap_or(libc::EIO))),
+            other => Err(io_error(other.raw_os_error())),
         }
     }
 
     /// A discard is a hint: a device without support does not fail it.
     fn discard(&self, offset: u64, length: u64) -> Result<(), IoError> {
         if !self.punch(offset, length)? && self.device {
-            let _ = sys::discard(&self.file, offset, length);
+            let _ = host::discard(&self.file, offset, length);
         }
         Ok(())
     }
 
     fn flush(&self) -> Result<(), IoError> {
         let synced = self.file.sync_data();
-        synced.map_err(|error| io_error(error.raw_os_error().unwrap_or(libc::EIO)))
+        synced.map_err(|error| io_error(error.raw_os_error().unwrap_or(errno::EIO)))
     }
 
     /// The kind of the extent at `at` and its end, in whole pages: a page with any data is data.
@@ -67,12 +73,16 @@ impl BackingFile {
             return (ExtentKind::Data, end);
         }
         // If the file system does not know, the answer is data, which is always correct.
-        let Ok(data) = sys::seek(&self.file, at, false) else { return (ExtentKind::Data, end) };
-        let data = data.map_or(end, |data| data - data % P).clamp(at, end);
+        let data = match seek(&*self.file, SeekFrom::Data(at)) {
+            Ok(data) => (data - data % P).clamp(at, end),
+            // The rest of the file has none.
+            Err(Errno::NXIO) => end,
+            Err(_) => return (ExtentKind::Data, end),
+        };
         if data > at {
             return (ExtentKind::Hole, data);
         }
-        let hole = sys::seek(&self.file, at, true).ok().flatten();
+        let hole = seek(&*self.file, SeekFrom::Hole(at));
         let hole = hole.map_or(end, |hole| hole.next_multiple_of(P));
         (ExtentKind::Data, hole.clamp((at + P - at % P).min(end), end))
     }
@@ -80,8 +90,13 @@ impl BackingFile {
 
 impl Drop for BackingFile {
     fn drop(&mut self) {
-        if !self.device {
-            sys::unlock(&self.file);
+        self.pool.close();
+        // Otherwise the kernel unlocks it when the last write has ended. A child may have it open.
+        if !self.device && !self.pool.is_lost() {
+            let _ = self.file.unlock();
+        }
+        if let Some(below) = &self.below {
+            let _ = below.unlock();
         }
     }
 }
@@ -115,7 +130,7 @@ impl BlockDevice for BackingFile {
 
     fn abilities(&self) -> Abilities {
         let discard = self.punches.load(Ordering::Relaxed);
-        Abilities { read_only: false, discard, fast_zero: false, flush: true }
+        Abilities { discard, flush: true, ..Abilities::default() }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {

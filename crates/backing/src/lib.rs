@@ -18,9 +18,8 @@ mod plain;
 mod pool;
 mod read;
 mod ring;
-mod sys;
 
-pub use open::{Options, open};
+pub use open::{Options, exposure, open, open_kept};
 pub use read::read;
 
 #[cfg(test)]

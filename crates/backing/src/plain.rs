@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
+use host::errno;
 use units::PAGE_SIZE;
 
 use crate::batch::{DEPTH, Done, Part, Queue, Way};
@@ -45,7 +46,7 @@ impl Queue for Plain {
         };
         let result = match transferred {
             Ok(bytes) => bytes as i32,
-            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+            Err(error) => -error.raw_os_error().unwrap_or(errno::EIO),
         };
         self.done[self.count] = Done { first: part.first, result };
         self.count += 1;

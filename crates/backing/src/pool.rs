@@ -24,7 +24,7 @@ pub(crate) struct Pool {
     /// There is no io_uring, or the options turn it off.
     without: AtomicBool,
     /// Operations of a ring that is gone may still be carried out.
-    lost: Arc<AtomicBool>,
+    pub(crate) lost: Arc<AtomicBool>,
     state: Mutex<State>,
     /// Signalled when a ring is returned or dropped.
     freed: Condvar,
@@ -99,6 +99,12 @@ impl Pool {
         Rail::Plain(Box::new(Plain::new(self.file.clone())))
     }
 
+    /// Ends the rings, as far as that is possible: see [`Pool::is_lost`]. None is leased.
+    pub(crate) fn close(&self) {
+        let rails = std::mem::take(&mut self.state().free);
+        drop(rails);
+    }
+
     /// As if writes of a ring did not end.
     #[cfg(test)]
     pub(crate) fn lose(&self) {
@@ -109,6 +115,14 @@ impl Pool {
     #[cfg(test)]
     pub(crate) fn take_one(&self) -> Rail {
         self.lease().rail.take().expect("a lease has one until it is dropped")
+    }
+
+    /// Takes over a ring.
+    #[cfg(test)]
+    pub(crate) fn put(&self, rail: Rail) {
+        let mut state = self.state();
+        state.made += 1;
+        state.free.push(rail);
     }
 
     /// The number of rings.

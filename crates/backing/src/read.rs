@@ -5,6 +5,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use control::{ControlError, Errno};
+use host::errno;
 use units::human;
 
 /// Reads the whole file `path`, at most `most` bytes. Any thread may call it.
@@ -17,7 +18,7 @@ pub fn read(path: &Path, most: u64) -> Result<Vec<u8>, ControlError> {
         ControlError::new(errno, format!("{} cannot be read: {why}", path.display()))
     };
     let failed = |error: io::Error| {
-        refuse(Errno(error.raw_os_error().unwrap_or(libc::EIO)), &error.to_string())
+        refuse(Errno(error.raw_os_error().unwrap_or(errno::EIO)), &error.to_string())
     };
     // The type is checked before the open: an open of a pipe waits for a writer.
     let found = path.metadata().map_err(failed)?;

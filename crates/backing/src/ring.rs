@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::errno;
 use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, types};
 use sync::atomic::{AtomicBool, Ordering};
@@ -97,10 +98,10 @@ impl Ring {
         let (uring, disabled) = build()?;
         // This feature came with plain reads and writes (Linux 5.6).
         if !uring.params().is_feature_rw_cur_pos() {
-            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+            return Err(io::Error::from_raw_os_error(errno::ENOSYS));
         }
         let mut memory = Memory::new()?;
-        let buffer = libc::iovec { iov_base: memory.0.as_ptr().cast(), iov_len: BYTES };
+        let buffer = host::iovec { iov_base: memory.0.as_ptr().cast(), iov_len: BYTES };
         // SAFETY: the memory lives as long as the ring: see `drop`.
         let registered = unsafe { uring.submitter().register_buffers(&[buffer]) };
         // The limit of locked memory may be too low; the ring works without it, only slower.
@@ -176,7 +177,7 @@ impl Ring {
 /// not. The kernel runs its completions when the thread enters it anyway (Linux 5.19).
 fn build() -> io::Result<(IoUring, bool)> {
     let entries = DEPTH as u32;
-    let is_too_old = |error: &io::Error| error.raw_os_error() == Some(libc::EINVAL);
+    let is_too_old = |error: &io::Error| error.raw_os_error() == Some(errno::EINVAL);
     let builder = || {
         let mut builder = IoUring::builder();
         builder.dontfork();
@@ -239,8 +240,8 @@ impl Queue for Ring {
             };
             match error.raw_os_error() {
                 // The caller takes the completions so far and calls again.
-                Some(libc::EINTR) => return Ok(()),
-                Some(libc::EAGAIN | libc::EBUSY | libc::ENOMEM) => {
+                Some(errno::EINTR) => return Ok(()),
+                Some(errno::EAGAIN | errno::EBUSY | errno::ENOMEM) => {
                     if !self.uring.completion().is_empty() {
                         return Ok(());
                     }
@@ -303,7 +304,7 @@ mod tests {
         // Linux before 5.10, or no io_uring at all.
         let Ok((_, true)) = build() else { return };
         let mut ring = Ring::new(file.clone(), Arc::default()).unwrap();
-        assert_eq!(open_by(&mut ring.uring), -libc::EACCES);
+        assert_eq!(open_by(&mut ring.uring), -errno::EACCES);
         // Without a restriction the same request succeeds: the test can fail.
         let mut free = IoUring::new(4).unwrap();
         assert!(open_by(&mut free) >= 0);

@@ -24,7 +24,10 @@ struct Odd {
     odd: bool,
     /// Transfers that touch this page of the file fail with this number.
     bad: Option<(usize, i32)>,
-    /// So many calls of `submit` are left before all fail.
+    /// This many transfers of the bad page are left before it is a good one.
+    until: u32,
+    pauses: u32,
+    /// This many calls of `submit` are left before all fail.
     life: u32,
 }
 
@@ -32,7 +35,8 @@ impl Odd {
     fn new(pages: usize, rng: Rng) -> Odd {
         let (file, memory) = (vec![0; pages * PAGE_SIZE], vec![0; DEPTH * PAGE_SIZE]);
         let (under_way, ready) = (Vec::new(), Vec::new());
-        Odd { file, memory, under_way, ready, rng, odd: true, bad: None, life: u32::MAX }
+        let (odd, bad, until, pauses, life) = (true, None, u32::MAX, 0, u32::MAX);
+        Odd { file, memory, under_way, ready, rng, odd, bad, until, pauses, life }
     }
 
     fn carry_out(&mut self, part: Part) -> i32 {
@@ -42,12 +46,14 @@ impl Odd {
         let mut length = part.length;
         let at = part.offset as usize;
         if let Some((page, error)) = self.bad
+            && self.until > 0
             && at / PAGE_SIZE <= page
             && page * PAGE_SIZE < at + length
         {
             // What comes before it is transferred, as on a disk.
             length = page * PAGE_SIZE - (page * PAGE_SIZE).min(at);
             if length == 0 {
+                self.until -= 1;
                 return -error;
             }
         }
@@ -103,6 +109,10 @@ impl Queue for Odd {
 
     fn finished(&mut self) -> Option<Done> {
         self.ready.pop()
+    }
+
+    fn pause(&mut self) {
+        self.pauses += 1;
     }
 }
 
@@ -226,6 +236,20 @@ fn what_gets_nowhere_is_given_up() {
     run(&mut odd, &Nothing, &mut jobs).unwrap();
     assert_eq!(jobs[0].result, Err(IoError::Failed));
     assert!(odd.under_way.is_empty());
+    assert!(odd.pauses > 10_000, "it was given up after {} pauses", odd.pauses);
+}
+
+#[test]
+fn a_kernel_that_is_busy_for_a_while_is_asked_again_after_pauses() {
+    let mut odd = Odd::new(3, Rng::new(1));
+    (odd.odd, odd.bad, odd.until) = (false, Some((1, libc::EAGAIN)), 5000);
+    odd.file.fill(7);
+    let mut into = vec![0; 3 * PAGE_SIZE];
+    let mut jobs = [Job::new(Operation::Read { offset: 0, into: &mut into })];
+    run(&mut odd, &Nothing, &mut jobs).unwrap();
+    assert_eq!(jobs[0].result, Ok(()));
+    assert!(into.iter().all(|byte| *byte == 7));
+    assert!((4990..=5000).contains(&odd.pauses), "{} pauses", odd.pauses);
 }
 
 #[test]
@@ -310,14 +334,13 @@ fn a_ring_that_is_dropped_waits_for_what_is_under_way() {
 }
 
 /// A pipe that takes nothing more, and a ring with a write of a page of ones to it under way. The
-/// ring's system call fails from then on.
-fn cut_off(test: &str) -> Option<(std::io::PipeReader, Ring, Arc<AtomicBool>)> {
+/// ring's system call fails from then on. It tells `lost` if the write does not end.
+fn cut_off(test: &str, lost: &Arc<AtomicBool>) -> Option<(std::io::PipeReader, Ring)> {
     use std::io::Write;
     use std::os::fd::OwnedFd;
     let (reader, mut writer) = std::io::pipe().unwrap();
     // As much as a pipe holds (pipe(7)).
     writer.write_all(&[0; 1 << 16]).unwrap();
-    let lost = Arc::new(AtomicBool::new(false));
     let ring = Ring::new(Arc::new(File::from(OwnedFd::from(writer))), lost.clone());
     let what = "io_uring (a kernel with it, and kernel.io_uring_disabled=0)";
     if !testkit::met(test, &[testkit::Need::other(ring.is_ok(), what)]) {
@@ -329,14 +352,15 @@ fn cut_off(test: &str) -> Option<(std::io::PipeReader, Ring, Arc<AtomicBool>)> {
     ring.submit(0).unwrap();
     ring.cut_off();
     ring.submit(1).expect_err("it is no ring any more");
-    Some((reader, ring, lost))
+    Some((reader, ring))
 }
 
 #[test]
 fn a_ring_that_cannot_be_called_any_more_waits_for_what_the_kernel_has() {
     use std::io::Read;
     let name = "a_ring_that_cannot_be_called_any_more_waits_for_what_the_kernel_has";
-    let Some((mut reader, mut ring, lost)) = cut_off(name) else { return };
+    let lost = Arc::default();
+    let Some((mut reader, mut ring)) = cut_off(name, &lost) else { return };
     // The kernel never gets this one.
     ring.start(Part { way: Way::Write, first: 9, skip: 0, length: PAGE_SIZE, offset: 0 });
     let (gone, is_gone) = std::sync::mpsc::channel();
@@ -359,7 +383,8 @@ fn a_ring_that_cannot_be_called_any_more_waits_for_what_the_kernel_has() {
 #[test]
 fn a_device_with_writes_that_do_not_end_takes_no_more() {
     let name = "a_device_with_writes_that_do_not_end_takes_no_more";
-    let Some((reader, mut ring, lost)) = cut_off(name) else { return };
+    let lost = Arc::default();
+    let Some((reader, mut ring)) = cut_off(name, &lost) else { return };
     ring.last = std::time::Duration::from_millis(20);
     drop(ring);
     assert!(lost.load(Ordering::Acquire), "the write is still under way");
@@ -378,6 +403,27 @@ fn a_device_with_writes_that_do_not_end_takes_no_more() {
     let mut found = [0; PAGE_SIZE];
     backing.submit(units::Cpu(0), Operation::Read { offset: 0, into: &mut found }).unwrap();
     assert_eq!(found, page);
+}
+
+#[test]
+fn a_file_is_unlocked_only_when_no_write_to_it_can_come_any_more() {
+    let name = "a_file_is_unlocked_only_when_no_write_to_it_can_come_any_more";
+    let directory = TempDir::new();
+    let path = directory.join("file");
+    File::create(&path).unwrap().set_len(1 << 20).unwrap();
+    // The kernel keeps the file of a ring open that has writes under way, as this does.
+    let close = |backing: crate::device::BackingFile| {
+        let file = backing.file.clone();
+        drop(backing);
+        (File::open(&path).unwrap().try_lock().is_ok(), file)
+    };
+    let open = || crate::device::BackingFile::open(&path, Options::default()).unwrap();
+    assert!(close(open()).0, "all has ended");
+    let backing = open();
+    let Some((_reader, mut ring)) = cut_off(name, &backing.pool.lost) else { return };
+    ring.last = std::time::Duration::from_millis(20);
+    backing.pool.put(Rail::Ring(Box::new(ring)));
+    assert!(!close(backing).0, "another user has the file, and a write of this one may come");
 }
 
 #[test]

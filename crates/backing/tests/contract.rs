@@ -19,7 +19,7 @@ const MODES: [Options; 3] =
     [options(true, true, true), options(true, false, false), options(false, true, true)];
 
 const fn options(io_uring: bool, direct: bool, ready: bool) -> Options {
-    Options { rings: 3, io_uring, direct, ready, keep: false, private: false }
+    Options { rings: 3, io_uring, direct, ready, keep: false, private: false, sealed: false }
 }
 
 /// The suite on new files of `directory`.

@@ -10,7 +10,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::Command;
 
-use backing::{Options, open};
+use backing::{Options, exposure, open};
 use block::Operation;
 use common::*;
 use control::{ControlError, Errno};
@@ -90,7 +90,14 @@ fn a_file_that_is_to_be_private_is_refused_to_be_read_by_others() {
         }
         // Scripts for Linux's zram make such files.
         drop(open(&path, Options::default()).unwrap());
+        let sees = |sealed| exposure(&path, sealed).unwrap().message;
+        assert!(sees(false).contains("see every page in it"), "{}", sees(false));
+        let written = exposed & 0o022 != 0;
+        assert!(!sees(true).contains("see every page") && sees(true).contains("chmod 600"));
+        assert_eq!(sees(true).contains("spoil pages"), written, "{}", sees(true));
+        assert_eq!(sees(true).contains("not what is in them"), !written, "{}", sees(true));
     }
+    assert!(exposure(directory.path(), false).is_none(), "it is no file");
     for usual in [0o600, 0o700] {
         mode(usual);
         drop(open(&path, private).unwrap());
@@ -207,4 +214,38 @@ fn small_files_are_read_and_others_are_not() {
     expect(&directory.join("nothing"), 999, Errno::ENOENT, "No such file");
     expect(directory.path(), 999, Errno::EISDIR, "it is a directory");
     expect(Path::new("/dev/zero"), 999, Errno::EINVAL, "not an ordinary file");
+}
+
+#[test]
+fn a_file_and_a_loop_device_on_it_are_one() {
+    let needs = [Need::Root, Need::Loop, Need::program("losetup", "mount")];
+    if !testkit::met("a_file_and_a_loop_device_on_it_are_one", &needs) {
+        return;
+    }
+    let directory = TempDir::new();
+    let file = sparse(&directory.join("file"), 16 * P);
+    let attach = |file: &Path| {
+        let mut command = Command::new("losetup");
+        let said = testkit::run(command.args(["--find", "--show"]).arg(file)).stdout;
+        Attached(said.trim().into())
+    };
+    let on_file = attach(&file);
+    let on_loop = attach(&on_file.0);
+    for (one, other) in [(&file, &on_file.0), (&on_file.0, &file), (&on_loop.0, &file)] {
+        let held = open(one, Options::default()).unwrap();
+        expect(other, Errno::EBUSY, "use");
+        drop(held);
+    }
+    for path in [&file, &on_file.0] {
+        drop(open(path, Options::default()).unwrap());
+    }
+}
+
+/// A loop device, detached at the end.
+struct Attached(std::path::PathBuf);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        let _ = Command::new("losetup").arg("--detach").arg(&self.0).status();
+    }
 }

@@ -2,10 +2,7 @@
 
 use units::Cpu;
 
-use crate::{
-    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
-    Visit,
-};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
 /// Refuses an operation that passes the end, is unaligned, or changes a read-only device, so that
 /// the device below need not check. Tests put it above a device. The devices of this project check
@@ -90,14 +87,6 @@ impl<D: BlockDevice> BlockDevice for Checked<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        self.next.remote()
-    }
-
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        self.next.scrub(cpu, bad)
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

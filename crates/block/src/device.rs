@@ -5,7 +5,7 @@ use core::ops::ControlFlow;
 
 use units::Cpu;
 
-use crate::IoError;
+use crate::{IoError, PackedPages};
 
 /// The operation of one request. Offsets and lengths are in bytes.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ pub struct Geometry {
 }
 
 /// The abilities of a device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Abilities {
     /// It takes no changes.
     pub read_only: bool,
@@ -183,6 +183,10 @@ pub struct Abilities {
     pub fast_zero: bool,
     /// A flush does something.
     pub flush: bool,
+    /// A read fails if what is there differs from what was written.
+    pub checked: bool,
+    /// A discard frees room at once: it needs no I/O and never waits.
+    pub quick_discard: bool,
 }
 
 /// The kind of an extent.
@@ -205,15 +209,6 @@ pub struct Extent {
     pub kind: ExtentKind,
 }
 
-/// What [`BlockDevice::scrub`] found, in pages.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Scrubbed {
-    /// Pages that were read.
-    pub checked: u64,
-    /// Pages of these that cannot be read, or that differ from what was written.
-    pub bad: u64,
-}
-
 /// What a device has at remote stores, and what it has asked of them.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct RemoteStats {
@@ -233,9 +228,13 @@ pub struct RemoteStats {
     pub wrong_answers: u64,
     /// The stores.
     pub stores: u64,
-    /// Stores of these that are left alone because they failed.
+    /// Stores of these that are left alone because they failed, or that have lost what was read of
+    /// them last.
     pub lost_stores: u64,
 }
+
+/// Asks a device what it has at remote stores. It keeps the device open.
+pub type AskRemote = Arc<dyn Fn() -> RemoteStats + Send + Sync>;
 
 /// Called with each extent in turn. The callback returns `Break` to stop.
 pub type Visit<'a> = &'a mut dyn FnMut(Extent) -> ControlFlow<()>;
@@ -277,35 +276,17 @@ pub trait BlockDevice: Send + Sync {
         }
     }
 
-    /// Reads everything that was written to a device that can tell whether it is unchanged, and
-    /// passes the number of each bad page to `bad`. Other operations may go on meanwhile. May wait,
-    /// for as long as it takes to read the device.
-    ///
-    /// # Errors
-    /// [`IoError::Unsupported`] by a device that cannot tell.
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        let _ = (cpu, bad);
-        Err(IoError::Unsupported)
-    }
-
-    /// What it has at remote stores; `None` if it has none. Layers ask the next device.
-    fn remote(&self) -> Option<RemoteStats> {
-        None
-    }
-
-    /// Nobody will read these bytes before they are written again. A device that can use the room
-    /// at once frees it, and reads may see zeroes; others do nothing. It never waits and does no
-    /// I/O, so it is no replacement for a discard.
-    fn forget(&self, cpu: Cpu, offset: u64, length: u64) {
-        let _ = (cpu, offset, length);
-    }
-
     /// Reports the extents of the range, in order and without gaps; neighbouring extents may have
     /// the same kind. Other threads may write meanwhile, so the answer may be old. It never waits.
     ///
     /// # Errors
     /// [`IoError::OutOfRange`] for a range that passes the end.
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError>;
+
+    /// The device as one that takes pages as they were compressed, if it is one.
+    fn packed(&self) -> Option<&dyn PackedPages> {
+        None
+    }
 }
 
 impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
@@ -321,16 +302,10 @@ impl<D: BlockDevice + ?Sized> BlockDevice for Arc<D> {
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         (**self).submit_all(cpu, jobs);
     }
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        (**self).scrub(cpu, bad)
-    }
-    fn remote(&self) -> Option<RemoteStats> {
-        (**self).remote()
-    }
-    fn forget(&self, cpu: Cpu, offset: u64, length: u64) {
-        (**self).forget(cpu, offset, length);
-    }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         (**self).extents(cpu, offset, length, visit)
+    }
+    fn packed(&self) -> Option<&dyn PackedPages> {
+        (**self).packed()
     }
 }

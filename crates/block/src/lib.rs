@@ -8,18 +8,22 @@
 
 extern crate alloc;
 
+mod absent;
 mod checked;
 mod device;
 mod error;
 pub mod layer;
+mod packed;
 mod plain;
 
+pub use absent::Absent;
 pub use checked::Checked;
 pub use device::{
-    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, Job, Operation, RemoteStats,
-    Scrubbed, Visit, Wait, ZeroMode,
+    Abilities, AskRemote, BlockDevice, Context, Extent, ExtentKind, Geometry, Job, Operation,
+    RemoteStats, Visit, Wait, ZeroMode,
 };
 pub use error::IoError;
+pub use packed::{Packed, PackedPages};
 pub use plain::Plain;
 
 #[cfg(test)]

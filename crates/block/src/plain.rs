@@ -68,7 +68,7 @@ impl BlockDevice for Plain {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+        Abilities { discard: true, fast_zero: true, ..Abilities::default() }
     }
 
     fn perform(&self, _context: Context, operation: Operation<'_>) -> Result<(), IoError> {

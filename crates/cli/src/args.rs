@@ -1,13 +1,15 @@
 //! The command line.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use rampack::control::ControlError;
 
 use crate::columns;
-use crate::protocol::Attribute;
-pub use crate::transport::{SwapTransport, Transport};
+use service::protocol::Attribute;
+pub use service::transport::{SwapTransport, Transport};
 
 mod estimate;
 mod nbd;
@@ -19,11 +21,12 @@ pub use estimate::Estimate;
 pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
 use swap::SWAP_NOTES;
-pub use swap::{
-    Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn, SwapoffHelper,
-};
+pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
-use values::{algorithm, algorithm_help, assignment, column_names, disk_size, fs_name, size};
+use values::{
+    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, column_names,
+    disk_size, fs_name, one_of, size,
+};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
@@ -33,7 +36,8 @@ Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
 
 /// Compressed RAM disks and compressed swap space, without a kernel module.
 #[derive(Parser, Debug)]
-#[command(name = "rampack", version, after_help = EXIT_CODES, max_term_width = 100)]
+#[command(name = "rampack", bin_name = "rampack", version)]
+#[command(after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
     /// The daemon's directory, for its sockets, files and links to devices. The daemon makes it if
@@ -72,6 +76,7 @@ pub enum Command {
     /// Empty a device and free its memory. It can get a new size then.
     Reset(Device),
     /// Print attributes of a device.
+    #[command(override_usage = GET_USAGE)]
     #[command(after_help = "Attributes have the kernel's names and formats \
         (admin-guide/blockdev/zram); --describe explains them.")]
     Get(Get),
@@ -105,21 +110,20 @@ pub enum Command {
     /// Run a daemon whose devices outlive it: it is started again whenever it dies.
     #[command(after_help = KEEP_NOTES)]
     Keep(Keep),
-    /// What a daemon starts to swap off.
-    #[command(hide = true)]
-    SwapoffHelper(SwapoffHelper),
-    /// What a daemon starts to change a loop device.
-    #[command(hide = true)]
-    LoopHelper(LoopHelper),
     /// Stop a running daemon. Everything stored in its devices is lost.
     Stop(Stop),
 }
+
+const GET_USAGE: &str = "\
+rampack get [OPTIONS] <NAME> <ATTRIBUTE>...
+       rampack get [OPTIONS] <NAME> --all
+       rampack get [OPTIONS] <NAME> --describe";
 
 const UP_EXAMPLES: &str = "\
 Examples:
   rampack up                                     1 GiB, as a block device or over NBD
   sudo rampack up --size 8G --mount /mnt/fast    with a file system, ready to use
-  rampack up --size 4G --algorithm zstd --mem-limit 1G
+  rampack up --size 4G --algorithm zstd --memory 1G
 
 `rampack status` in another terminal shows the device. Its contents are lost when it ends.";
 
@@ -144,8 +148,9 @@ mounted.
 
 The memory of the devices, the mount of their files and the sockets stay with this process, which \
 does little, so that it does not die. Its end is the end of all that. A daemon that ends by \
-itself, or is told to (`rampack stop`, or SIGTERM, SIGINT, SIGHUP or SIGQUIT, which are passed on \
-to it), is not started again; its exit code is the exit code here.
+itself, or is told to (`rampack stop`, or SIGTERM, SIGINT or SIGQUIT, which are passed on to it), \
+is not started again; its exit code is the exit code here. A terminal that is gone (SIGHUP) ends \
+neither.
 
 Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
 does the same.
@@ -157,8 +162,8 @@ Examples:
 const FSCK_NOTES: &str = "\
 The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
 descriptors that outlive the daemon. This maps them privately and recovers them there, as the next \
-daemon would, and tells what cannot be right. docs/kept-state.md explains the numbers. It needs \
-root, and memory for a part of the tables.
+daemon would, and tells what cannot be right. docs/internals/kept-state.md explains the \
+numbers. It needs root, and memory for a part of the tables.
 
 No daemon may serve meanwhile: it is dead and its keeper waits, or it is stopped.
 
@@ -183,7 +188,7 @@ Example: install the new program over the old one, then `rampack upgrade`";
 const TREE_NOTES: &str = "\
 With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \
 ROOT/sys/block/zram0/mm_stat`, `echo 1G > ROOT/sys/block/zram0/disksize`. They behave like the \
-kernel's files; docs/compatibility.md lists the differences. ROOT/proc/buddyinfo shows rampack's \
+kernel's files; docs/reference/zram.md lists the differences. ROOT/proc/buddyinfo shows rampack's \
 page allocator, in the format of /proc/buddyinfo.";
 
 const EXEC_NOTES: &str = "\
@@ -218,9 +223,10 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub level: Option<i32>,
 
-    /// The most memory that the device may use. At the limit, writes fail. 0 is no limit.
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub mem_limit: Option<Size>,
+    /// The most memory that the device may use; 0 is no limit. At the limit, a write does what
+    /// --when-full says.
+    #[arg(long, value_name = "SIZE", value_parser = size, alias = "mem-limit")]
+    pub memory: Option<Size>,
 
     /// What a write does at the memory limit: fail at once; wait while pages move to --backing,
     /// to the algorithm of --recompress-with or down the tiers of --auto, and fail when none can;
@@ -245,7 +251,8 @@ pub struct DeviceOptions {
     /// A store that parts of the log which are not used go to: redis://HOST:PORT/DB,
     /// s3://BUCKET/PREFIX?region=…, fs:///DIRECTORY. Repeat it for more stores, and for how they
     /// are used: cold=SECONDS, copies=NUMBER, keep=SIZE, bandwidth=SIZE, requests=NUMBER (an
-    /// hour), deadline=MILLISECONDS. Implies --backing-layout log
+    /// hour), deadline=MILLISECONDS. Implies --backing-layout log. Only in a program that was built
+    /// with `--features remote`
     #[arg(long, value_name = "URI|KEY=VALUE", requires = "backing")]
     pub remote: Vec<String>,
 
@@ -254,9 +261,11 @@ pub struct DeviceOptions {
     pub recompress_with: Option<String>,
 
     /// Let pages that are not used move to smaller forms by themselves: zstd, or that of
-    /// --recompress-with; one object for equal pages; then neighbours compressed as one.
-    #[arg(long)]
-    pub auto: bool,
+    /// --recompress-with; one object for equal pages; then neighbours compressed as one [default:
+    /// off]
+    #[arg(long, value_name = "on|off", value_parser = one_of(SWITCH), hide_possible_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub auto: Option<bool>,
 
     /// The memory that --auto aims at. Without it all pages move that are old enough.
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "auto")]
@@ -271,13 +280,13 @@ pub struct DeviceOptions {
     #[arg(long, value_name = "US", requires = "auto")]
     pub slowest_read: Option<u32>,
 
-    /// Let --auto write pages that are not used for long to --backing, so many bytes a day. Meant
+    /// Let --auto write pages that are not used for long to --backing, this many bytes a day. Meant
     /// for --backing-layout log [default: none]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "auto", requires = "backing")]
     pub auto_writeback: Option<Size>,
 
     /// Set an attribute before the device gets its size. May be repeated.
-    #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment)]
+    #[arg(long, value_name = "ATTRIBUTE=VALUE", value_parser = assignment())]
     pub set: Vec<Attribute>,
 }
 
@@ -285,14 +294,15 @@ pub struct DeviceOptions {
 #[derive(Args, Clone, Debug)]
 pub struct FrontendOptions {
     /// How programs reach the device.
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_parser = one_of(TRANSPORTS), default_value = "auto")]
     pub transport: Transport,
 
     #[command(flatten)]
     #[allow(missing_docs)]
     pub nbd: NbdOptions,
 
-    /// Stop even while devices are in use: unmount them lazily instead of refusing.
+    /// Stop even while devices are in use: unmount them lazily instead of refusing. Write pages as
+    /// they are (--plain-backing) even to a file that other users may open.
     #[arg(long)]
     pub force: bool,
 
@@ -321,7 +331,8 @@ pub struct Up {
     #[arg(long, short, value_name = "DIR")]
     pub mount: Option<PathBuf>,
 
-    /// The file system to make: ext4, ext2, xfs, btrfs or f2fs [default with --mount: ext4]
+    /// The file system to make: ext4, ext2, xfs, btrfs or f2fs [default with --mount: ext4].
+    /// Without --mount it is not mounted. Needs root.
     #[arg(long, value_name = "NAME", value_parser = fs_name)]
     pub fs: Option<String>,
 
@@ -355,13 +366,6 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
-}
-
-/// `rampack loop-helper`.
-#[derive(Args, Debug)]
-pub struct LoopHelper {
-    /// What to do, in JSON.
-    pub action: String,
 }
 
 /// `rampack keep`.
@@ -406,6 +410,9 @@ pub struct Add {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub device: DeviceOptions,
+    /// Write pages as they are (--plain-backing) even to a file that other users may open.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// `rampack remove` and `rampack reset`.
@@ -495,7 +502,7 @@ pub struct Set {
     pub name: String,
     /// One ATTRIBUTE and its VALUE, or any number of ATTRIBUTE=VALUE, which are set in this order.
     #[arg(value_name = "ATTRIBUTE=VALUE", required = true, allow_hyphen_values = true)]
-    pub assignments: Vec<String>,
+    pub assignments: Vec<OsString>,
 }
 
 impl Set {
@@ -503,21 +510,20 @@ impl Set {
     ///
     /// # Errors
     /// A message about an argument that has neither form.
-    pub fn pairs(&self) -> Result<Vec<(String, String)>, String> {
+    pub fn attributes(&self) -> Result<Vec<Attribute>, ControlError> {
         match &self.assignments[..] {
-            [attribute, value] if !attribute.contains('=') => {
-                return Ok(vec![(attribute.clone(), value.clone())]);
+            [name, value] if !name.as_bytes().contains(&b'=') => {
+                return Ok(vec![attribute(name.as_bytes(), value.as_bytes())?]);
             }
             _ => {}
         }
-        let pair = |text: &String| match text.split_once('=') {
-            Some((attribute, value)) if !attribute.is_empty() => {
-                Ok((attribute.to_string(), value.to_string()))
-            }
-            _ => Err(format!(
-                "{text:?} is not ATTRIBUTE=VALUE; write `rampack set NAME ATTRIBUTE VALUE` or \
-                 `rampack set NAME ATTRIBUTE=VALUE…`"
-            )),
+        let pair = |text: &OsString| {
+            assigned(text)?.ok_or_else(|| {
+                ControlError::invalid(format!(
+                    "{text:?} is not ATTRIBUTE=VALUE; write `rampack set NAME ATTRIBUTE VALUE` or \
+                     `rampack set NAME ATTRIBUTE=VALUE…`"
+                ))
+            })
         };
         self.assignments.iter().map(pair).collect()
     }

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use rampack::units::human;
 use serde_json::{Map, Value};
 
-use crate::protocol::DeviceReport;
+use service::protocol::DeviceReport;
 
 /// What a cell holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -84,7 +84,8 @@ pub const COLUMNS: [Column; 12] = [
     },
     Column {
         name: "RATIO",
-        help: "DATA divided by TOTAL; empty while nothing is stored",
+        help: "DATA divided by TOTAL, without the pages of DATA that were written back; empty \
+               while nothing else is stored",
         value: |device| Cell::Ratio(ratio(device)),
     },
     Column {
@@ -245,6 +246,7 @@ pub fn object(device: &DeviceReport, columns: &[&Column]) -> Value {
     object.insert("link".into(), device.link.clone().into());
     object.insert("nbd".into(), device.nbd.clone().into());
     object.insert("nbd_clients".into(), device.nbd_clients.into());
+    object.insert("refused".into(), device.refused.clone().into());
     Value::Object(object)
 }
 

@@ -1,29 +1,32 @@
 //! Commands that ask a running daemon.
 
-use std::io::{self, Write};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
+use rampack::control::{ControlError, Errno, bytes_of};
+use rampack::host::errno;
 use serde_json::json;
 
 use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
-use crate::client::{self, call, call_patiently};
 use crate::columns::{self, Column, Style};
-use crate::devices::swapped_to;
 use crate::exec;
-use crate::failure::failed;
-use crate::mounts::SWAP;
-use crate::protocol::{
+use crate::swap;
+use crate::swap::progress::Progress;
+use crate::terminal::answer;
+use crate::upgrade;
+use service::client::{self, call};
+use service::daemon::abandoned;
+use service::devices::swapped_to;
+use service::failure::shown;
+use service::mounts::SWAP;
+use service::protocol::{
     self, Attribute, Describe, Description, Device, DeviceReport, Request, TreeAttribute,
 };
-use crate::root::Root;
-use crate::swap::progress::Progress;
-use crate::swap::{self, report};
-use crate::upgrade;
+use service::root::Root;
+use service::swap::report;
 
-/// How long a daemon may take to release its root after it has agreed to stop.
-const ENDING: Duration = Duration::from_secs(30);
+/// The time between two looks whether a daemon has ended.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// Carries out one of the commands that need a daemon.
 ///
@@ -38,16 +41,14 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         | Command::Estimate(_)
         | Command::Layouts
         | Command::Fsck(_)
-        | Command::Selftest(_)
-        | Command::SwapoffHelper(_)
-        | Command::LoopHelper(_) => Ok(()),
+        | Command::Selftest(_) => Ok(()),
         Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
         Command::Status(options) => status(root, options),
         Command::Add(options) => {
-            let request = options.device.request(options.size.as_ref());
+            let request = options.device.request(options.size.as_ref(), options.force);
             let device: DeviceReport = call(root, &Request::Add(request))?;
-            print(&format!("{}\n", device.name))
+            answer(format!("{}\n", device.name))
         }
         Command::Remove(it) => {
             let (device, force) = (it.name.clone(), it.force);
@@ -63,15 +64,6 @@ pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
         Command::Exec(options) => exec::exec(root, &options.command),
         Command::Stop(options) => stop(root, options.force),
         Command::Upgrade(options) => upgrade::run(root, options),
-    }
-}
-
-fn print(text: &str) -> Result<(), ControlError> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
-        // The reader closed the pipe, as in `rampack status | head -1`: it has read enough.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|e| failed("cannot print", &e)),
     }
 }
 
@@ -95,12 +87,13 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
             "pid": daemon.pid,
             "root": daemon.root,
             "nbd": daemon.nbd,
+            "abandoned": daemon.is_abandoned,
             "devices": devices,
             "swaps": swaps.iter().map(report::object).collect::<Vec<_>>(),
             "swap_cache": daemon.swap_cache.as_ref().map(report::pool_object),
             "zone": daemon.zone,
         });
-        return print(&format!("{object:#}\n"));
+        return answer(format!("{object:#}\n"));
     }
     let is_swap = |device: &&DeviceReport| device.mountpoints.iter().any(|place| place == SWAP);
     let swapped: Vec<String> = devices.iter().filter(is_swap).map(|it| it.name.clone()).collect();
@@ -116,7 +109,7 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
         _ => String::new(),
     };
     let gap = if swaps.is_empty() || devices.is_empty() { "" } else { "\n" };
-    let devices = match devices.is_empty() && !swaps.is_empty() {
+    let table = match devices.is_empty() && !swaps.is_empty() {
         true => String::new(),
         false => columns::table(&devices, columns, style),
     };
@@ -124,7 +117,24 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
         true => String::new(),
         false => swapped.iter().map(|name| format!("\n{}\n", swapped_to(name))).collect(),
     };
-    print(&format!("{devices}{gap}{swaps}{zone}{swapped}"))
+    let refused = match options.raw || options.noheadings {
+        true => String::new(),
+        false => devices.iter().filter_map(refused).collect(),
+    };
+    let abandoned = match daemon.is_abandoned && !(options.raw || options.noheadings) {
+        true => format!("\n{}\n", abandoned(daemon.pid)),
+        false => String::new(),
+    };
+    answer(shown(&format!("{table}{gap}{swaps}{zone}{swapped}{refused}{abandoned}")))
+}
+
+/// What is said of a device that could not be taken over.
+fn refused(device: &DeviceReport) -> Option<String> {
+    let (name, why) = (&device.name, device.refused.as_ref()?);
+    Some(format!(
+        "\n{name} could not be taken over: {why}; what there is of it stays for another program \
+         until `rampack remove {name}` gives it up\n"
+    ))
 }
 
 fn chosen(
@@ -148,16 +158,17 @@ fn get(root: &Root, options: &Get) -> Result<(), ControlError> {
     let device = options.name.clone();
     if options.describe {
         let rows: Vec<Description> = call(root, &Request::Describe(Describe { device }))?;
-        return print(&described(&rows));
+        return answer(described(&rows));
     }
     let attributes = options.attributes.clone();
     let values: Vec<Attribute> = call(root, &Request::Get(protocol::Get { device, attributes }))?;
     match (&values[..], options.all) {
-        ([only], false) => print(&format!("{}\n", only.value)),
+        // As the file of the attribute has it: a program may take it for a path.
+        ([only], false) => answer(bytes_of(&format!("{}\n", only.value))),
         _ => {
             let width = values.iter().map(|it| it.name.len()).max().unwrap_or(0);
             let line = |it: &Attribute| format!("{:<width$} {}\n", it.name, it.value.trim());
-            print(&values.iter().map(line).collect::<String>())
+            answer(shown(&values.iter().map(line).collect::<String>()))
         }
     }
 }
@@ -176,9 +187,9 @@ fn tree(root: &Root, options: &Tree) -> Result<(), ControlError> {
     let request = protocol::Tree { values: options.values };
     let rows: Vec<TreeAttribute> = call(root, &Request::Tree(request))?;
     if options.json {
-        return print(&format!("{:#}\n", json!(rows)));
+        return answer(format!("{:#}\n", json!(rows)));
     }
-    print(&rows.iter().map(tree_line).collect::<String>())
+    answer(shown(&rows.iter().map(tree_line).collect::<String>()))
 }
 
 /// The line of one attribute: its mode, unit and path, then its value or else its help.
@@ -190,32 +201,28 @@ pub fn tree_line(row: &TreeAttribute) -> String {
 }
 
 fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
-    for (attribute, value) in options.pairs().map_err(ControlError::invalid)? {
-        let device = options.name.clone();
-        call::<()>(root, &Request::Set(protocol::Set { device, attribute, value }))?;
+    for Attribute { name, value } in options.attributes()? {
+        let set = protocol::Set { device: options.name.clone(), attribute: name, value };
+        call::<()>(root, &Request::Set(set))?;
     }
     Ok(())
 }
 
 fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
+    let process = root.pid();
     let swaps = match client::report(root) {
         Ok(daemon) => daemon.swaps,
         // I/O of a device hangs: that is a reason to end the daemon by force.
-        Err(error) if force && error.errno == Errno(libc::ETIMEDOUT) => Vec::new(),
+        Err(error) if force && error.errno == Errno(errno::ETIMEDOUT) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let swaps = swaps.into_iter().map(|swap| (swap.name, swap.block_device.into()));
+    let swaps = swaps.into_iter().map(|swap| (swap.name, rampack::path_of(&swap.block_device)));
     let progress = Progress::begin(swaps.collect());
-    call_patiently::<()>(root, &Request::Stop(protocol::Stop { force }))?;
+    call::<()>(root, &Request::Stop(protocol::Stop { force }))?;
     drop(progress);
-    // The next daemon in this root needs the lock.
-    let end = Instant::now() + ENDING;
-    while root.is_claimed() {
-        if Instant::now() > end {
-            let message = "the daemon has taken its devices down but does not end";
-            return Err(ControlError::new(Errno::EBUSY, message));
-        }
-        thread::sleep(Duration::from_millis(5));
+    // The next daemon in this root needs the lock, which this one gives back with its memory.
+    while root.is_claimed() && root.pid() == process {
+        thread::sleep(PAUSE);
     }
     Ok(())
 }

@@ -11,9 +11,9 @@ use rampack::units::human;
 
 use crate::args;
 use crate::columns::printable;
-use crate::failure::{failed, say};
 use crate::table;
-use crate::terminal::print;
+use crate::terminal::answer;
+use service::failure::{failed, say};
 
 /// `rampack estimate`.
 ///
@@ -61,8 +61,7 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
         true => format!("{}\n", serde_json::to_string(&report).unwrap_or_default()),
         false => tables(&report),
     };
-    print(&text);
-    Ok(())
+    answer(text)
 }
 
 /// Processes of `--all` and of control groups that were left out.
@@ -99,6 +98,13 @@ fn sources(wanted: &args::Estimate, left_out: &mut LeftOut) -> Result<Vec<Source
     for pid in &wanted.pid {
         if pids.insert(*pid) {
             let process = Process::open(*pid).map_err(|error| told(&error))?;
+            if !process.has_memory().map_err(|error| told(&error))? {
+                return Err(ControlError::invalid(format!(
+                    "process {pid}, {}, has no memory to compress: it is a thread of the kernel, \
+                     or has ended",
+                    printable(process.name())
+                )));
+            }
             sources.push(Source::Process(process));
         }
     }

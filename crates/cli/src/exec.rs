@@ -1,7 +1,7 @@
 //! `rampack exec`: runs a command that sees the devices of a daemon as the system's zram.
 //!
 //! The process enters a mount namespace of its own. It mounts parts of the daemon's tree over
-//! directories of the system ([`crate::tree::host`]) and then executes the command in the same
+//! directories of the system ([`service::tree::host`]) and then executes the command in the same
 //! process. So signals, exit codes and the terminal work as without rampack.
 //!
 //! A directory that names every block device is covered as a whole. The tree passes the system's
@@ -19,20 +19,21 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::fd::RawFd;
 use std::os::unix::fs::{FileTypeExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::{Unmount, copy_for_programs, effective_user, mounts, own_mounts};
+use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 
-use crate::client::report;
-use crate::failure::{failed, say, sentence};
-use crate::mounts::mounts;
-use crate::protocol::DaemonReport;
-use crate::root::Root;
-use crate::sys::{self, Unmount};
-use crate::tree::host;
+use service::client::report;
+use service::failure::{failed, say, sentence};
+use service::protocol::DaemonReport;
+use service::root::Root;
+use service::tree::host;
 
 pub mod kmod;
 mod programs;
@@ -48,6 +49,8 @@ const OVER: [&str; 5] = [
 
 /// The source of our mounts, in the list of the system.
 const SOURCE: &str = "rampack";
+/// The least number of a descriptor that the command inherits: no shell uses such a number.
+const LEFT_OPEN: RawFd = 200;
 /// The kernel's list of modules. A kernel without modules has none.
 const LIST: &str = "/proc/modules";
 
@@ -59,18 +62,20 @@ const NOT_FOUND: i32 = 127;
 /// Becomes `command`. Returns only when that fails.
 ///
 /// # Errors
-/// `EPERM` without root, `ENOENT` without a daemon, `ENODEV` when the daemon has no tree or no
-/// block devices, or the error of the system call.
+/// `EPERM` without root, `EACCES` for a root that others may change, `ENOENT` without a daemon,
+/// `ENODEV` when the daemon has no tree or no block devices, or the error of the system call.
 pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
     let Some((program, arguments)) = command.split_first() else {
         return Err(ControlError::invalid("name a command to run: rampack exec -- COMMAND"));
     };
-    if sys::effective_user() != 0 {
+    if effective_user() != 0 {
         let message = "exec needs root, for a mount namespace and block devices; without root, \
                        devices can be used over NBD and through the files of the control tree";
         return Err(ControlError::new(Errno::EPERM, message));
     }
     let daemon = report(root)?;
+    // Parts of it are laid over /dev and /sys.
+    root.check_safe()?;
     check(root, &daemon)?;
     let first = lay_over(root)?;
     let mut command = Command::new(program);
@@ -95,6 +100,16 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
 fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
     let refuse = |message: String| Err(ControlError::new(Errno::ENODEV, message));
     if !root.tree().join(host::PLACE).join(host::DEV).is_dir() {
+        let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+        let there = namespace(&daemon.pid.to_string());
+        if there.is_some() && there != namespace("self") {
+            return refuse(format!(
+                "the daemon in {} has a mount namespace of its own (process {pid}), so its control \
+                 tree is not to be seen here; go there first with: nsenter --target {pid} --mount",
+                root.path().display(),
+                pid = daemon.pid
+            ));
+        }
         return refuse(format!(
             "the daemon in {} serves no control tree: it said why when it started; /dev/fuse is \
              needed for it",
@@ -113,11 +128,15 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
 
 /// Returns a directory of programs that has to come first in `PATH`, if there is one.
 fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
-    sys::own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
+    // As long as the command has this open, the daemon knows that it depends on the tree. The mount
+    // in its namespace does not tell: any user can make one.
+    let place = root.tree().join(host::PLACE);
+    let left = fs::File::open(&place).and_then(|place| copy_for_programs(&place, LEFT_OPEN));
+    left.map_err(|e| failed(format!("cannot open {}", place.display()), &e))?;
+    own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
     peel_off()?;
     // The command does not need the FUSE files, and a mount of them here would outlive the daemon.
-    let _ = sys::unmount(&root.files(), Unmount::Lazily);
-    let place = root.tree().join(host::PLACE);
+    let _ = rampack::host::unmount(&root.files(), Unmount::Lazily);
     let real_sys = place.join(host::REAL_SYS);
     bind(Path::new("/sys"), &real_sys)?;
     hide_kernels()?;
@@ -146,7 +165,7 @@ fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
 fn peel_off() -> Result<(), ControlError> {
     programs::uncover()?;
     for mount in mounts().into_iter().rev() {
-        let target = &mount.target;
+        let target = &mount.at;
         let is_over =
             target == Path::new("/dev") || target == Path::new(LIST) || target.starts_with("/sys");
         // The tree and the directories in memory have this source.
@@ -163,7 +182,7 @@ fn hide_kernels() -> Result<(), ControlError> {
     for entry in fs::read_dir("/sys/devices/virtual/block").into_iter().flatten().flatten() {
         if entry.file_name().to_str().is_some_and(host::is_zram) {
             let path = entry.path();
-            sys::mount_empty(&path)
+            programs::mount_empty(&path)
                 .map_err(|e| failed(format!("cannot hide {}", path.display()), &e))?;
         }
     }
@@ -181,7 +200,7 @@ fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), C
         if rooms.iter().any(|room| room == above) {
             return fs::create_dir(path);
         }
-        sys::mount_empty(above)?;
+        programs::mount_empty(above)?;
         rooms.push(above.to_path_buf());
         for entry in fs::read_dir(real)? {
             let name = entry?.file_name();
@@ -198,7 +217,9 @@ fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
     let (dev, real) = (Path::new("/dev"), place.join(host::REAL_DEV));
     bind(dev, &real)?;
     bind(&place.join(host::DEV), dev)?;
-    sys::allow_devices(dev).map_err(|e| failed("cannot allow devices in the new /dev", &e))?;
+    let flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NOATIME;
+    mount_remount(dev, flags, "")
+        .map_err(|e| failed("cannot allow devices in the new /dev", &e.into()))?;
     let entries = fs::read_dir(&real).map_err(|e| failed("cannot read /dev", &e))?;
     for entry in entries.flatten() {
         let Ok(kind) = entry.file_type() else { continue };
@@ -213,7 +234,7 @@ fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
 }
 
 fn bind(source: &Path, target: &Path) -> Result<(), ControlError> {
-    sys::bind(source, target).map_err(|e| {
-        failed(format!("cannot lay {} over {}", source.display(), target.display()), &e)
+    mount_bind_recursive(source, target).map_err(|e| {
+        failed(format!("cannot lay {} over {}", source.display(), target.display()), &e.into())
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! The state is in descriptors of the keeper and of the daemon. It is opened through
 //! `/proc/PID/fd`, mapped privately and recovered there, as the next daemon would
-//! ([`rampack::inspect`]). docs/kept-state.md lists the invariants.
+//! ([`rampack::inspect`]). docs/internals/kept-state.md lists the invariants.
 
 mod process;
 
@@ -24,13 +24,13 @@ use serde_json::{Value, json};
 
 use self::process::{Held, held, serving};
 use crate::args::Fsck;
-use crate::failure::{failed, say, sentence};
-use crate::root::Root;
-use crate::state::disks;
-use crate::state::swaps::{self, LeftSwap, SavedBacking};
-use crate::swap;
 use crate::table;
-use crate::terminal::print;
+use crate::terminal::answer;
+use service::failure::{failed, say, sentence};
+use service::root::Root;
+use service::state::disks;
+use service::state::swaps::{self, LeftSwap, SavedBacking};
+use service::swap;
 
 /// Exit codes of fsck(8): errors were left, and the check could not be made.
 const ERRORS_LEFT: i32 = 4;
@@ -50,13 +50,13 @@ struct Report {
 pub fn run(root: Option<&Path>, options: &Fsck) {
     let report =
         process(root, options).and_then(|process| check_stopped(process, options.contents));
-    match report {
-        Ok(report) => {
-            print(&if options.json { report.json() } else { report.text() });
-            if !report.found.is_clean() {
-                exit(ERRORS_LEFT);
-            }
-        }
+    let told = report.and_then(|report| {
+        answer(if options.json { report.json() } else { report.text() })?;
+        Ok(report.found.is_clean())
+    });
+    match told {
+        Ok(true) => {}
+        Ok(false) => exit(ERRORS_LEFT),
         Err(error) => {
             say(&format!("rampack: not checked: {}\n", sentence(&error)));
             exit(NOT_CHECKED);
@@ -180,8 +180,7 @@ fn seen(left: LeftSwap) -> Result<Option<SwapSeen>, ControlError> {
 
 impl Report {
     fn add(&mut self, text: String) {
-        self.found.others.push(text);
-        self.found.all_others += 1;
+        self.found.others.add(text);
     }
 
     /// The regions and devices of a table; `None` if not all is there, which is a finding.
@@ -215,8 +214,8 @@ impl Report {
                 "pages": disk.pages,
                 "compressed_bytes": disk.compressed_bytes,
                 "lost_pages": disk.lost,
-                "findings": disk.findings,
-                "all_findings": disk.all_findings,
+                "findings": disk.findings.told,
+                "all_findings": disk.findings.all,
             })
         };
         let disks: Vec<Value> = self.found.disks.iter().map(disk).collect();
@@ -233,8 +232,8 @@ impl Report {
             json!({
                 "areas": swap.areas.iter().map(area).collect::<Vec<_>>(),
                 "compressed_bytes": swap.compressed_bytes,
-                "findings": swap.findings,
-                "all_findings": swap.all_findings,
+                "findings": swap.findings.told,
+                "all_findings": swap.findings.all,
             })
         });
         let object = json!({
@@ -243,8 +242,8 @@ impl Report {
             "layout": self.layout,
             "clean": self.found.is_clean(),
             "devices": disks,
-            "findings": self.found.others,
-            "all_findings": self.found.all_others,
+            "findings": self.found.others.told,
+            "all_findings": self.found.others.all,
         });
         format!("{object:#}\n")
     }
@@ -259,7 +258,7 @@ impl Report {
                 disk.pages.to_string(),
                 human(disk.compressed_bytes).to_string(),
                 disk.lost.to_string(),
-                disk.all_findings.to_string(),
+                disk.findings.all.to_string(),
             ]);
         }
         let swap = self.found.swap.iter();
@@ -275,18 +274,17 @@ impl Report {
         }
         let mut text = table::text(&rows);
         let disks = self.found.disks.iter();
-        let told = disks.map(|disk| (&disk.findings, disk.all_findings));
-        let told = told.chain(swap.map(|swap| (&swap.findings, swap.all_findings)));
-        for (findings, all) in told.chain([(&self.found.others, self.found.all_others)]) {
-            findings.iter().for_each(|finding| text += &format!("{finding}\n"));
-            let more = all - findings.len() as u64;
+        let told = disks.map(|disk| &disk.findings).chain(swap.map(|swap| &swap.findings));
+        for findings in told.chain([&self.found.others]) {
+            findings.told.iter().for_each(|finding| text += &format!("{finding}\n"));
+            let more = findings.more();
             if more > 0 {
                 text += &format!("and {more} more\n");
             }
         }
         text += match self.found.is_clean() {
             true => "clean\n",
-            false => "docs/kept-state.md explains the numbers\n",
+            false => "docs/internals/kept-state.md explains the numbers\n",
         };
         text
     }

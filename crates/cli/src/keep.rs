@@ -11,9 +11,9 @@ use rampack::control::ControlError;
 use rampack::host;
 
 use crate::args::{Cli, Command, Keep, Swap, SwapAction};
-use crate::failure::failed;
-use crate::swap::protections;
-use crate::sys;
+use crate::terminal;
+use service::failure::failed;
+use service::swap::protections;
 
 /// `rampack keep`. Ends the process with the exit code of the daemon; for a daemon that a signal
 /// killed it is 128 and the number of the signal.
@@ -22,7 +22,7 @@ use crate::sys;
 /// `EINVAL` for a command that is no daemon; the error of the system if there can be no keeper.
 pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlError> {
     if is_of_swap(&keep.command) {
-        sys::mark_as_storage_daemon();
+        host::mark_as_storage_daemon();
     }
     let handed_over = kept::handed_over()
         .map_err(|error| failed("cannot take over the descriptors of LISTEN_FDS", &error))?;
@@ -59,7 +59,7 @@ fn daemon(
     verbose: u8,
     command: &[OsString],
 ) -> Result<Vec<OsString>, ControlError> {
-    // As `sys::mark_as_storage_daemon` does it.
+    // As `host::mark_as_storage_daemon` does it.
     let name = if is_of_swap(command) { "@rampack" } else { "rampack" };
     let mut words = vec![OsString::from(name)];
     if let Some(root) = root {
@@ -68,7 +68,8 @@ fn daemon(
     words.extend((0..verbose).map(|_| OsString::from("-v")));
     words.extend(command.iter().cloned());
     // A wrong command line is told now, and as for the command itself.
-    match Cli::try_parse_from(&words).unwrap_or_else(|error| error.exit()).command {
+    let told = |error| exit(terminal::tell(&error).into());
+    match Cli::try_parse_from(&words).unwrap_or_else(told).command {
         Command::Serve(_) | Command::Up(_) => Ok(words),
         Command::Swap(Swap { action: SwapAction::On(_) }) => Ok(words),
         _ => Err(ControlError::invalid(format!(
@@ -86,7 +87,7 @@ fn be_safe() {
     if let Err(error) = host::set_oom_score(protections::NEVER) {
         tracing::debug!("the keeper may be ended when memory is out: {error}");
     }
-    if let Err(error) = sys::no_core_dumps() {
+    if let Err(error) = host::no_core_dumps() {
         tracing::warn!("others may look into what is kept: {error}");
     }
     let locked = host::lock_memory().and_then(|()| host::make_resident());

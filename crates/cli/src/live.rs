@@ -9,8 +9,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
 use rampack::sync::Mutex;
 use rampack::units::{PAGE_SIZE, human};
 
-use crate::machine::Machine;
-use crate::outlet::STDOUT;
+use service::machine::Machine;
+use service::outlet::STDOUT;
 
 /// A line that is redrawn again and again. Nothing is drawn when standard output is no terminal.
 pub struct Live {

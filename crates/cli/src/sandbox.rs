@@ -6,7 +6,7 @@ use rampack::control::ControlError;
 use rampack::host::{self, NoFiles, Sandbox};
 
 use crate::args::SandboxOptions;
-use crate::failure::failed;
+use service::failure::failed;
 
 /// Chooses for this process. Call it before the first thread that serves is started.
 ///
@@ -32,7 +32,8 @@ pub fn choose(options: SandboxOptions) -> Result<(), ControlError> {
 
 /// Without a sandbox threads give up their privileges and cannot report it if they could not.
 fn tell_of_privileges() {
-    if let Ok(Err(error)) = thread::spawn(host::drop_privileges).join() {
+    let thread = thread::Builder::new().name("sandbox-trial".into()).spawn(host::drop_privileges);
+    if let Err(error) = thread.and_then(|thread| thread.join().unwrap_or(Ok(()))) {
         tracing::warn!("threads that serve clients keep the privileges of the daemon: {error}");
     }
 }

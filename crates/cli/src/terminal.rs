@@ -1,13 +1,45 @@
-//! Prints the messages of a daemon on standard output, and names the commands that reach it.
+//! Prints results and the messages of a daemon, and names the commands that reach it.
 
-use crate::failure::quoted;
-use crate::outlet;
-use crate::root::Root;
+use std::io::{self, Write};
 
-/// Prints `text`. A closed standard output is no reason to end, and one that nobody reads no reason
-/// to wait.
+use rampack::control::ControlError;
+use service::failure::{failed, quoted, say, sentence, shown};
+use service::outlet;
+use service::root::Root;
+
+/// Prints the result of a command.
+///
+/// # Errors
+/// The error of standard output: the result is lost then. That its reader has read enough, as in
+/// `rampack status | head -1`, is none.
+pub(crate) fn answer(text: impl AsRef<[u8]>) -> Result<(), ControlError> {
+    let mut stdout = io::stdout().lock();
+    taken(stdout.write_all(text.as_ref()).and_then(|()| stdout.flush()))
+}
+
+/// Prints what clap has to say of a command line, and returns the exit code.
+pub(crate) fn tell(error: &clap::Error) -> u8 {
+    match taken(error.print().and_then(|()| io::stdout().flush())) {
+        Err(lost) if !error.use_stderr() => {
+            say(&format!("rampack: {}\n", sentence(&lost)));
+            1
+        }
+        // 0 or 2.
+        _ => error.exit_code() as u8,
+    }
+}
+
+fn taken(printed: io::Result<()>) -> Result<(), ControlError> {
+    match printed {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(|error| failed("cannot print", &error)),
+    }
+}
+
+/// Prints `text` of a daemon. A closed standard output is no reason to end, and one that nobody
+/// reads no reason to wait.
 pub(crate) fn print(text: &str) {
-    outlet::STDOUT.write(text.as_bytes());
+    outlet::STDOUT.write(shown(text).as_bytes());
 }
 
 /// The command that reaches a daemon at `root`.

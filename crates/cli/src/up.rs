@@ -2,44 +2,46 @@
 
 use std::fmt::Write;
 use std::io;
-use std::mem;
 use std::path::PathBuf;
+use std::process;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{self, Role};
+use rampack::host::{self, Role, effective_user};
 use rampack::nbd::{Activated, Stream};
 use rampack::units::human;
 
 use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
-use crate::daemon::{self, Daemon, DaemonOptions};
-use crate::events::{Event, Events};
-use crate::exports::DiskExports;
-use crate::failure::{failed, say};
-use crate::filesystem::{self, Kind};
-use crate::machine;
-use crate::notify::{self, Watchdog};
-use crate::panics;
-use crate::protocol::{Add, Attribute, DeviceReport};
-use crate::root::Root;
 use crate::sandbox;
-use crate::state::{self, Named, State};
-use crate::swap::protections;
-use crate::sys;
 use crate::terminal::{print, program};
-use crate::transport::Transport;
 use crate::watch::watch;
+use service::daemon::{self, Daemon, DaemonOptions};
+use service::events::{Event, Events};
+use service::exports::DiskExports;
+use service::failure::{failed, say, with_limits};
+use service::filesystem::{self, Kind};
+use service::machine;
+use service::notify::{self, Watchdog};
+use service::panics;
+use service::plan::Asked;
+use service::protocol::{Add, Attribute, DeviceReport};
+use service::rehearsal::Answer;
+use service::root::Root;
+use service::state::{self, Named, State};
+use service::swap::protections;
+use service::transport::Transport;
 
 /// The size of a device for NBD alone, when the user gives none.
 const SIZE_OF_STDIO: &str = "1G";
 
 impl DeviceOptions {
-    /// The request for a device of `size`.
+    /// The request for a device of `size`. With `force` a backing file that others may open is
+    /// written to as it is.
     #[must_use]
-    pub fn request(&self, size: Option<&Size>) -> Add {
+    pub fn request(&self, size: Option<&Size>, force: bool) -> Add {
         let attribute = |name: &str, value| Attribute { name: name.to_string(), value };
         let mut attributes = Vec::new();
         if self.plain_backing {
@@ -55,7 +57,7 @@ impl DeviceOptions {
         if let Some(path) = &self.backing {
             // The daemon may have another working directory.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            attributes.push(attribute("backing_dev", path.display().to_string()));
+            attributes.push(attribute("backing_dev", rampack::text_of(&path)));
         }
         if let Some(policy) = &self.when_full {
             attributes.push(attribute("when_full", policy.clone()));
@@ -75,7 +77,7 @@ impl DeviceOptions {
         if let Some(bytes) = &self.auto_writeback {
             attributes.push(attribute("auto_writeback", bytes.text.clone()));
         }
-        if self.auto {
+        if self.auto == Some(true) {
             attributes.push(attribute("auto", "1".to_string()));
         }
         attributes.extend(self.set.iter().cloned());
@@ -84,7 +86,8 @@ impl DeviceOptions {
             size: size.map(|size| size.text.clone()),
             algorithm: self.algorithm.clone(),
             level: self.level,
-            mem_limit: self.mem_limit.as_ref().map(|limit| limit.text.clone()),
+            mem_limit: self.memory.as_ref().map(|limit| limit.text.clone()),
+            force,
         }
     }
 }
@@ -110,7 +113,7 @@ impl Plan {
                 );
                 return Err(ControlError::invalid(message));
             }
-            if sys::effective_user() != 0 {
+            if effective_user() != 0 {
                 let message = format!(
                     "{option} needs root, for block devices and mounts; run it with sudo, or \
                      without {option}"
@@ -149,7 +152,13 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     let state = begin_state(left, &up.frontends)?;
     let events = listen()?;
     let lasting = (state.clone(), Vec::new());
-    let daemon = start_with(root.clone(), &up.frontends, events.sender(), lasting)?;
+    let mut asked = up.device.request(Some(&up.size), up.frontends.force).asked();
+    let file_system =
+        [("--mount", up.mount.as_deref().map(rampack::text_of)), ("--fs", up.fs.clone())];
+    asked.extend(
+        file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
+    );
+    let daemon = start_with(root.clone(), (&up.frontends, asked), events.sender(), lasting)?;
     say_notes(&daemon);
     let result = match make(&daemon, up, plan, &events) {
         Ok(Some(text)) => {
@@ -158,7 +167,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         }
         other => other.map(drop),
     };
-    end_daemon(daemon, state, result)
+    end_daemon(daemon, events, state, result)
 }
 
 /// Makes the device of `up` and what is on it, as far as a daemon before did not. Returns what the
@@ -179,7 +188,8 @@ fn make(
     // Checked after the start: a killed daemon may have left its mount there, and the start clears
     // it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
-    let (request, target) = (up.device.request(Some(&up.size)), plan.target.as_deref());
+    let (request, target) =
+        (up.device.request(Some(&up.size), up.frontends.force), plan.target.as_deref());
     let Some(kind) = plan.kind else {
         let disk = devices.add(&request)?;
         return Ok(Some(welcome(root, &devices.report(&disk), None)));
@@ -224,9 +234,11 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let state = begin_state(left, &serve.frontends)?;
     let events = listen()?;
     let lasting = (state.clone(), sockets);
-    let daemon = start_with(root, &serve.frontends, events.sender(), lasting)?;
+    let mut asked = serve.device.request(serve.size.as_ref(), serve.frontends.force).asked();
+    asked.insert("--num-devices".to_owned(), serve.num_devices.to_string());
+    let daemon = start_with(root, (&serve.frontends, asked), events.sender(), lasting)?;
     let result = serve_in(&daemon, serve, activated, &events);
-    end_daemon(daemon, state, result)
+    end_daemon(daemon, events, state, result)
 }
 
 /// The state of a daemon that a service manager keeps, with what the daemon before `left`.
@@ -235,7 +247,7 @@ fn begin_state(
     frontends: &FrontendOptions,
 ) -> Result<Option<Arc<State>>, ControlError> {
     let state = State::begin(left)?.map(Arc::new);
-    if state.is_some() && !frontends.lock_memory {
+    if state.is_some() && !frontends.lock_memory && !kept::is_rehearsal() {
         lock_for_users(frontends.transport);
     }
     panics::report(state.is_some());
@@ -245,12 +257,16 @@ fn begin_state(
 /// Ends a daemon, after `result`.
 fn end_daemon(
     daemon: Daemon,
+    events: Events,
     state: Option<Arc<State>>,
     result: Result<(), ControlError>,
 ) -> Result<(), ControlError> {
+    let result = result.map_err(with_limits);
+    // A client that asked for a stop meanwhile has its answer, and holds on to nothing.
+    drop(events);
     match (&result, state) {
         // The next process tries again, with all that this one would remove.
-        (Err(_), Some(state)) if state.is_inherited() => mem::forget(daemon),
+        (Err(_), Some(state)) if state.is_inherited() => daemon.leave(),
         (_, state) => {
             // The devices go first.
             drop(daemon);
@@ -267,7 +283,7 @@ fn end_daemon(
 fn lock_for_users(transport: Transport) {
     let has_files = match transport {
         Transport::Fuse | Transport::Ublk => true,
-        Transport::Auto => sys::effective_user() == 0,
+        Transport::Auto => effective_user() == 0,
         Transport::Nbd => false,
     };
     if has_files && let Err(error) = host::lock_memory() {
@@ -288,9 +304,10 @@ fn serve_in(
 ) -> Result<(), ControlError> {
     let handed_over = !activated.is_empty();
     say_notes(daemon);
-    if daemon.machine().disks().is_empty() {
+    if daemon.machine().disks().is_empty() && !daemon.goes_on() {
         for _ in 0..serve.num_devices {
-            daemon.devices().add(&serve.device.request(serve.size.as_ref()))?;
+            let force = serve.frontends.force;
+            daemon.devices().add(&serve.device.request(serve.size.as_ref(), force))?;
         }
     }
     daemon.serve_activated(activated)?;
@@ -309,7 +326,7 @@ fn serve_in(
 /// The error of the step that failed. Everything made before it is removed again.
 pub(crate) fn run_daemon(
     root: Root,
-    frontends: &FrontendOptions,
+    (frontends, asked): (&FrontendOptions, Asked),
     left: Named,
     make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
 ) -> Result<(), ControlError> {
@@ -318,14 +335,14 @@ pub(crate) fn run_daemon(
     let state = begin_state(left, frontends)?;
     let events = listen()?;
     let lasting = (state.clone(), Vec::new());
-    let daemon = start_with(root, frontends, events.sender(), lasting)?;
+    let daemon = start_with(root, (frontends, asked), events.sender(), lasting)?;
     say_notes(&daemon);
     // The daemon was started for a swap device, and ends with it.
     let is_done =
         |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
     let made = if is_done(&daemon) { make(&daemon).map(|text| print(&text)) } else { Ok(()) };
     let result = made.and_then(|()| watch(&daemon, &events, frontends.force, is_done));
-    end_daemon(daemon, state, result)
+    end_daemon(daemon, events, state, result)
 }
 
 fn served(daemon: &Daemon) -> String {
@@ -345,7 +362,7 @@ fn served(daemon: &Daemon) -> String {
 /// Serves one NBD connection on standard input and output.
 fn stdio(options: &Serve) -> Result<(), ControlError> {
     let machine = private_machine(options, 1)?;
-    let server = daemon::nbd_server(machine, &options.frontends.nbd)?;
+    let server = daemon::nbd_server(machine, &options.frontends.nbd.options())?;
     let stream = Stream::stdio().map_err(|e| failed("standard input and output", &e))?;
     let serve = || host::enter(Role::NbdClient).and_then(|()| server.serve(stream));
     // A thread of its own: this one keeps its privileges, and takes no bytes of the client.
@@ -367,7 +384,7 @@ fn sockets_only(
 ) -> Result<(), ControlError> {
     let events = listen()?;
     let machine = private_machine(options, options.num_devices)?;
-    let server = daemon::nbd_server(machine, &options.frontends.nbd)?;
+    let server = daemon::nbd_server(machine, &options.frontends.nbd.options())?;
     daemon::serve_activated(&server, activated)?;
     // There is no control socket to ask for an answer.
     let _watchdog = Watchdog::start(|| true).map_err(|e| failed("cannot start a thread", &e))?;
@@ -384,10 +401,10 @@ fn private_machine(
     count: u32,
 ) -> Result<std::sync::Arc<DiskExports>, ControlError> {
     let machine = machine::new()?;
-    let mut request = options.device.request(options.size.as_ref());
+    let mut request = options.device.request(options.size.as_ref(), options.frontends.force);
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
     for _ in 0..count.max(1) {
-        crate::devices::configure(&machine.add()?, &request)?;
+        service::devices::configure(&machine.add()?, &request)?;
     }
     Ok(std::sync::Arc::new(DiskExports::new(machine, options.frontends.nbd.nbd_read_only)))
 }
@@ -395,7 +412,7 @@ fn private_machine(
 /// Keeps what users store out of core dumps, and with `lock` out of other swap space. Call it
 /// before anything is stored, and before the first thread is started.
 fn keep_memory_private(lock: bool) -> Result<(), ControlError> {
-    if let Err(error) = sys::no_core_dumps() {
+    if let Err(error) = host::no_core_dumps() {
         tracing::warn!("a core dump of this process would have what is stored in it: {error}");
     }
     if !lock {
@@ -416,14 +433,21 @@ fn listen() -> Result<Events, ControlError> {
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
 }
 
+/// Starts a daemon. In a rehearsal the process ends here.
 fn start_with(
     root: Root,
-    frontends: &FrontendOptions,
+    (frontends, asked): (&FrontendOptions, Asked),
     events: Sender<Event>,
     (state, sockets): (Option<Arc<State>>, Named),
 ) -> Result<Daemon, ControlError> {
-    let (transport, nbd) = (frontends.transport, frontends.nbd.clone());
-    Daemon::start(DaemonOptions { root, transport, nbd, state, sockets }, events)
+    let (transport, nbd) = (frontends.transport, frontends.nbd.options());
+    let options = DaemonOptions { root, transport, nbd, asked, state, sockets };
+    if kept::is_rehearsal() {
+        daemon::rehearse(options)?;
+        print(&Answer::default().text());
+        process::exit(0);
+    }
+    Daemon::start(options, events)
 }
 
 fn say_notes(daemon: &Daemon) {

@@ -5,12 +5,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
 
 use crate::args::Upgrade;
-use crate::client::{self, call_patiently};
-use crate::protocol::{self, DaemonReport, Request};
-use crate::root::Root;
-use crate::terminal::print;
+use crate::terminal::answer;
+use service::client::{self, call};
+use service::protocol::{self, DaemonReport, Request};
+use service::root::Root;
 
 /// How long no process may be there before nobody is expected any more: a keeper makes longer and
 /// longer pauses, up to ten seconds.
@@ -26,13 +27,13 @@ pub fn run(root: &Root, options: &Upgrade) -> Result<(), ControlError> {
     let before = client::report(root)?;
     let program = options.to.as_ref().map(|path| {
         // The daemon may have another working directory.
-        std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+        rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))
     });
     let start = Instant::now();
     let asked = Request::Upgrade(protocol::Upgrade { program });
-    match call_patiently::<()>(root, &asked) {
+    match call::<()>(root, &asked) {
         // The new program answers nothing that the one before was asked.
-        Err(error) if error.errno == Errno(libc::ECONNRESET) => {}
+        Err(error) if error.errno == Errno(errno::ECONNRESET) => {}
         Err(error) if error.message.starts_with("no command") => {
             let message = format!(
                 "the daemon (rampack {}, process {}) is of a version that cannot be upgraded in \
@@ -52,14 +53,13 @@ pub fn run(root: &Root, options: &Upgrade) -> Result<(), ControlError> {
         );
         return Err(ControlError::new(Errno::EIO, message));
     }
-    print(&format!(
+    answer(format!(
         "rampack {} serves in process {} after rampack {}; it answers again after {:.0?}\n",
         after.rampack,
         after.pid,
         before.rampack,
         start.elapsed()
-    ));
-    Ok(())
+    ))
 }
 
 /// Waits until a daemon answers. Its recovery takes as long as it takes.

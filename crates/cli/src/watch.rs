@@ -6,24 +6,28 @@ use std::time::{Duration, Instant};
 
 use rampack::control::ControlError;
 
-use crate::client::call;
-use crate::daemon::Daemon;
-use crate::devices::swapped_to;
-use crate::events::{Event, Events};
-use crate::failure::{failed, say, sentence};
 use crate::live::Live;
-use crate::notify::{self, Watchdog};
-use crate::protocol::{DaemonReport, Request, Status};
-use crate::restart;
 use crate::swap::progress::Progress;
 use crate::terminal::program;
+use service::client::call;
+use service::daemon::{Daemon, abandoned};
+use service::devices::swapped_to;
+use service::events::{Event, Events};
+use service::failure::{failed, say, sentence};
+use service::notify::{self, Watchdog};
+use service::protocol::{DaemonReport, Request, Status};
+use service::restart;
 
 /// How often the statistics are drawn.
 const REDRAW: Duration = Duration::from_secs(1);
 
-/// The time before a refused stop is tried again while there is swap space. A service manager sends
-/// one signal, and then waits for as long as it takes.
-const AGAIN: Duration = Duration::from_secs(10);
+/// The time before a refused stop is tried again. A service manager sends one signal, and then
+/// waits for as long as it takes.
+const AGAIN: Duration = Duration::from_secs(1);
+/// The same after swap devices were to be drained in vain: that takes memory and time.
+const AGAIN_DRAINED: Duration = Duration::from_secs(10);
+/// The time before the reason of a stop that is refused again and again is said anew.
+const SAID_AGAIN: Duration = Duration::from_secs(60);
 
 /// Runs until the daemon is told to end and its devices are unused, or `force` is given; or until
 /// `is_done` is true. The daemon is ready.
@@ -42,15 +46,20 @@ pub(crate) fn watch(
     notify::ready();
     let mut live = Live::new();
     let mut refused = Refused::default();
-    let mut warned = BTreeSet::new();
+    let (mut warned, mut is_abandoned) = (BTreeSet::new(), false);
     loop {
         live.update(daemon.machine());
         warn_of_swap(daemon, &live, &mut warned);
+        if daemon.is_abandoned() && !is_abandoned {
+            live.aside(|| tracing::warn!("{}", abandoned(std::process::id())));
+            is_abandoned = true;
+        }
         let (force, reply) = match events.wait(REDRAW) {
             None if is_done(daemon) => (false, None),
             None if refused.is_time() => (force, None),
             None => continue,
-            Some(Event::Signal) => {
+            Some(event @ (Event::Signal | Event::Terminated)) => {
+                refused.is_terminated |= matches!(event, Event::Terminated);
                 if daemon.is_kept() && restart::is_under_way() {
                     let error = daemon.leave_to_the_next();
                     let why = sentence(&error);
@@ -102,31 +111,42 @@ fn warn_of_swap(daemon: &Daemon, live: &Live, warned: &mut BTreeSet<String>) {
 struct Refused {
     times: u32,
     said: String,
-    /// When the next try is due.
-    again: Option<Instant>,
+    said_at: Option<Instant>,
+    /// A service manager waits for the end. After Ctrl-C the user may go on with a disk.
+    is_terminated: bool,
+    /// When the next try is due, and the time between two.
+    again: Option<(Instant, Duration)>,
 }
 
 impl Refused {
     /// Is it time to try again?
     fn is_time(&self) -> bool {
-        self.again.is_some_and(|at| at <= Instant::now())
+        self.again.is_some_and(|(at, _)| at <= Instant::now())
     }
 
     /// Notes that `error` refused a stop. Returns the text for the user; it is empty where it would
-    /// say what was said before. Whoever asked on the control socket got an answer and can ask
-    /// again, but a signal has none: `by_signal` says that the daemon itself must try again.
+    /// say what was said less than a minute ago. Whoever asked on the control socket got an answer
+    /// and can ask again, but a signal has none: `by_signal` says that the daemon itself must try
+    /// again.
     fn note(&mut self, daemon: &Daemon, error: &ControlError, by_signal: bool) -> String {
-        let is_repeated = by_signal && self.again.is_some() && self.said == error.message;
+        let is_recent = self.said_at.is_some_and(|at| at.elapsed() < SAID_AGAIN);
+        let is_repeated =
+            by_signal && self.again.is_some() && is_recent && self.said == error.message;
         self.times += 1;
         self.said.clone_from(&error.message);
         if by_signal {
-            let is_needed = !daemon.swaps().is_empty();
-            self.again = is_needed.then(|| Instant::now() + AGAIN);
+            let has_swap = !daemon.swaps().is_empty();
+            let is_needed = self.is_terminated || has_swap;
+            // Users of a disk refuse it before anything is read back.
+            let is_cheap = !has_swap || daemon.devices().check_unused().is_err();
+            let pause = if is_cheap { AGAIN } else { AGAIN_DRAINED };
+            self.again = is_needed.then(|| (Instant::now() + pause, pause));
         }
-        match is_repeated {
-            true => String::new(),
-            false => self.text(daemon, error),
+        if is_repeated {
+            return String::new();
         }
+        self.said_at = Some(Instant::now());
+        self.text(daemon, error)
     }
 
     fn text(&self, daemon: &Daemon, error: &ControlError) -> String {
@@ -144,21 +164,24 @@ impl Refused {
                 text,
                 "  What is swapped out is never given up, not with --force either. {killing}"
             );
-            if self.again.is_some() {
-                let seconds = AGAIN.as_secs();
-                let _ = writeln!(
-                    text,
-                    "  It is tried again every {seconds} seconds, and the daemon ends once it can."
-                );
-            }
-            return text;
+        } else {
+            let _ = writeln!(
+                text,
+                "  End that use and stop again, or take the devices from their users with\n    \
+                 {} stop --force\n  What they have not written elsewhere is lost then.",
+                program(root)
+            );
         }
-        let _ = writeln!(
-            text,
-            "  End that use and stop again, or take the devices from their users with\n    \
-             {} stop --force\n  What they have not written elsewhere is lost then.",
-            program(root)
-        );
+        if let Some((_, pause)) = self.again {
+            let often = match pause.as_secs() {
+                1 => "second".to_string(),
+                seconds => format!("{seconds} seconds"),
+            };
+            let _ = writeln!(
+                text,
+                "  It is tried again every {often}, and the daemon ends once it can."
+            );
+        }
         text
     }
 }

@@ -20,11 +20,10 @@ use std::fs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use cli::swap::active;
-use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
-use rampack::host::Memfds;
+use rampack::host::{Memfds, swaps};
 use rampack::sync::atomic::killed::POINT;
+use service::swap::limits::Controller;
 use testkit::{Need, Rng, met};
 
 use common::{Place, program, wait_until};
@@ -69,10 +68,10 @@ fn programs_survive_an_end_of_the_daemon_at_each_place_of_a_take_over() {
     let at = place.path().join("point");
     let mut command = program();
     command.env(POINT, &at);
-    let line = "swap on --size 96M --transport loop --force --priority 32767";
+    let line = "swap on --size 96M --transport fuse --force --priority 32767";
     let mut keeper = Keeper::start_swap_by(command, &place, line);
     let device = keeper.block_device("swap0");
-    let used = || active::find(&device).map_or(0, |active| active.used);
+    let used = || swaps::find(&device).map_or(0, |active| active.used);
     let (stop, rounds, seed) = (AtomicBool::new(false), AtomicU64::new(0), rng.next_u64());
     thread::scope(|scope| {
         let working = scope.spawn(|| {

@@ -53,6 +53,9 @@ pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), ControlError>;
 /// Takes a new value of an attribute; the text is as written, often with a newline.
 pub type Store<T> = fn(&T, &str) -> Result<(), ControlError>;
 
+/// Makes a relative path absolute, or says why it cannot.
+pub type Absolute<'a> = dyn FnMut(&str) -> Result<String, ControlError> + 'a;
+
 /// One attribute of a `T`.
 pub struct Attribute<T> {
     /// The kernel's name.
@@ -110,6 +113,21 @@ pub trait Object: Send + Sync {
     /// `ENOENT` for an unknown name (the message lists the known ones), `EACCES` for one that
     /// cannot be written, or the attribute's own error; nothing has changed then.
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError>;
+
+    /// `value` of one attribute, with each relative path in it as `absolute` has it. Most
+    /// attributes take no path.
+    ///
+    /// # Errors
+    /// The error of `absolute`.
+    fn with_absolute_paths(
+        &self,
+        name: &str,
+        value: &str,
+        absolute: &mut Absolute<'_>,
+    ) -> Result<String, ControlError> {
+        let _ = (name, absolute);
+        Ok(value.into())
+    }
 }
 
 /// Attributes bound to their object.

@@ -11,11 +11,15 @@ extern crate alloc;
 mod attribute;
 mod errno;
 mod switch;
+mod text;
 pub mod tree;
+mod uri;
 
-pub use attribute::{Access, Attribute, AttributeInfo, Bound, Object};
+pub use attribute::{Absolute, Access, Attribute, AttributeInfo, Bound, Object};
 pub use errno::{ControlError, Errno};
 pub use switch::parse_switch;
+pub use text::{bytes_of, text_of};
+pub use uri::without_secrets;
 
 #[cfg(test)]
 mod tests;

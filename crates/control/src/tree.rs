@@ -11,7 +11,7 @@ use alloc::{
     vec::Vec,
 };
 
-use crate::{AttributeInfo, ControlError, Errno, Object};
+use crate::{Absolute, AttributeInfo, ControlError, Errno, Object};
 
 /// An entry of a directory.
 #[derive(Clone)]
@@ -44,6 +44,15 @@ impl AttributeFile {
     /// As [`Object::show`].
     pub fn show(&self) -> Result<String, ControlError> {
         self.object.show(self.info.name)
+    }
+
+    /// Sets the value that somebody wrote whose working directory makes relative paths `absolute`.
+    ///
+    /// # Errors
+    /// As [`Object::store`], and [`Object::with_absolute_paths`].
+    pub fn store_by(&self, value: &str, absolute: &mut Absolute<'_>) -> Result<(), ControlError> {
+        let value = self.object.with_absolute_paths(self.info.name, value, absolute)?;
+        self.store(&value)
     }
 
     /// Sets the value.

@@ -100,7 +100,7 @@ impl Trial {
         Ok(packer)
     }
 
-    /// Reads one page of an extent of so many, and returns how long it took.
+    /// Reads one page of an extent of this many, and returns how long it took.
     pub fn read_part(&mut self, extent: &[u8], part: (usize, usize), page: &Page) -> Duration {
         let start = Instant::now();
         let read = self.stream.context.decompress_part(extent, part, &mut self.back);

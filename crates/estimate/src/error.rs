@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use nix::errno::Errno;
+use rustix::io::Errno;
 
 /// Why there is no estimate.
 #[derive(Debug)]
@@ -29,11 +29,13 @@ impl Error {
         self.error.kind() == io::ErrorKind::PermissionDenied
     }
 
-    /// Is the process, or what else was named, not there?
+    /// Is the process, or what else was named, not there, or not any more? The file of a process
+    /// that ends while it is read is cut off.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        let gone = [Errno::ENOENT as i32, Errno::ESRCH as i32];
-        self.error.raw_os_error().is_some_and(|error| gone.contains(&error))
+        let gone = [Errno::NOENT.raw_os_error(), Errno::SRCH.raw_os_error()];
+        self.error.kind() == io::ErrorKind::UnexpectedEof
+            || self.error.raw_os_error().is_some_and(|error| gone.contains(&error))
     }
 
     pub(crate) fn new(what: impl Into<String>, error: impl Into<io::Error>) -> Error {

@@ -1,6 +1,6 @@
 //! The estimate of a number of sources.
 
-use nix::errno::Errno;
+use rustix::io::Errno;
 use serde::Serialize;
 use units::PAGE_SIZE;
 
@@ -171,7 +171,7 @@ pub fn estimate(
         }
         if sums.pages == 0 {
             // The process has ended meanwhile.
-            left_out(Error::new(format!("cannot read {}", source.name()), Errno::ESRCH));
+            left_out(Error::new(format!("cannot read {}", source.name()), Errno::SRCH));
             continue;
         }
         found.push((source, resident));

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 
-use nix::errno::Errno;
+use rustix::io::Errno;
 use units::PAGE_SIZE;
 use zcomp::same_filled;
 
@@ -87,7 +87,7 @@ impl OfForm {
         }
     }
 
-    /// Adds what was found in a cluster of so many pages.
+    /// Adds what was found in a cluster of this many pages.
     fn add(&mut self, pages: usize, found: Found) {
         self.stored.add(pages as f64, found.stored);
         for (tally, (pages, time)) in [
@@ -132,7 +132,7 @@ impl Looker {
             Error::new("cannot try a codec", io::Error::other(error.to_string()))
         };
         if codecs.is_empty() {
-            return Err(Error::new("no codec is named", Errno::EINVAL));
+            return Err(Error::new("no codec is named", Errno::INVAL));
         }
         Ok(Looker {
             trials: codecs.iter().map(Trial::new).collect::<Result<_, _>>().map_err(wrong)?,

@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, IoSliceMut};
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use nix::errno::Errno;
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
 use procfs::ProcError;
 use procfs::process::{MMapPath, MemoryMap, MemoryPageFlags, PageInfo, PageMap};
+use rustix::io::Errno;
 
 use crate::error::Error;
 use crate::resident::{Resident, Run};
@@ -103,6 +101,17 @@ impl Process {
         &self.name
     }
 
+    /// Whether it has memory of its own. A thread of the kernel has none, nor has a process that
+    /// has ended.
+    ///
+    /// # Errors
+    /// [`Error`] if it is gone.
+    pub fn has_memory(&self) -> Result<bool, Error> {
+        let what = || format!("cannot look at process {}, {}", self.pid, self.name);
+        let size = self.process.statm().map_err(|it| Error::new(what(), io(it)))?.size;
+        Ok(size > 0)
+    }
+
     /// The pages that are in memory and that swap could take: private ones, and shared memory.
     /// Pages of files are not among them, because the kernel just drops these.
     ///
@@ -138,8 +147,7 @@ impl Process {
     }
 
     fn try_read(&self, address: u64, into: &mut [u8]) -> io::Result<usize> {
-        let there = RemoteIoVec { base: address as usize, len: into.len() };
-        Ok(process_vm_readv(Pid::from_raw(self.pid), &mut [IoSliceMut::new(into)], &[there])?)
+        host::read_memory_of(self.pid, address, into)
     }
 }
 
@@ -208,8 +216,9 @@ fn begins(path: &Path, with: &[&str]) -> bool {
 
 fn io(error: ProcError) -> io::Error {
     match error {
-        ProcError::PermissionDenied(_) => Errno::EACCES.into(),
-        ProcError::NotFound(_) => Errno::ESRCH.into(),
+        ProcError::PermissionDenied(_) => Errno::ACCESS.into(),
+        // The text of a process that ends while it is read ends early.
+        ProcError::NotFound(_) | ProcError::Incomplete(_) => Errno::SRCH.into(),
         ProcError::Io(error, _) => error,
         error => io::Error::other(error.to_string()),
     }
@@ -244,7 +253,7 @@ pub fn in_cgroup(group: &Path) -> Result<Vec<i32>, Error> {
     let found = place.into_iter().find(|place| place.join("cgroup.procs").exists());
     let Some(directory) = found else {
         let what = format!("there is no control group {}", group.display());
-        return Err(Error::new(what, Errno::ENOENT));
+        return Err(Error::new(what, Errno::NOENT));
     };
     let mut pids = BTreeSet::new();
     add_group(&directory, &mut pids)
@@ -263,4 +272,33 @@ fn add_group(directory: &Path, pids: &mut BTreeSet<i32>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    /// `--all` looks at processes that may end at any moment.
+    #[test]
+    fn a_process_that_ends_while_it_is_read_is_gone() {
+        let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
+        let process = Process::open(child.id() as i32).unwrap();
+        let maps = process.process.maps().unwrap();
+        let mut pages = process.process.pagemap().unwrap();
+        let (mut frames, mut resident) = (Frames::default(), Resident::default());
+        let first = maps.iter().find(|map| can_be_swapped(map)).unwrap();
+        add(first, &mut pages, &mut frames, &mut resident).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let cut_off = add(first, &mut pages, &mut frames, &mut resident).unwrap_err();
+        let cut_off = Error::new("its pages", io(cut_off));
+        assert!(cut_off.is_gone(), "{cut_off}");
+        let gone = process.resident(&mut frames).unwrap_err();
+        assert!(gone.is_gone(), "{gone}");
+        let gone =
+            Error::new("its memory", process.try_read(first.address.0, &mut [0]).unwrap_err());
+        assert!(gone.is_gone(), "{gone}");
+    }
 }

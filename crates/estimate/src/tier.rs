@@ -1,12 +1,13 @@
 //! The tiers of a disk whose pages move by themselves, and what pages cost there.
 //!
-//! The rules are those of the crate `zram` (`tier_moves.rs` and `engine/packing.rs`). Only the
+//! The rules are those of the crate `zram` (`tiering/moves.rs` and `engine/packing.rs`). Only the
 //! order of neighbours is an assumption: extents are of neighbours on the disk, and here neighbours
 //! are those by address or by place in the file.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use tiers::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS as FORMS, WARM, WARM_CODEC};
 use units::{PAGE_SIZE, Page};
 use zcomp::{CodecError, EXTENT_PAGES, ExtentPacker};
 
@@ -16,18 +17,13 @@ use crate::sample::CLUSTER;
 const _: () = assert!(CLUSTER as usize == EXTENT_PAGES * PAGE_SIZE);
 
 /// The tiers, the hot one first.
-pub(crate) const TIERS: [&str; 3] = ["hot", "warm", "cold"];
+pub(crate) const TIERS: [&str; OUT] = [FORMS[0].name, FORMS[WARM].name, FORMS[COLD].name];
 
 /// The memory that a disk with tiers takes for each page beside its slot, in bytes: the time of
 /// last use (4), what is remembered of its moves (4), and the word of its fingerprint (4).
 pub(crate) const TIERED: f64 = 12.0;
 /// The memory of an entry: of an extent, or of an object that equal pages share.
 const ENTRY: usize = 16;
-/// The codec of the warm tier.
-const WARM: &str = "zstd:1";
-/// The levels that find out which pages go together, and that pack extents while nobody waits for
-/// memory.
-const COLD_LEVELS: (i32, i32) = (6, 12);
 /// An extent is smaller than a page.
 const MOST: usize = PAGE_SIZE - 1;
 
@@ -69,8 +65,9 @@ pub(crate) struct TierTrial {
 
 impl TierTrial {
     pub fn new() -> Result<TierTrial, CodecError> {
-        let warm = Trial::new(&Codec::parse(WARM)?)?;
-        let packer = warm.packer(COLD_LEVELS.0, COLD_LEVELS.1)?;
+        let (name, level) = WARM_CODEC;
+        let warm = Trial::new(&Codec::parse(&format!("{name}:{level}"))?)?;
+        let packer = warm.packer(QUICK_LEVEL, THOROUGH_LEVEL)?;
         Ok(TierTrial {
             warm,
             packer,

@@ -18,6 +18,7 @@ use fuser::{
     ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyLseek, ReplyOpen, ReplyStatfs,
     ReplyWrite, Request, TimeOrNow, WriteFlags,
 };
+use host::flags;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
@@ -126,8 +127,8 @@ impl Frontend {
 
     fn seek(&self, number: INodeNo, offset: i64, whence: i32) -> Result<i64, Errno> {
         let want_hole = match whence {
-            libc::SEEK_HOLE => true,
-            libc::SEEK_DATA => false,
+            flags::SEEK_HOLE => true,
+            flags::SEEK_DATA => false,
             _ => return Err(Errno::EINVAL),
         };
         let (cpu, reader) = self.enter();

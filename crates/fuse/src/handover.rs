@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 
 use fuser::{Config, Filesystem, Session, SessionACL};
 
+use crate::Error;
 use crate::place::Place;
-use crate::{Error, sys};
 
 /// The number of the notification that asks for requests again.
 const NOTIFY_RESEND: u32 = 7;
@@ -45,7 +45,7 @@ pub(crate) fn take_over(at: &Path, channel: Option<&File>) -> Result<Place, Erro
     match checked.and_then(|mut channel| channel.write_all(&resend())) {
         Ok(()) => Ok(place),
         Err(error) => {
-            let _ = place.take_down(true, || {});
+            let _ = place.take_down(true, || None, || {});
             Err(Error::system(doing)(error))
         }
     }
@@ -74,7 +74,7 @@ fn resend() -> [u8; 16] {
 fn check(channel: &File, connection: Option<u32>) -> io::Result<&File> {
     let wrong = |text: String| Err(io::Error::new(ErrorKind::InvalidInput, text));
     let metadata = channel.metadata()?;
-    if !metadata.file_type().is_char_device() || metadata.rdev() != libc::makedev(10, 229) {
+    if !metadata.file_type().is_char_device() || metadata.rdev() != host::makedev(10, 229) {
         return wrong("the descriptor that was kept is none of /dev/fuse".into());
     }
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", channel.as_raw_fd()))?;
@@ -108,7 +108,7 @@ pub(crate) fn session<F: Filesystem>(
     config.acl = acl;
     config.n_threads = Some(1);
     let session = Session::from_fd(filesystem, socket.into(), acl, config)?;
-    sys::replace(session.as_fd(), channel)?;
+    host::replace_descriptor(session.as_fd(), channel)?;
     Ok(session)
 }
 
@@ -132,14 +132,14 @@ mod tests {
         assert_eq!(words.collect::<Vec<u32>>(), [16, 7, 0, 0]);
     }
 
-    struct Nothing;
-    impl Filesystem for Nothing {}
+    struct Unserved;
+    impl Filesystem for Unserved {}
 
     #[test]
     fn the_library_serves_what_it_did_not_begin() {
         let (_, end) = UnixDatagram::pair().unwrap();
-        let session = session(Nothing, end.as_fd(), SessionACL::Owner).unwrap();
-        let flags = sys::descriptor_flags(session.as_fd()).unwrap();
-        assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
+        let session = session(Unserved, end.as_fd(), SessionACL::Owner).unwrap();
+        let flags = rustix::io::fcntl_getfd(session.as_fd()).unwrap();
+        assert!(flags.contains(rustix::io::FdFlags::CLOEXEC));
     }
 }

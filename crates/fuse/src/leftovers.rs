@@ -6,11 +6,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use host::{Mounted, Unmount, errno, mounts_at};
+
 use crate::loopdev;
 use crate::loops::{self, backed_under};
-use crate::mounts::{self, Mounted};
+use crate::mounts;
 use crate::swapfile::remove_point;
-use crate::sys::{self, Unmount};
 
 /// The mount point of the files, below a daemon's root.
 pub const FILES: &str = "files";
@@ -111,24 +112,24 @@ fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
 /// daemon itself) gets an error now.
 fn abort(mounted: &Mounted) {
     // EBUSY is the usual answer, after the abort.
-    let _ = sys::unmount(&mounted.at, Unmount::Abort);
+    let _ = host::unmount(&mounted.at, Unmount::Abort);
     mounts::abort_fuse(mounted.device.1);
 }
 
 fn is_ours(mounted: &Mounted) -> bool {
-    mounted.source == "rampack" && mounted.kind.starts_with("fuse")
+    mounted.source.as_os_str() == "rampack" && mounted.kind.starts_with("fuse")
 }
 
 /// Our mounts exactly at `at`.
 fn ours(at: &Path) -> Vec<Mounted> {
-    let mut mounted = mounts::at(at);
+    let mut mounted = mounts_at(at);
     mounted.retain(is_ours);
     mounted
 }
 
 /// Our mounts on entries of `directory`.
 fn ours_in(directory: &Path) -> Vec<Mounted> {
-    let mut mounted = mounts::all();
+    let mut mounted = host::mounts();
     mounted.retain(|mounted| mounted.at.parent() == Some(directory) && is_ours(mounted));
     mounted
 }
@@ -155,11 +156,11 @@ fn clear_loop(number: u32, file: &Path, report: &mut Report) {
 
 fn clear_mount(files: &Path, report: &mut Report) {
     let at = files.display();
-    let plain = mounts::unmount_fuse(files, Unmount::Plain);
-    match plain.or_else(|_| mounts::unmount_fuse(files, Unmount::Detach)) {
+    let plain = mounts::unmount_fuse(files, Unmount::WhenUnused);
+    match plain.or_else(|_| mounts::unmount_fuse(files, Unmount::Lazily)) {
         Ok(()) => report.cleared.push(format!("unmounted the dead file system at {at}")),
         // The mount had no users: the abort was enough.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {
             report.cleared.push(format!("unmounted the dead file system at {at}"));
         }
         Err(error) => report.remaining.push(format!("cannot unmount {at}: {error}")),

@@ -24,11 +24,9 @@ mod mounts;
 mod own_files;
 mod patient;
 mod place;
-mod printable;
 mod ranges;
 mod serving;
 pub mod swapfile;
-mod sys;
 mod table;
 mod tree;
 mod users;
@@ -36,12 +34,10 @@ mod worker;
 
 pub use drive::Driven;
 pub use error::Error;
-pub use loopdev::{KnownLoop, LoopDevice, LoopOptions};
+pub use loopdev::{Hold, KnownLoop, LoopDevice, LoopOptions, Made, check_loops};
 pub use loops::find_by_backing;
-pub use mount::{CutOff, KeptFile, Mount, Options};
-pub use printable::printable;
+pub use mount::{CutOff, KeptFile, Mount, Opens, Options};
 pub use swapfile::{SwapFile, SwapFileOptions};
-pub use sys::current_cpu;
 pub use tree::TreeMount;
 pub use users::User;
 

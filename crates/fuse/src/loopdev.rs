@@ -8,14 +8,19 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::loops::{attribute, backing_of, node};
-use crate::sys::{self, LoopConfig, Unmount};
-use crate::{Error, User, loops, mounts, own_files, users};
+use host::{LoopSetup, Unmount, errno, flags, mounts_at};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
+use crate::loops::{attribute, backing_of, node};
+use crate::{Error, User, loops, own_files, users};
+
+/// The major number of loop devices.
+const LOOP_MAJOR: u32 = 7;
 /// How often another program may take a free device before us.
 const RACES: u32 = 64;
-/// How long a device may take to go after its last user: programs that probe new devices open them
-/// for a moment.
+/// How long a program such as udev, which looks at a change, may have a device open.
+const LOOKING: Duration = Duration::from_secs(1);
+/// How long the kernel may take to detach a device that nobody has open.
 const GOING: Duration = Duration::from_secs(5);
 
 /// How a loop device is set up.
@@ -34,6 +39,8 @@ pub struct LoopOptions {
     /// The largest request in KiB; `None` for the driver's own limit. A larger request needs more
     /// kernel memory.
     pub largest_kib: Option<u32>,
+    /// The number that it has if that is free; another one otherwise.
+    pub number: Option<u32>,
 }
 
 impl Default for LoopOptions {
@@ -44,6 +51,7 @@ impl Default for LoopOptions {
             read_only: false,
             flush: true,
             largest_kib: None,
+            number: None,
         }
     }
 }
@@ -59,8 +67,25 @@ pub struct LoopDevice {
     /// dead then, so it is not asked.
     known_as: Option<PathBuf>,
     attached: bool,
-    /// This process made its node in /dev.
-    made_node: bool,
+    made: Made,
+}
+
+/// What of a loop device was not there before it was attached.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Made {
+    /// The device itself: the kernel added it.
+    pub device: bool,
+    /// Its node in /dev: no udev made it.
+    pub node: bool,
+}
+
+/// What keeps a loop device from being detached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// A file system, swap space or another device stands on it.
+    Claimed,
+    /// A program has it open, perhaps for a moment.
+    Open,
 }
 
 /// What another process needs to know of a loop device to change it: see
@@ -73,8 +98,8 @@ pub struct KnownLoop {
     pub backing: PathBuf,
     /// The kernel's name of the file.
     pub known_as: Option<PathBuf>,
-    /// The process that attached it made its node in /dev.
-    pub made_node: bool,
+    /// What was made for it.
+    pub made: Made,
 }
 
 impl KnownLoop {
@@ -89,8 +114,8 @@ impl LoopDevice {
     /// The loop device that another process knows. It waits for nothing.
     #[must_use]
     pub fn of_known(known: KnownLoop) -> LoopDevice {
-        let KnownLoop { number, backing, known_as, made_node } = known;
-        LoopDevice { number, path: node(number), backing, known_as, attached: true, made_node }
+        let KnownLoop { number, backing, known_as, made } = known;
+        LoopDevice { number, path: node(number), backing, known_as, attached: true, made }
     }
 
     /// Lets go of it: it stays attached, and another process can change it.
@@ -101,12 +126,12 @@ impl LoopDevice {
             number: self.number,
             backing: self.backing.clone(),
             known_as: self.known_as.clone(),
-            made_node: self.made_node,
+            made: self.made,
         }
     }
 
-    /// Attaches the next free loop device to `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8).
-    /// Makes its node in /dev if udev does not.
+    /// Attaches a free loop device to `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8). Makes its
+    /// node in /dev if udev does not.
     ///
     /// # Errors
     /// [`Error::NoLoop`] without the driver, [`Error::NoPermission`] for a user other than root.
@@ -115,41 +140,46 @@ impl LoopDevice {
         let doing = |what: &str| format!("set up a loop device on {}: {what}", file.display());
         let backing = OpenOptions::new().read(true).write(!options.read_only).open(file);
         let backing = backing.map_err(Error::system(doing("open the file")))?;
-        let mut config = LoopConfig::new(&backing);
-        config.block_size = options.block_size;
-        if options.direct_io {
-            config.info.flags |= sys::LOOP_FLAG_DIRECT_IO;
-        }
-        if options.read_only {
-            config.info.flags |= sys::LOOP_FLAG_READ_ONLY;
-        }
-        let name = file.as_os_str().as_bytes();
-        let kept = name.len().min(sys::LOOP_NAME - 1);
-        config.info.file_name[..kept].copy_from_slice(&name[..kept]);
+        let LoopOptions { block_size, direct_io, read_only, .. } = options;
+        let (name, how) =
+            (file.as_os_str().as_bytes(), LoopSetup { block_size, direct_io, read_only });
+        let mut wanted = options.number;
         for _ in 0..RACES {
-            let number = sys::loop_get_free(&control);
-            let number = number.map_err(Error::system(doing("find a free one")))?;
+            let (number, is_new) = match wanted.take() {
+                Some(number) => (number, host::loop_add(&control, number).is_ok()),
+                None => {
+                    let before = loops::all();
+                    let number = host::loop_get_free(&control);
+                    let number = number.map_err(Error::system(doing("find a free one")))?;
+                    (number, !before.contains(&number))
+                }
+            };
             let opened = open_node(number).map_err(Error::system(doing("open its node")))?;
-            let (device, made_node) = opened;
-            match sys::loop_configure(&device, &config) {
+            let (device, node) = opened;
+            let made = Made { device: is_new, node };
+            match host::loop_configure(&device, &backing, name, how) {
                 Ok(()) => {
                     drop(device);
                     let device = LoopDevice {
                         number,
-                        path: node(number),
+                        path: self::node(number),
                         backing: file.to_path_buf(),
                         known_as: backing_of(number),
                         attached: true,
-                        made_node,
+                        made,
                     };
                     device.tune(options);
                     return Ok(device);
                 }
-                Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {}
-                Err(error) => return Err(Error::system(doing("configure it"))(error)),
+                Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {}
+                Err(error) => {
+                    drop(device);
+                    unmake(number, made);
+                    return Err(Error::system(doing("configure it"))(error));
+                }
             }
         }
-        let busy = io::Error::from_raw_os_error(libc::EBUSY);
+        let busy = io::Error::from_raw_os_error(errno::EBUSY);
         Err(Error::system(doing("others took each free one first"))(busy))
     }
 
@@ -159,8 +189,8 @@ impl LoopDevice {
     /// one. None if there is none.
     #[must_use]
     pub fn adopt(file: &Path) -> Option<LoopDevice> {
-        let mut mounts = mounts::at(file);
-        mounts.extend(file.parent().map(mounts::at).into_iter().flatten());
+        let mut mounts = mounts_at(file);
+        mounts.extend(file.parent().map(mounts_at).into_iter().flatten());
         let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
         let number = loops::find_by_backing(file).into_iter().find(ours)?;
         Some(LoopDevice {
@@ -169,7 +199,7 @@ impl LoopDevice {
             backing: file.to_path_buf(),
             known_as: backing_of(number),
             attached: true,
-            made_node: false,
+            made: Made::default(),
         })
     }
 
@@ -207,14 +237,22 @@ impl LoopDevice {
         fs::read_to_string(attribute(self.number, "loop/dio")).is_ok_and(|text| text.trim() == "1")
     }
 
-    /// The users that keep it from being detached. A program that only reads or writes it is not
-    /// one.
+    /// The users that stand on it: a file system, swap space, another device. A program that only
+    /// reads or writes it is not one.
     #[must_use]
     pub fn in_use(&self) -> Vec<User> {
         match claim(self.number) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => who(self.number),
+            Err(error) if self.is_ours() && error.raw_os_error() == Some(errno::EBUSY) => {
+                self.users()
+            }
             _ => Vec::new(),
         }
+    }
+
+    /// The users that can be seen, for a message. It looks at all processes.
+    #[must_use]
+    pub fn users(&self) -> Vec<User> {
+        users::of_loop(self.number)
     }
 
     /// Sets its size to the size of its file. A thread that serves the file must not call it: the
@@ -228,25 +266,35 @@ impl LoopDevice {
         // of the last request for it.
         own_files::metadata(&self.backing).map_err(doing())?;
         let (device, _) = open_node(self.number).map_err(doing())?;
-        sys::loop_set_capacity(&device).map_err(doing())
+        host::loop_set_capacity(&device).map_err(doing())
     }
 
-    /// Detaches it from its file and waits until it is gone. Does nothing the second time, or if
-    /// another process detached it.
+    /// Detaches it from its file, unless the kernel says that others have it: nothing has changed
+    /// then, and what they have is returned. Does nothing the second time, or if another process
+    /// detached it.
     ///
     /// # Errors
-    /// [`Error::Busy`], which names the users, if it is mounted, swapped to, or held by another
-    /// device; nothing has changed then. The same error if a program keeps it open for some
-    /// seconds; the device then goes when that program closes it.
-    pub fn detach(&mut self) -> Result<(), Error> {
-        if self.attached {
-            if self.is_ours() {
-                clear(self.number)?;
-                self.remove_node();
+    /// The error of the kernel.
+    pub fn try_detach(&mut self) -> Result<Option<Hold>, Error> {
+        if self.attached && self.is_ours() {
+            if let Some(hold) = release(self.number)? {
+                return Ok(Some(hold));
             }
-            self.attached = false;
+            unmake(self.number, self.made);
         }
-        Ok(())
+        self.attached = false;
+        Ok(None)
+    }
+
+    /// As [`LoopDevice::try_detach`]. A program may have it open for a moment.
+    ///
+    /// # Errors
+    /// [`Error::Busy`], which names the users; nothing has changed then.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        match when_closed(|| self.try_detach())? {
+            None => Ok(()),
+            Some(_) => Err(busy(self.number)),
+        }
     }
 
     /// As [`LoopDevice::detach`], but it unmounts file systems first, also those in use: the device
@@ -258,21 +306,13 @@ impl LoopDevice {
         let mut unmounted = Vec::new();
         if self.attached && self.is_ours() {
             unmounted = unmount_all(self.number)?;
-            match clear(self.number) {
-                Err(Error::Busy { .. }) => clear_later(self.number)?,
-                cleared => cleared?,
+            match when_closed(|| release(self.number))? {
+                Some(_) => clear_later(self.number)?,
+                None => unmake(self.number, self.made),
             }
-            self.remove_node();
         }
         self.attached = false;
         Ok(unmounted)
-    }
-
-    /// Removes the node that this process made, unless another file has the device by now.
-    fn remove_node(&self) {
-        if self.made_node && backing_of(self.number).is_none() {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 
     /// Another file may have this number by now.
@@ -287,15 +327,32 @@ impl Drop for LoopDevice {
     }
 }
 
-fn open_control() -> Result<File, Error> {
+/// Opens the driver of loop devices.
+pub(crate) fn open_control() -> Result<File, Error> {
     match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
         Ok(control) => Ok(control),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Error::NoPermission {
-            doing: "set up a loop device".into(),
-            needs: "run as root, or use the file itself",
-        }),
-        Err(error) => Err(Error::NoLoop(error)),
+        Err(error)
+            if matches!(error.kind(), ErrorKind::NotFound)
+                || matches!(error.raw_os_error(), Some(errno::ENODEV | errno::ENXIO)) =>
+        {
+            Err(Error::NoLoop(error))
+        }
+        Err(error) if matches!(error.raw_os_error(), Some(errno::EACCES | errno::EPERM)) => {
+            Err(Error::NoPermission {
+                doing: format!("open /dev/loop-control ({error})"),
+                needs: "run as root where loop devices are allowed, or use the file itself",
+            })
+        }
+        Err(error) => Err(Error::system("open /dev/loop-control")(error)),
     }
+}
+
+/// Can this process make loop devices?
+///
+/// # Errors
+/// [`Error::NoLoop`] without the driver; [`Error::NoPermission`].
+pub fn check_loops() -> Result<(), Error> {
+    open_control().map(drop)
 }
 
 /// Opens the node of loop device `number`. Returns also whether this process made the node.
@@ -305,8 +362,11 @@ fn open_node(number: u32) -> io::Result<(File, bool)> {
     match open() {
         // Without udev, this process makes the node of a new device. With udev, the node may come
         // at any moment.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENXIO)) => {
-            match sys::make_loop_node(&path, number) {
+        Err(error) if matches!(error.raw_os_error(), Some(errno::ENOENT | errno::ENXIO)) => {
+            let device = host::makedev(LOOP_MAJOR, number);
+            let mode = Mode::RUSR | Mode::WUSR;
+            let made = mknodat(CWD, &path, FileType::BlockDevice, mode, device);
+            match made.map_err(io::Error::from) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
                 made => open().map(|device| (device, made.is_ok())),
             }
@@ -317,48 +377,82 @@ fn open_node(number: u32) -> io::Result<(File, bool)> {
 
 /// Opens it exclusively; EBUSY if it is mounted, swapped to or held.
 fn claim(number: u32) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(node(number))
+    OpenOptions::new().read(true).custom_flags(flags::O_EXCL).open(node(number))
 }
 
-fn who(number: u32) -> Vec<User> {
-    let mut users = users::of_loop(number);
-    if users.is_empty() {
-        users.push(users::mounted_elsewhere(number).unwrap_or(User::Unknown));
+fn busy(number: u32) -> Error {
+    Error::Busy { what: node(number), users: users::of_loop(number) }
+}
+
+/// Tries to detach a device until nobody has it open, for a while.
+fn when_closed(
+    mut attempt: impl FnMut() -> Result<Option<Hold>, Error>,
+) -> Result<Option<Hold>, Error> {
+    let end = Instant::now() + LOOKING;
+    loop {
+        match attempt()? {
+            Some(Hold::Open) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+            done => return Ok(done),
+        }
     }
-    users
 }
 
-/// Detaches loop device `number` unless it is in use, and waits until it is gone. The exclusive
-/// open is kept meanwhile, so that no other user can begin.
+/// Detaches loop device `number` unless it is in use, and waits until it is gone.
 pub(crate) fn clear(number: u32) -> Result<(), Error> {
-    let busy = || Error::Busy { what: node(number), users: who(number) };
+    match when_closed(|| release(number))? {
+        None => Ok(()),
+        Some(_) => Err(busy(number)),
+    }
+}
+
+/// Detaches loop device `number` if nobody else has it; what they have otherwise. The exclusive
+/// open is kept meanwhile, so that no other user can begin.
+fn release(number: u32) -> Result<Option<Hold>, Error> {
     let doing = || Error::system(format!("detach {}", node(number).display()));
     let file = backing_of(number);
     let device = match claim(number) {
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => return Err(busy()),
+        Err(error) if error.raw_os_error() == Some(errno::EBUSY) => return Ok(Some(Hold::Claimed)),
         claimed => claimed.map_err(doing())?,
     };
-    match sys::loop_clear(&device) {
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => return Ok(()),
+    match host::loop_clear(&device) {
+        Err(error) if error.raw_os_error() == Some(errno::ENXIO) => return Ok(None),
         cleared => cleared.map_err(doing())?,
     }
-    // The kernel detaches it at the last close.
+    // Only the kernel knows whether others have it open: then it would wait for their last close.
+    let name = file.as_ref().map(|file| file.as_os_str().as_bytes()).unwrap_or_default();
+    if host::loop_keep(&device, name).map_err(doing())? {
+        return Ok(Some(Hold::Open));
+    }
+    // It goes with the last close, which is ours.
     drop(device);
     let end = Instant::now() + GOING;
-    while file.is_some() && backing_of(number) == file {
-        if Instant::now() > end {
-            return Err(busy());
-        }
+    while file.is_some() && backing_of(number) == file && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
-    Ok(())
+    Ok(None)
+}
+
+/// Removes what was made for loop device `number`, unless another file has it by now.
+fn unmake(number: u32, made: Made) {
+    if backing_of(number).is_some() {
+        return;
+    }
+    if made.device
+        && let Ok(control) = open_control()
+    {
+        // Whoever has it open or takes it at this moment keeps it.
+        let _ = host::loop_remove(&control, number);
+    }
+    if made.node {
+        let _ = fs::remove_file(node(number));
+    }
 }
 
 /// Makes the kernel detach loop device `number` when its last user closes it: `LOOP_CLR_FD` does so
 /// for a device that others have open.
 pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
-    let done = File::open(node(number)).and_then(|device| match sys::loop_clear(&device) {
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(()),
+    let done = File::open(node(number)).and_then(|device| match host::loop_clear(&device) {
+        Err(error) if error.raw_os_error() == Some(errno::ENXIO) => Ok(()),
         cleared => cleared,
     });
     done.map_err(Error::system(format!("detach {}", node(number).display())))
@@ -366,15 +460,15 @@ pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
 
 /// Unmounts every file system on loop device `number`, the last mounted first.
 pub(crate) fn unmount_all(number: u32) -> Result<Vec<PathBuf>, Error> {
-    let users = users::of_loop(number);
+    let users = users::on_loop(number);
     if users.iter().any(|user| matches!(user, User::Swap | User::Holder(_))) {
         return Err(Error::Busy { what: node(number), users });
     }
     let mut unmounted = Vec::new();
     for user in users.into_iter().rev() {
         let User::MountedAt(path) = user else { continue };
-        let plain = sys::unmount(&path, Unmount::Plain);
-        let done = plain.or_else(|_| sys::unmount(&path, Unmount::Detach));
+        let plain = host::unmount(&path, Unmount::WhenUnused);
+        let done = plain.or_else(|_| host::unmount(&path, Unmount::Lazily));
         done.map_err(Error::system(format!("unmount {}", path.display())))?;
         unmounted.push(path);
     }

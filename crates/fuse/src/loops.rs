@@ -12,8 +12,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use crate::mounts::Mounted;
-use crate::sys;
+use host::{Mounted, errno};
 
 /// How long the file system below a loop device may take to answer.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -39,17 +38,16 @@ pub(crate) fn backing_of(number: u32) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(deleted.unwrap_or(name))))
 }
 
+/// The numbers of all loop devices, with a file and without.
+pub(crate) fn all() -> Vec<u32> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    devices.filter_map(|it| it.file_name().to_str()?.strip_prefix("loop")?.parse().ok()).collect()
+}
+
 /// Every loop device on a file at or below `path`. `path` must be absolute and without links.
 pub(crate) fn backed_under(path: &Path) -> Vec<(u32, PathBuf)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let number = name.to_str().and_then(|name| name.strip_prefix("loop")?.parse().ok());
-        let Some(number) = number else { continue };
-        if let Some(file) = backing_of(number).filter(|file| file.starts_with(path)) {
-            found.push((number, file));
-        }
-    }
+    let file = |number| Some((number, backing_of(number).filter(|file| file.starts_with(path))?));
+    let mut found: Vec<(u32, PathBuf)> = all().into_iter().filter_map(file).collect();
     found.sort_unstable();
     found
 }
@@ -70,13 +68,13 @@ pub(crate) fn stranger(number: u32, mounts: &[Mounted]) -> Option<String> {
     let (sender, answer) = mpsc::channel();
     // On a thread of its own: a file system whose server is suspended never answers.
     let asked = thread::Builder::new().name("loop-owner".into()).spawn(move || {
-        let _ = sender.send(File::open(node(number)).and_then(|it| sys::loop_file_system(&it)));
+        let _ = sender.send(File::open(node(number)).and_then(|it| host::loop_file(&it)));
     });
     if let Err(error) = asked {
         return Some(format!("its file system cannot be asked: {error}"));
     }
     match answer.recv_timeout(ANSWER) {
-        Ok(Ok(device)) if mounts.iter().any(|mounted| number_of(mounted) == device) => None,
+        Ok(Ok((device, _))) if mounts.iter().any(|it| number_of(it) == device) => None,
         Ok(Ok(_)) => Some(
             "a daemon that cannot be seen from here serves its file (it may be in another \
              container with the same path)"
@@ -84,7 +82,7 @@ pub(crate) fn stranger(number: u32, mounts: &[Mounted]) -> Option<String> {
         ),
         Ok(Err(error)) => match error.raw_os_error() {
             // The server of the file is gone, or the file.
-            Some(libc::ENOTCONN | libc::ECONNABORTED | libc::ENXIO) => None,
+            Some(errno::ENOTCONN | errno::ECONNABORTED | errno::ENXIO) => None,
             _ => Some(format!("its file system cannot be asked: {error}")),
         },
         Err(_) => Some("its file system does not answer".into()),
@@ -92,5 +90,5 @@ pub(crate) fn stranger(number: u32, mounts: &[Mounted]) -> Option<String> {
 }
 
 fn number_of(mounted: &Mounted) -> u64 {
-    u64::from(sys::encoded_device(mounted.device.0, mounted.device.1))
+    host::makedev(mounted.device.0, mounted.device.1)
 }

@@ -4,22 +4,20 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use block::BlockDevice;
 use fuser::{Config, MountOption, Session, SessionACL};
-use host::Role;
+use host::{Role, Unmount, errno, mounts_at, printable};
 use units::Cpu;
 
 use crate::frontend::Frontend;
 use crate::patient::Patient;
 use crate::place::{ENDING, Place};
-use crate::printable::printable;
 use crate::serving::{Kind, Threads};
-use crate::sys::{self, Unmount};
-use crate::table::Table;
+use crate::table::{Served, Table};
 use crate::worker::{Buffers, Workers};
 use crate::{Error, handover, mounts, own_files};
 
@@ -44,7 +42,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        let cpu = sys::current_cpu;
+        let cpu = host::cpu;
         Options { workers: None, pin: false, clone_fd: true, waiters: 16, cpu }
     }
 }
@@ -74,7 +72,7 @@ struct Serving {
     threads: Threads,
     /// The session that mounted; none for a mount that was taken over. Its drop unmounts, unless
     /// that has happened.
-    _session: Option<Session<Frontend>>,
+    session: Option<Session<Frontend>>,
 }
 
 /// The number of threads that read requests.
@@ -84,7 +82,7 @@ fn workers(options: Options) -> usize {
 
 /// The frontend of a mount without files.
 fn frontend(options: Options) -> Frontend {
-    let cpus = if options.pin { sys::allowed_cpus() } else { Vec::new() };
+    let cpus = if options.pin { host::allowed_cpus() } else { Vec::new() };
     Frontend {
         table: Arc::new(Table::new(host::cpus())),
         patient: Arc::new(Patient::new(options.waiters)),
@@ -92,7 +90,7 @@ fn frontend(options: Options) -> Frontend {
         buffers: Arc::new(Buffers::new(workers(options))),
         cpu: options.cpu,
         since: SystemTime::now(),
-        owner: sys::owner(),
+        owner: host::owner(),
     }
 }
 
@@ -120,7 +118,7 @@ pub(crate) fn channels(source: &impl AsFd, count: usize, clone: bool) -> io::Res
     let another = || {
         if clone {
             let fresh = OpenOptions::new().read(true).write(true).open(DEVICE)?;
-            sys::fuse_clone(&fresh, &of_mount)?;
+            host::fuse_clone(&fresh, &of_mount)?;
             return Ok(fresh);
         }
         of_mount.try_clone()
@@ -139,7 +137,7 @@ impl Mount {
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
-        let owner = sys::owner();
+        let owner = host::owner();
         let frontend = frontend(options);
         let mut config = Config::default();
         let (table, patient) = (frontend.table.clone(), frontend.patient.clone());
@@ -155,7 +153,7 @@ impl Mount {
         // From here on, dropping `session` unmounts.
         let channel = channel(&session, options)?;
         let threads = start(&frontend, &session, options)?;
-        let serving = Some(Serving { threads, _session: Some(session) });
+        let serving = Some(Serving { threads, session: Some(session) });
         let mount = Mount { place: Place::new(at), table, serving, patient, channel };
         // A worker answers this: it shows that the workers run.
         own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
@@ -191,9 +189,9 @@ impl Mount {
         // From here on, dropping the mount undoes everything.
         let mut mount = Mount { place, table, serving: None, patient, channel: None };
         match start(&frontend, &channel, options) {
-            Ok(threads) => mount.serving = Some(Serving { threads, _session: None }),
+            Ok(threads) => mount.serving = Some(Serving { threads, session: None }),
             Err(error) => {
-                let _ = mount.place.take_down(true, || {});
+                let _ = mount.place.take_down(true, || None, || {});
                 return Err(error);
             }
         }
@@ -258,10 +256,11 @@ impl Mount {
         self.table.all().iter().map(|file| file.name.clone()).collect()
     }
 
-    /// How many opens the file `name` has now; a loop device on it counts as one.
+    /// The opens of the file `name`.
     #[must_use]
-    pub fn open_count(&self, name: &str) -> u64 {
-        self.table.named(Path::new(name)).map_or(0, |file| file.open_count())
+    pub fn opens(&self, name: &str) -> Opens {
+        let file = self.table.named(Path::new(name));
+        Opens(file.map(|file| Arc::downgrade(&file)).unwrap_or_default())
     }
 
     /// Is it still served? False after another process unmounted or aborted it.
@@ -283,13 +282,21 @@ impl Mount {
         let backoff = if self.is_served() || self.place.is_mounted() {
             // After a forced unmount every request fails, even if the kernel cannot be told to fail
             // it.
-            self.place.take_down(force, || self.table.close())?
+            self.place.take_down(force, || self.is_used(), || self.table.close())?
         } else {
             ENDING
         };
         self.table.close();
         self.join(backoff);
         Ok(())
+    }
+
+    /// Is a file open? Not known of a mount that was taken over, because the process that died had
+    /// the opens, and of one that is not served any more.
+    fn is_used(&self) -> Option<bool> {
+        let is_ours = self.serving.as_ref().is_some_and(|it| it.session.is_some());
+        let is_open = || self.table.all().iter().any(|file| file.open_count() > 0);
+        (is_ours && self.is_served()).then(is_open)
     }
 
     fn join(&mut self, backoff: Duration) {
@@ -304,6 +311,18 @@ impl Mount {
             serving.threads.join();
             self.table.clear();
         }
+    }
+}
+
+/// The opens of a file: see [`Mount::opens`].
+#[derive(Clone, Default)]
+pub struct Opens(Weak<Served>);
+
+impl Opens {
+    /// How many there are now; a loop device on the file counts as one. It waits for nothing.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.upgrade().map_or(0, |file| file.open_count())
     }
 }
 
@@ -323,8 +342,14 @@ impl CutOff {
         self.table.close();
         if !self.connection.is_some_and(mounts::abort_fuse) {
             // EBUSY is the usual answer, after the abort.
-            let _ = sys::unmount(&self.at, Unmount::Abort);
+            let _ = host::unmount(&self.at, Unmount::Abort);
         }
+    }
+
+    /// The device number of the files, as in `st_dev`.
+    #[must_use]
+    pub fn device(&self) -> Option<u64> {
+        self.connection.map(|minor| host::makedev(0, minor))
     }
 
     /// Has the mount been cut off, or unmounted?
@@ -364,14 +389,14 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
         Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => create(at)?,
-        Err(error) if error.raw_os_error() == Some(libc::ENOTCONN) => {
+        Err(error) if error.raw_os_error() == Some(errno::ENOTCONN) => {
             let why = "the mount of a process that was killed is still there; it has to be cleared";
             return Err(Error::mount_point(at, why));
         }
         Err(error) => return Err(Error::mount_point(at, error.to_string())),
     }
     let at = at.canonicalize().map_err(|error| Error::mount_point(at, error.to_string()))?;
-    if let Some(mounted) = mounts::at(&at).last() {
+    if let Some(mounted) = mounts_at(&at).last() {
         let source = printable(&mounted.source);
         let why = format!("something is mounted there already ({source}, {})", mounted.kind);
         return Err(Error::mount_point(&at, why));
@@ -385,11 +410,20 @@ fn create(at: &Path) -> Result<(), Error> {
     made.map_err(|error| Error::mount_point(at, format!("it cannot be created: {error}")))
 }
 
+/// Is the program there that mounts for users other than root?
+fn has_helper() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let usual = ["/bin", "/sbin", "/usr/bin"].map(PathBuf::from);
+    let mut directories = std::env::split_paths(&path).chain(usual);
+    directories.any(|it| it.join("fusermount3").is_file() || it.join("fusermount").is_file())
+}
+
 pub(crate) fn refused(at: &Path, error: io::Error) -> Error {
     let doing = format!("mount at {}", at.display());
     match error.kind() {
-        // The system call was refused, and there is no helper program.
-        ErrorKind::NotFound => Error::NoPermission {
+        // The system call was refused, and there is no helper program. The library looks for it in
+        // directories that it may not enter, too.
+        ErrorKind::NotFound | ErrorKind::PermissionDenied if !has_helper() => Error::NoPermission {
             doing,
             needs: "run as root with CAP_SYS_ADMIN, or install fuse3 for its fusermount3",
         },

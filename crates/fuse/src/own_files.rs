@@ -10,8 +10,6 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use crate::sys;
-
 /// The metadata of a file that this process may serve itself. Starts a thread for the request.
 ///
 /// # Errors
@@ -27,7 +25,7 @@ fn without_descriptors<T: Send + 'static>(
 ) -> io::Result<T> {
     let run = move || {
         // Before Linux 5.9 the thread keeps its descriptors.
-        let _ = sys::close_all_of_this_thread();
+        let _ = host::close_all_of_this_thread();
         work()
     };
     let thread = thread::Builder::new().name("own-files".into()).spawn(run)?;

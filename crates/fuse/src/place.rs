@@ -1,10 +1,13 @@
 //! The place of a mount, and unmounting it.
 
+use std::io;
 use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::sys::{self, Unmount};
+use host::{Unmount, errno, mounts_at};
+
+use crate::mounts::Abort;
 use crate::{Error, User, mounts, users};
 
 /// How long the threads of an unmounted mount may take to end. After that they are no longer waited
@@ -25,53 +28,65 @@ pub(crate) struct Place {
 impl Place {
     /// The place of the mount that was just made at `at`.
     pub(crate) fn new(at: PathBuf) -> Place {
-        let connection = mounts::at(&at).last().map(|mounted| mounted.device.1);
+        let connection = mounts_at(&at).last().map(|mounted| mounted.device.1);
         Place { at, connection }
     }
 
     /// Is it still mounted, served or not?
     pub(crate) fn is_mounted(&self) -> bool {
-        let ours = |number| mounts::at(&self.at).iter().any(|mounted| mounted.device.1 == number);
+        let ours = |number| mounts_at(&self.at).iter().any(|mounted| mounted.device.1 == number);
         self.connection.is_some_and(ours)
     }
 
-    /// Unmounts it and returns how long its threads may take to end. With `force` it unmounts even
-    /// if files are open; then it calls `cut_off` before it fails the requests under way.
-    pub(crate) fn take_down(&self, force: bool, cut_off: impl FnOnce()) -> Result<Duration, Error> {
+    /// Unmounts it and returns how long its threads may take to end. Only an open file keeps it,
+    /// unless `force` is given: `is_used` says whether there is one, if that is known. Whoever
+    /// merely stands in its directory, or has a copy of the mount in another namespace, does not.
+    /// What these still ask for fails after a call of `cut_off`.
+    pub(crate) fn take_down(
+        &self,
+        force: bool,
+        is_used: impl Fn() -> Option<bool>,
+        cut_off: impl FnOnce(),
+    ) -> Result<Duration, Error> {
+        let abort = self.connection.and_then(Abort::of);
         let end = Instant::now() + CLOSING;
+        let doing = || Error::system(format!("unmount {}", self.at.display()));
         loop {
-            let error = match mounts::unmount_fuse(&self.at, Unmount::Plain) {
-                Ok(()) => return Ok(ENDING),
-                Err(error) => error,
+            let used = if force { Some(false) } else { is_used() };
+            let unmounted = match used {
+                Some(true) => Err(io::Error::from_raw_os_error(errno::EBUSY)),
+                _ => mounts::unmount_fuse(&self.at, Unmount::WhenUnused),
             };
-            match error.raw_os_error() {
+            match unmounted {
+                Ok(()) => {
+                    // The threads of a mount with a copy elsewhere would go on.
+                    abort.map(Abort::now);
+                    return Ok(ENDING);
+                }
                 // Another process unmounted it a moment ago.
-                Some(libc::EINVAL) => return Ok(ENDING),
-                _ if force => {
+                Err(error) if error.raw_os_error() == Some(errno::EINVAL) => return Ok(ENDING),
+                Err(error) if !force && error.raw_os_error() != Some(errno::EBUSY) => {
+                    return Err(doing()(error));
+                }
+                Err(_) if used == Some(false) => {
                     cut_off();
                     return self.tear_down();
                 }
-                Some(libc::EBUSY) if Instant::now() < end => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Some(libc::EBUSY) => return Err(self.busy()),
-                _ => {
-                    let doing = format!("unmount {}", self.at.display());
-                    return Err(Error::System { doing, source: error });
-                }
+                Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
+                Err(_) => return Err(self.busy()),
             }
         }
     }
 
     fn tear_down(&self) -> Result<Duration, Error> {
         // EBUSY is the usual answer: the requests have failed, and the mount is still there.
-        let aborted = match sys::unmount(&self.at, Unmount::Abort) {
+        let aborted = match host::unmount(&self.at, Unmount::Abort) {
             Ok(()) => return Ok(ENDING),
-            Err(error) => error.raw_os_error() == Some(libc::EBUSY),
+            Err(error) => error.raw_os_error() == Some(errno::EBUSY),
         };
         let aborted = aborted || self.connection.is_some_and(mounts::abort_fuse);
         let doing = Error::system(format!("unmount {} by force", self.at.display()));
-        mounts::unmount_fuse(&self.at, Unmount::Detach).map_err(doing)?;
+        mounts::unmount_fuse(&self.at, Unmount::Lazily).map_err(doing)?;
         // Without an abort the threads end at the last close of a file.
         Ok(if aborted { ENDING } else { Duration::ZERO })
     }

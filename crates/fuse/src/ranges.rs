@@ -1,6 +1,7 @@
 //! Translates fallocate(2) into operations of a device.
 
 use block::{Operation, ZeroMode};
+use host::{errno, flags};
 use units::PAGE_SHIFT;
 
 /// The operation for a fallocate(2) of `length` bytes from `offset` on, of which `kept` lie before
@@ -18,9 +19,9 @@ pub(crate) fn operation(
     kept: u64,
     can_discard: bool,
 ) -> Result<Option<Operation<'static>>, i32> {
-    offset.checked_add(length).ok_or(libc::EFBIG)?;
-    let operation = match mode & !libc::FALLOC_FL_KEEP_SIZE {
-        libc::FALLOC_FL_PUNCH_HOLE => {
+    offset.checked_add(length).ok_or(errno::EFBIG)?;
+    let operation = match mode & !flags::FALLOC_FL_KEEP_SIZE {
+        flags::FALLOC_FL_PUNCH_HOLE => {
             let whole_pages = (offset | kept).trailing_zeros() >= PAGE_SHIFT;
             if whole_pages && can_discard {
                 Operation::Discard { offset, length: kept }
@@ -28,14 +29,14 @@ pub(crate) fn operation(
                 Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::MayPunch }
             }
         }
-        libc::FALLOC_FL_ZERO_RANGE => {
-            if kept < length && mode & libc::FALLOC_FL_KEEP_SIZE == 0 {
-                return Err(libc::ENOSPC);
+        flags::FALLOC_FL_ZERO_RANGE => {
+            if kept < length && mode & flags::FALLOC_FL_KEEP_SIZE == 0 {
+                return Err(errno::ENOSPC);
             }
             Operation::WriteZeroes { offset, length: kept, mode: ZeroMode::MayPunch }
         }
         // Space cannot be reserved: the size of a compressed page is known only when it is written.
-        _ => return Err(libc::EOPNOTSUPP),
+        _ => return Err(errno::EOPNOTSUPP),
     };
     Ok((kept > 0).then_some(operation))
 }

@@ -32,7 +32,7 @@ use units::Cpu;
 use self::answer::File;
 use self::buffer::Buffer;
 use crate::place::{ENDING, Place};
-use crate::{Error, handover, own_files, sys};
+use crate::{Error, handover, own_files};
 
 mod answer;
 mod buffer;
@@ -57,7 +57,7 @@ pub struct SwapFileOptions {
 
 impl Default for SwapFileOptions {
     fn default() -> SwapFileOptions {
-        SwapFileOptions { threads: 2, cpu: sys::current_cpu, begin: || {} }
+        SwapFileOptions { threads: 2, cpu: host::cpu, begin: || {} }
     }
 }
 
@@ -85,7 +85,7 @@ impl SwapFile {
         device: Arc<dyn BlockDevice>,
         options: SwapFileOptions,
     ) -> Result<SwapFile, Error> {
-        let owner = sys::owner();
+        let owner = host::owner();
         let page = host::page_bytes() as usize;
         let path = connection::prepare(at)?;
         let mut buffer = Buffer::new(connection::largest(page), page);
@@ -136,7 +136,7 @@ impl SwapFile {
         cpu: fn() -> Cpu,
         has_resend: bool,
     ) -> SwapFile {
-        let file = Arc::new(File::new(device, cpu, sys::owner()));
+        let file = Arc::new(File::new(device, cpu, host::owner()));
         let (threads, ids, channels) = (Vec::new(), Vec::new(), Vec::new());
         SwapFile { place, file, threads, ids, channels, has_resend }
     }
@@ -214,8 +214,12 @@ impl SwapFile {
     /// # Errors
     /// [`Error::Busy`] if it is open and `force` is not given; nothing has changed then.
     pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
-        let backoff =
-            if self.place.is_mounted() { self.place.take_down(force, || {})? } else { ENDING };
+        // Whoever closes a file that is not served any more is not seen.
+        let is_used = || self.is_served().then(|| self.open_count() > 0);
+        let backoff = match self.place.is_mounted() {
+            true => self.place.take_down(force, is_used, || {})?,
+            false => ENDING,
+        };
         self.join(backoff);
         remove_point(&self.place.at);
         Ok(())

@@ -36,23 +36,24 @@ pub(crate) struct Served {
 /// All files of a mount, in the order of their numbers. A lookup by name takes a lock; a reader
 /// looks up a number without one.
 pub(crate) struct Table {
-    state: Mutex<State>,
+    state: Mutex<Listed>,
     places: Places,
     readers: Arc<ReaderEpochs>,
     /// The table is closed: no lookup by number finds a file.
     closed: AtomicBool,
 }
 
-struct State {
+struct Listed {
     next: u64,
     files: Vec<Arc<Served>>,
 }
 
-type Place = Published<Arc<Served>>;
+/// What serves a number, or nothing.
+type Cell = Published<Arc<Served>>;
 
-/// A place for each number ever used, in pieces that never move. Each piece is twice as long as the
+/// A cell for each number ever used, in pieces that never move. Each piece is twice as long as the
 /// one before.
-struct Places([OnceLock<Box<[Place]>>; PIECES]);
+struct Places([OnceLock<Box<[Cell]>>; PIECES]);
 
 const PIECES: usize = 48;
 
@@ -64,19 +65,19 @@ impl Places {
     }
 
     #[inline]
-    fn get(&self, number: u64) -> Option<&Place> {
+    fn get(&self, number: u64) -> Option<&Cell> {
         let (piece, index) = Places::at(number)?;
         self.0.get(piece)?.get()?.get(index)
     }
 
     /// The place of a new number.
-    fn make(&self, number: u64, readers: &Arc<ReaderEpochs>) -> Option<&Place> {
+    fn make(&self, number: u64, readers: &Arc<ReaderEpochs>) -> Option<&Cell> {
         let (piece, index) = Places::at(number)?;
-        let places = || (0..1usize << piece).map(|_| Place::new(readers.clone())).collect();
+        let places = || (0..1usize << piece).map(|_| Published::new(readers.clone())).collect();
         self.0.get(piece)?.get_or_init(places).get(index)
     }
 
-    fn iter(&self) -> impl Iterator<Item = &Place> {
+    fn iter(&self) -> impl Iterator<Item = &Cell> {
         self.0.iter().filter_map(OnceLock::get).flatten()
     }
 }
@@ -85,7 +86,7 @@ impl Table {
     /// No files; readers run on `cpus` CPUs.
     pub(crate) fn new(cpus: usize) -> Table {
         Table {
-            state: Mutex::new(State { next: FIRST, files: Vec::new() }),
+            state: Mutex::new(Listed { next: FIRST, files: Vec::new() }),
             places: Places([const { OnceLock::new() }; PIECES]),
             readers: Arc::new(ReaderEpochs::new(cpus)),
             closed: AtomicBool::new(false),
@@ -122,7 +123,7 @@ impl Table {
             return refuse("another device has it");
         }
         if number.is_some_and(|number| number >= LARGEST) {
-            return refuse("no mount ever had so many files as its number says");
+            return refuse("no mount ever had as many files as its number says");
         }
         let number = number.unwrap_or(state.next);
         let opens = AtomicU64::new(0);

@@ -1,44 +1,14 @@
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
 use block::Plain;
 use units::Cpu;
 
-use crate::mounts::{Mounted, parse, unescape};
 use crate::table::Table;
 use crate::worker::{Buffers, LARGEST, with_buffer};
 use crate::{Error, User};
-
-#[test]
-fn lines_of_mountinfo_are_understood() {
-    let line = br"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=x";
-    let mounted = parse(line).unwrap();
-    assert_eq!(mounted.device, (98, 0));
-    assert_eq!((mounted.at.as_path(), &mounted.kind[..]), (Path::new("/mnt2"), "ext3"));
-    assert_eq!(mounted.source, "/dev/root");
-    let line = br"40 35 0:52 / /a\040b\134c rw - fuse.rampack rampack rw,user_id=0";
-    let expected = Mounted {
-        device: (0, 52),
-        at: r"/a b\c".into(),
-        kind: "fuse.rampack".into(),
-        source: "rampack".into(),
-    };
-    assert_eq!(parse(line), Some(expected));
-    for line in ["", "36 35", "1 2 x:y / / rw - a b c", "1 2 0:1 / / rw shared:1 ext4 a"] {
-        assert_eq!(parse(line.as_bytes()), None, "{line}");
-    }
-}
-
-#[test]
-fn what_is_no_escape_stays() {
-    for plain in [r"\", r"\1", r"a\12", r"\999", r"\04x"] {
-        assert_eq!(unescape(plain.as_bytes()), OsStr::new(plain));
-    }
-    assert_eq!(unescape(br"\011\012"), OsStr::new("\t\n"));
-}
 
 #[test]
 fn a_closed_table_waits_for_no_request() {
@@ -142,4 +112,19 @@ fn errors_are_sentences() {
     assert_eq!(busy.to_string(), text);
     let gone = std::io::Error::from_raw_os_error(libc::ENOENT);
     assert!(Error::NoFuse(gone).to_string().contains("install the package fuse3"));
+}
+
+#[test]
+fn the_names_of_users_are_printable() {
+    let bad = "\x1b[31mx";
+    let users = [
+        User::MountedAt(PathBuf::from(bad)),
+        User::Holder(bad.into()),
+        User::LoopDevice(PathBuf::from(bad)),
+        User::Process { pid: 7, name: bad.into() },
+    ];
+    for user in users {
+        let text = user.to_string();
+        assert!(text.contains("\\u{1b}[31mx") && !text.contains('\x1b'), "{text:?}");
+    }
 }

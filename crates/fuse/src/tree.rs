@@ -5,7 +5,7 @@
 //! privileges read the requests, and others carry them out: enough to answer other requests
 //! meanwhile, and none that serves the mount of the devices.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
@@ -15,13 +15,14 @@ use fuser::{Config, MountOption, Session, SessionACL};
 use host::Role;
 
 use crate::mount::{channels, check_fuse, prepare, refused};
+use crate::place::{ENDING, Place};
 use crate::serving::{Kind, Threads};
-use crate::sys::{self, Unmount};
-use crate::{Error, User, mounts, own_files, users};
+use crate::{Error, User, own_files, users};
 
 mod files;
 mod inodes;
 mod privileged;
+mod writer;
 
 use files::{Files, Tree};
 use inodes::{Handles, Inodes};
@@ -29,22 +30,19 @@ use privileged::Privileged;
 
 /// The number of threads that read requests. They wait for nothing else.
 const READERS: usize = 2;
-/// How long the threads may take to end.
-const ENDING: Duration = Duration::from_secs(10);
 /// How long a closed file may still count as open.
 const CLOSING: Duration = Duration::from_millis(500);
 
 /// A mounted tree. Any thread that does not serve it may call every method. Dropping it unmounts
-/// it, by force if needed.
+/// it.
 pub struct TreeMount {
-    at: PathBuf,
-    /// The minor of its device number.
-    minor: Option<u32>,
-    serving: Option<Serving>,
+    place: Place,
+    tree: Arc<Tree>,
+    serving: Option<TreeServing>,
 }
 
 /// What serves the tree.
-struct Serving {
+struct TreeServing {
     readers: Threads,
     /// The session that mounted. Its drop unmounts, unless that has happened.
     session: Session<Files>,
@@ -61,12 +59,12 @@ impl TreeMount {
     pub fn new(at: &Path, top: Arc<dyn Directory>) -> Result<TreeMount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
-        let owner = sys::owner();
+        let owner = host::owner();
         let (inodes, handles) = (Inodes::new(top), Handles::new(owner.0));
         let tree = Arc::new(Tree { inodes, handles, since: SystemTime::now(), owner });
         let doing = || Error::system("start the threads of the mount");
         let (privileged, control) = Privileged::start().map_err(doing())?;
-        let files = Files { tree, privileged };
+        let files = Files { tree: tree.clone(), privileged };
         let mut config = Config::default();
         let subtype = match owner.0 {
             0 => MountOption::CUSTOM("subtype=rampack".into()),
@@ -88,78 +86,53 @@ impl TreeMount {
         let channels = channels(&session, READERS, false).map_err(doing())?;
         let kind = Kind { name: "fuse-tree", role: Role::FuseTree, acl: config.acl };
         let readers = Threads::start(&files, channels, kind).map_err(doing())?;
-        let minor = mounts::at(&at).last().map(|mounted| mounted.device.1);
-        let serving = Some(Serving { readers, session, control });
-        let mount = TreeMount { at, minor, serving };
+        let serving = Some(TreeServing { readers, session, control });
+        let mount = TreeMount { place: Place::new(at), tree, serving };
         // A worker answers this: it shows that the workers run.
-        own_files::metadata(&mount.at).map_err(Error::system("reach the new mount"))?;
+        own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
     }
 
     /// The directory it is mounted at, as an absolute path.
     #[must_use]
     pub fn at(&self) -> &Path {
-        &self.at
+        &self.place.at
     }
 
-    /// Unmounts it and waits until its threads have ended. With `force` it unmounts even if files
-    /// are open. Does nothing the second time.
+    /// Checks that no program has a private directory of it open, which only the owner can.
+    /// Commands that depend on the tree have one open as long as they live. Other users cannot be
+    /// told from somebody who only stands there.
     ///
     /// # Errors
-    /// [`Error::Busy`] if files are open, or programs have it in another mount namespace, and
-    /// `force` is not given; nothing has changed then.
-    pub fn unmount(&mut self, force: bool) -> Result<(), Error> {
-        if self.serving.is_none() {
-            return Ok(());
-        }
-        let elsewhere = self.minor.map(users::elsewhere).unwrap_or_default();
-        if !elsewhere.is_empty() && !force {
-            return Err(Error::Busy { what: self.at.clone(), users: elsewhere });
-        }
-        if !elsewhere.is_empty() {
-            // The mount would remain in the namespaces of those programs: it is aborted.
-            self.tear_down()?;
-        }
+    /// [`Error::Busy`] with these programs.
+    pub fn check_unused(&self) -> Result<(), Error> {
         let end = Instant::now() + CLOSING;
-        while let Err(error) = mounts::unmount_fuse(&self.at, Unmount::Plain) {
-            match error.raw_os_error() {
-                // Another process unmounted it.
-                Some(libc::EINVAL) => break,
-                _ if force => {
-                    self.tear_down()?;
-                    break;
+        while self.tree.handles.has_private() {
+            if Instant::now() > end {
+                let is_there = |path: &Path| path.starts_with(self.at());
+                let mut users = users::processes(is_there);
+                if users.is_empty() {
+                    users.push(User::Unknown);
                 }
-                Some(libc::EBUSY) if Instant::now() < end => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Some(libc::EBUSY) => {
-                    let mut users = users::of_mount(&self.at);
-                    if users.is_empty() {
-                        users.push(User::Unknown);
-                    }
-                    return Err(Error::Busy { what: self.at.clone(), users });
-                }
-                _ => {
-                    let doing = format!("unmount {}", self.at.display());
-                    return Err(Error::System { doing, source: error });
-                }
+                return Err(Error::Busy { what: self.at().to_path_buf(), users });
             }
+            thread::sleep(Duration::from_millis(5));
         }
-        self.join();
         Ok(())
     }
 
-    fn tear_down(&self) -> Result<(), Error> {
-        // EBUSY is the usual answer: the requests have failed, and the mount is still there.
-        let _ = sys::unmount(&self.at, Unmount::Abort);
-        let _ = self.minor.is_some_and(mounts::abort_fuse);
-        match mounts::unmount_fuse(&self.at, Unmount::Detach) {
-            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => {
-                let doing = format!("unmount {} by force", self.at.display());
-                Err(Error::System { doing, source: error })
-            }
-            _ => Ok(()),
+    /// Unmounts it and waits until its threads have ended. Who has a file of it open, or a copy of
+    /// the mount in another namespace, gets errors from then on. Does nothing the second time.
+    ///
+    /// # Errors
+    /// The error of the kernel.
+    pub fn unmount(&mut self) -> Result<(), Error> {
+        if self.serving.is_none() {
+            return Ok(());
         }
+        self.place.take_down(true, || None, || {})?;
+        self.join();
+        Ok(())
     }
 
     fn join(&mut self) {
@@ -180,6 +153,6 @@ impl TreeMount {
 
 impl Drop for TreeMount {
     fn drop(&mut self) {
-        let _ = self.unmount(true);
+        let _ = self.unmount();
     }
 }

@@ -1,14 +1,16 @@
-//! Finds the users of a mount or a block device, as far as this process may see them.
+//! Names the users of a mount or a block device, as far as this process may see them. Whether there
+//! are any the kernel tells, and nothing here: a path is a text that any process can have.
 
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::printable::printable;
-use crate::{loops, mounts};
+use host::{Holder, command_of, holders, mounts, printable, swaps};
+
+use crate::loops;
 
 mod namespaces;
-pub(crate) use namespaces::{elsewhere, mounted_elsewhere};
+use namespaces::mounted_elsewhere;
 
 /// A user of a mount or a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,27 +62,15 @@ impl fmt::Display for User {
     }
 }
 
-/// The name of the process whose directory in /proc is `home`.
-fn name_of(home: &Path) -> String {
-    let name = fs::read(home.join("comm")).unwrap_or_default();
-    String::from_utf8_lossy(&name).trim().to_owned()
+impl From<Holder> for User {
+    fn from(holder: Holder) -> User {
+        User::Process { pid: holder.pid, name: holder.command }
+    }
 }
 
-/// Processes with a matching open file, working directory or root.
-fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
-    let mut found = Vec::new();
-    for process in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = process.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let home = process.path();
-        let files = fs::read_dir(home.join("fd")).into_iter().flatten().flatten();
-        let mut links = files.map(|fd| fd.path()).chain([home.join("cwd"), home.join("root")]);
-        if links.any(|link| fs::read_link(link).is_ok_and(|target| matches(&target))) {
-            found.push(User::Process { pid, name: name_of(&home) });
-        }
-    }
-    found
+/// Processes with a matching open file, program, working directory or root.
+pub(crate) fn processes(matches: impl Fn(&Path) -> bool) -> Vec<User> {
+    holders(matches).into_iter().map(User::from).collect()
 }
 
 /// Users of the FUSE mount at `at`. It touches no file of the mount, so it works even if the mount
@@ -91,21 +81,34 @@ pub(crate) fn of_mount(at: &Path) -> Vec<User> {
     loops.chain(processes(|path| path.starts_with(at))).collect()
 }
 
-/// Users of loop device `number` that keep it from being detached.
-pub(crate) fn of_loop(number: u32) -> Vec<User> {
+/// What stands on loop device `number`, in this mount namespace.
+pub(crate) fn on_loop(number: u32) -> Vec<User> {
     let node = loops::node(number);
-    let mounted = mounts::all().into_iter();
-    let mounted = mounted.filter(|m| m.device == (7, number) || Path::new(&m.source) == node);
+    let mounted = mounts().into_iter();
+    let mounted = mounted.filter(|m| m.device == (7, number) || m.source == node);
     let mut users: Vec<User> = mounted.map(|m| User::MountedAt(m.at)).collect();
-    if mounts::swaps().contains(&node) {
+    if swaps::all().iter().any(|swap| swap.path == node) {
         users.push(User::Swap);
     }
     let holders = fs::read_dir(format!("/sys/block/loop{number}/holders"));
     for holder in holders.into_iter().flatten().flatten() {
         users.push(User::Holder(holder.file_name().to_string_lossy().into_owned()));
     }
+    users
+}
+
+/// Users of loop device `number`.
+pub(crate) fn of_loop(number: u32) -> Vec<User> {
+    let node = loops::node(number);
+    let mut users = on_loop(number);
     if users.is_empty() {
         users = processes(|path| path == node);
+    }
+    if users.is_empty() {
+        users.push(match mounted_elsewhere(number) {
+            Some((at, pid, home)) => User::MountedElsewhere { at, pid, name: command_of(&home) },
+            None => User::Unknown,
+        });
     }
     users
 }

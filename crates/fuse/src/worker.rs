@@ -7,8 +7,6 @@ use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
 use units::PAGE_SIZE;
 
-use crate::sys;
-
 /// The largest request, in bytes: the default limit of Linux (fs.fuse.max_pages_limit is 256
 /// pages).
 pub(crate) const LARGEST: usize = 1 << 20;
@@ -43,7 +41,7 @@ impl Workers {
         ENTERED.set(true);
         let turn = self.next.fetch_add(1, Ordering::Relaxed) as usize;
         // On an error (the CPU is no longer allowed) the worker runs on any CPU, only slower.
-        let _ = sys::bind_to_cpu(self.cpus[turn % self.cpus.len()]);
+        let _ = host::pin_to_cpu(self.cpus[turn % self.cpus.len()]);
     }
 }
 

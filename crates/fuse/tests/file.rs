@@ -250,6 +250,30 @@ fn a_mount_in_use_is_not_taken_down() {
 }
 
 #[test]
+fn a_copy_of_the_mount_elsewhere_keeps_no_thread() {
+    let needs = [Need::Root, Need::Fuse, Need::program("unshare", "util-linux")];
+    if !testkit::met("a_copy_of_the_mount_elsewhere_keeps_no_thread", &needs) {
+        return;
+    }
+    let mut served = start();
+    served.add("zram0", P);
+    let text = "cd $1; echo ready; exec sleep 1000";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation", "private", "sh", "-euc", text, "-"]);
+    command.arg(served.files()).stdout(std::process::Stdio::piped());
+    let mut copy = command.spawn().unwrap();
+    let mut said = [0; 6];
+    std::io::Read::read_exact(&mut copy.stdout.take().unwrap(), &mut said).unwrap();
+    served.ask("unmount").unwrap();
+    let threads = fs::read_dir(format!("/proc/{}/task", served.pid())).unwrap();
+    let names = threads.map(|it| fs::read_to_string(it.unwrap().path().join("comm")).unwrap());
+    let serving: Vec<String> = names.filter(|name| name.starts_with("fuse")).collect();
+    copy.kill().unwrap();
+    copy.wait().unwrap();
+    assert!(serving.is_empty(), "{serving:?}");
+}
+
+#[test]
 fn what_cannot_be_mounted_on_is_named() {
     if !testkit::met("what_cannot_be_mounted_on_is_named", &[Need::Fuse]) {
         return;

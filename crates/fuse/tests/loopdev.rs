@@ -5,7 +5,7 @@ mod common;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{eventually, start};
@@ -92,6 +92,33 @@ fn what_reads_a_device_delays_but_does_not_keep_it() {
     device.detach().unwrap();
     closing.join().unwrap();
     assert!(find_by_backing(&file).is_empty());
+}
+
+#[test]
+fn devices_that_were_added_are_removed() {
+    if !testkit::met("devices_that_were_added_are_removed", &NEEDS) {
+        return;
+    }
+    let mut served = start();
+    let at = |number: u32| PathBuf::from(format!("/sys/block/loop{number}"));
+    let before: Vec<u32> = (0..1000).filter(|number| at(*number).exists()).collect();
+    let attach = |n: usize| {
+        let file = served.add(&format!("zram{n}"), 1 << 20);
+        LoopDevice::attach(&file, LoopOptions::default()).unwrap()
+    };
+    let devices: Vec<LoopDevice> = (0..before.len() + 2).map(attach).collect();
+    let numbers: Vec<u32> = devices.iter().map(LoopDevice::number).collect();
+    let added = numbers.iter().filter(|number| !before.contains(number));
+    assert!(added.clone().count() >= 2, "{numbers:?} after {before:?}");
+    drop(devices);
+    for number in added {
+        // Another test may have taken it over meanwhile.
+        let is_gone = || !at(*number).exists() || at(*number).join("loop/backing_file").exists();
+        eventually("a device that was added goes", is_gone);
+    }
+    for number in before {
+        assert!(at(number).exists(), "loop{number} was there before");
+    }
 }
 
 #[test]

@@ -279,7 +279,7 @@ fn a_later_process_finds_the_loop_device() {
         let again = LoopDevice::adopt(&disk).expect("it is there");
         assert_eq!((again.number(), again.backing()), (number, &*disk));
         let again = again.into_known();
-        assert_eq!(KnownLoop { made_node: known.made_node, ..again }, known);
+        assert_eq!(KnownLoop { made: known.made, ..again }, known);
         LoopDevice::of_known(known).detach().unwrap();
         assert!(find_by_backing(&disk).is_empty());
         kept.stop();

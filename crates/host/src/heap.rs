@@ -21,8 +21,9 @@ use crate::swap::locks_what_it_maps;
 /// A piece of at least this many bytes is a separate mapping.
 const LARGE: usize = 4 << 20;
 
-/// So many bytes of a large piece have their pages from the beginning: the largest request of FUSE
-/// (1 MiB of data, fs.fuse.max_pages_limit), what stands before its data, and a page of any size.
+/// This many bytes of a large piece have their pages from the beginning: the largest request of
+/// FUSE (1 MiB of data, fs.fuse.max_pages_limit), what stands before its data, and a page of any
+/// size.
 const HEAD: usize = (1 << 20) + (128 << 10);
 const MADV_POPULATE_WRITE: libc::c_int = 23;
 

@@ -27,20 +27,28 @@
 //!   returns an error instead.
 //!
 //! # Why unsafe
-//! System calls that make files, and a region of memory that they back.
+//! A region of memory that a file backs.
 
 mod secret;
 
-use std::ffi::{CStr, CString};
 use std::fmt;
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::ops::Range;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pagealloc::{MemoryProvider, NoMemory, Region, RegionKeeper};
+use rustix::fs::{
+    AtFlags, FallocateFlags, MemfdFlags, Mode, OFlags, SealFlags, SeekFrom, fallocate,
+    fcntl_add_seals, memfd_create, openat, seek, unlinkat,
+};
+use rustix::io::{Errno, retry_on_intr};
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
 use sync::atomic::{AtomicU32, Ordering};
 use units::PAGEBLOCK_SIZE;
 
@@ -48,15 +56,6 @@ use crate::memory::page_bytes;
 use crate::mmap::{Mapping, whole_pages};
 
 pub use secret::{KEY_BYTES, KeptSecret};
-
-/// Commands of fsconfig(2), and flags of fsopen(2), fsmount(2).
-const FSCONFIG_SET_FLAG: u32 = 0;
-const FSCONFIG_SET_STRING: u32 = 1;
-const FSCONFIG_CMD_CREATE: u32 = 6;
-const FSOPEN_CLOEXEC: u32 = 1;
-const FSMOUNT_CLOEXEC: u32 = 1;
-/// No set-user-id programs, no device files, no programs (mount_setattr(2)).
-const MOUNT_ATTRIBUTES: u32 = 2 | 4 | 8;
 
 /// A region as a later process needs it.
 #[derive(Clone, Debug)]
@@ -195,6 +194,14 @@ impl Memfds {
         regions.iter().filter(|it| !it.in_use).map(|it| it.region.name.clone()).collect()
     }
 
+    /// Adds a region again that was given up, for the next who asks for its name.
+    pub fn put_back(&self, region: &KeptRegion) {
+        let mut regions = self.set.regions();
+        if regions.iter().all(|entry| entry.region.name != region.name) {
+            regions.push(Entry { region: region.clone(), in_use: false });
+        }
+    }
+
     /// Gives up a region that was adopted and that nobody asked for. Returns whether it was there.
     pub fn forget(&self, name: &str) -> bool {
         let mut regions = self.set.regions();
@@ -242,7 +249,7 @@ impl Memfds {
         }
         regions[at].in_use = true;
         let base = mapping.base();
-        let keeper = Shared { mapping, file, name: name.to_owned(), set: self.clone() };
+        let keeper = SharedRegion { mapping, file, name: name.to_owned(), set: self.clone() };
         // SAFETY: the keeper has the mapping, which owns its range, and the range is aligned.
         Ok(unsafe { Region::new(base, bytes, Box::new(keeper)) })
     }
@@ -257,60 +264,35 @@ impl Memfds {
 
     /// A new file of `bytes` zeroes, which the system shows as `rampack.NAME`.
     fn named_file(&self, name: &str, bytes: u64) -> io::Result<File> {
-        let name = CString::new(format!("rampack.{}", name.replace('/', ".")))?;
+        let name = format!("rampack.{}", name.replace('/', "."));
         let Some(tmpfs) = &self.set.tmpfs else {
-            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-            // SAFETY: a C string, and a number.
-            let made = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-            let file = File::from(adopt(made.into())?);
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = File::from(memfd_create(name, flags)?);
             file.set_len(bytes)?;
-            let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
-            // SAFETY: the call takes numbers only.
-            checked(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) }.into())?;
+            fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
             return Ok(file);
         };
-        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_CLOEXEC;
-        // SAFETY: a C string and numbers; the descriptor lives as long as the set.
-        let made = unsafe { libc::openat(tmpfs.as_raw_fd(), name.as_ptr(), flags, 0o600) };
-        let file = File::from(adopt(made.into())?);
-        // SAFETY: as above. The system shows the name still.
-        checked(unsafe { libc::unlinkat(tmpfs.as_raw_fd(), name.as_ptr(), 0) }.into())?;
+        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC;
+        let file = File::from(openat(tmpfs, &name, flags, Mode::RUSR | Mode::WUSR)?);
+        // The system shows the name still.
+        unlinkat(tmpfs, &name, AtFlags::empty())?;
         file.set_len(bytes)?;
         Ok(file)
     }
 }
 
-fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
-}
-
-/// Owns the descriptor that a system call returned.
-fn adopt(result: libc::c_long) -> io::Result<OwnedFd> {
-    let fd = checked(result)? as RawFd;
-    // SAFETY: the system made the descriptor for this call, and nobody else knows it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
 /// A tmpfs of any size, without swap, that is mounted nowhere. It lives as long as a file of it.
 fn tmpfs() -> io::Result<OwnedFd> {
-    // SAFETY: the calls of this function take C strings, null where the system takes it, numbers,
-    // and descriptors that live through the call.
-    let context =
-        adopt(unsafe { libc::syscall(libc::SYS_fsopen, c"tmpfs".as_ptr(), FSOPEN_CLOEXEC) })?;
-    let set = |command: u32, key: Option<&CStr>, value: Option<&CStr>| {
-        let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-        let (key, value, fd) = (pointer(key), pointer(value), context.as_raw_fd());
-        // SAFETY: as above.
-        checked(unsafe { libc::syscall(libc::SYS_fsconfig, fd, command, key, value, 0) }).map(drop)
-    };
-    for (key, value) in [(c"size", c"0"), (c"nr_inodes", c"0"), (c"mode", c"0700")] {
-        set(FSCONFIG_SET_STRING, Some(key), Some(value))?;
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    for (key, value) in [("size", "0"), ("nr_inodes", "0"), ("mode", "0700")] {
+        fsconfig_set_string(&context, key, value)?;
     }
-    set(FSCONFIG_SET_FLAG, Some(c"noswap"), None)?;
-    set(FSCONFIG_CMD_CREATE, None, None)?;
-    let fd = context.as_raw_fd();
-    // SAFETY: as above.
-    adopt(unsafe { libc::syscall(libc::SYS_fsmount, fd, FSMOUNT_CLOEXEC, MOUNT_ATTRIBUTES) })
+    fsconfig_set_flag(&context, "noswap")?;
+    fsconfig_create(&context)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 /// Provides memory under one name: see [`Memfds::provider`].
@@ -346,7 +328,7 @@ impl MemoryProvider for NamedMemory {
 }
 
 /// Keeps a region, and its file in the set.
-struct Shared {
+struct SharedRegion {
     mapping: Mapping,
     file: Arc<File>,
     name: String,
@@ -355,7 +337,7 @@ struct Shared {
 
 // SAFETY: as for the mapping, which it passes all calls to. A hole in the file is a release of the
 // same part.
-unsafe impl RegionKeeper for Shared {
+unsafe impl RegionKeeper for SharedRegion {
     fn commit(&self, offset: usize, bytes: usize) -> Result<(), NoMemory> {
         self.mapping.commit(offset, bytes)
     }
@@ -366,15 +348,11 @@ unsafe impl RegionKeeper for Shared {
         if whole.is_empty() || self.set.set.copies {
             return;
         }
-        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        let (at, length) = (whole.start as libc::off_t, whole.len() as libc::off_t);
-        // SAFETY: the call takes numbers. The region is the only user of the file in this process,
-        // and the caller gives up the contents of the part.
-        while unsafe { libc::fallocate(self.file.as_raw_fd(), mode, at, length) } != 0 {
-            if io::Error::last_os_error().kind() != ErrorKind::Interrupted {
-                return;
-            }
-        }
+        // The region is the only user of the file in this process, and the caller gives up the
+        // contents of the part.
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        let (at, length) = (whole.start as u64, whole.len() as u64);
+        let _ = retry_on_intr(|| fallocate(&*self.file, mode, at, length));
     }
 
     fn collapse(&self, offset: usize) {
@@ -386,7 +364,7 @@ unsafe impl RegionKeeper for Shared {
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedRegion {
     fn drop(&mut self) {
         self.set.set.regions().retain(|entry| entry.region.name != self.name);
     }
@@ -399,15 +377,11 @@ impl KeptRegion {
     /// # Errors
     /// The error of lseek(2).
     pub fn data(&self, from: u64) -> io::Result<Option<Range<u64>>> {
-        let seek = |from: u64, whence: libc::c_int| {
-            // SAFETY: the call takes numbers; the descriptor is borrowed. Nobody uses its offset.
-            let at = unsafe { libc::lseek(self.file.as_raw_fd(), from as libc::off_t, whence) };
-            if at < 0 { Err(io::Error::last_os_error()) } else { Ok(at as u64) }
-        };
-        match seek(from, libc::SEEK_DATA) {
-            Ok(start) => Ok(Some(start..seek(start, libc::SEEK_HOLE)?)),
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => Ok(None),
-            Err(error) => Err(error),
+        // Nobody uses the offset of the file.
+        match seek(&*self.file, SeekFrom::Data(from)) {
+            Ok(start) => Ok(Some(start..seek(&*self.file, SeekFrom::Hole(start))?)),
+            Err(Errno::NXIO) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 

@@ -1,17 +1,112 @@
-//! The memory of the machine, and the part that this process has.
+//! The memory of the machine, the part that this process has, and what limits it.
 //!
 //! # Why unsafe
-//! One call of sysconf(3), which takes a number and returns one.
+//! sysconf(3) takes a number and returns one. getrlimit(2) and setrlimit(2) take a structure.
+//! Whether there is room is tried with mmap(2).
 
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::fs::FileExt;
+use std::{io, ptr};
 
-/// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)); it
-/// ignores the limits of a memcg. 0 if the file cannot be read.
+use units::human;
+
+use crate::groups::{GroupLimit, group_limits};
+
+/// Bytes of memory that this process can have: all memory of the machine ([`machine_memory`]), or
+/// less in a control group with a limit. 0 if neither can be read.
 #[must_use]
 pub fn total_memory() -> u64 {
+    smaller(machine_memory(), &group_limits())
+}
+
+pub(crate) fn smaller(machine: u64, limits: &[GroupLimit]) -> u64 {
+    let limits = limits.iter().map(|limit| limit.bytes);
+    limits.chain(Some(machine).filter(|bytes| *bytes > 0)).min().unwrap_or(0)
+}
+
+/// Bytes of physical memory of the machine (`MemTotal` of /proc/meminfo, proc_meminfo(5)). 0 if the
+/// file cannot be read.
+#[must_use]
+pub fn machine_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
+}
+
+/// A limit that a process inherits (getrlimit(2)), which a shell sets with ulimit(1).
+#[derive(Clone, Copy)]
+enum Inherited {
+    Data,
+    Addresses,
+    Stack,
+}
+
+impl Inherited {
+    fn get(self) -> libc::rlimit {
+        let mut found = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+        let resource = match self {
+            Inherited::Data => libc::RLIMIT_DATA,
+            Inherited::Addresses => libc::RLIMIT_AS,
+            Inherited::Stack => libc::RLIMIT_STACK,
+        };
+        // SAFETY: a number, and a structure that lives through the call. On an error it stays as it
+        // is: no limit.
+        unsafe { libc::getrlimit(resource, &raw mut found) };
+        found
+    }
+
+    /// The limit as a shell's user knows it; None without one.
+    fn named(self) -> Option<String> {
+        let name = match self {
+            Inherited::Data => "ulimit -d",
+            Inherited::Addresses => "ulimit -v",
+            Inherited::Stack => "ulimit -s",
+        };
+        let bytes = self.get().rlim_cur;
+        (bytes != libc::RLIM_INFINITY).then(|| format!("`{name}` is {}", human(bytes)))
+    }
+}
+
+/// What limits the memory of this process, each by its name and value: its own limits on data and
+/// addresses, and those of its control groups. Empty if nothing does.
+#[must_use]
+pub fn limits_on_memory() -> String {
+    let own = [Inherited::Data, Inherited::Addresses].into_iter().filter_map(Inherited::named);
+    let groups = group_limits();
+    own.chain(groups.iter().map(GroupLimit::to_string)).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether this process may have `bytes` more now, as addresses and as data.
+#[must_use]
+pub fn has_room_for(bytes: u64) -> bool {
+    let Ok(bytes) = usize::try_from(bytes) else { return false };
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new private mapping overlaps no other, and nobody else knows it.
+    unsafe {
+        let at = libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0);
+        if at == libc::MAP_FAILED {
+            return false;
+        }
+        libc::munmap(at, bytes);
+    }
+    true
+}
+
+/// Lets the stack of the first thread grow to `least` bytes. The system looks at the limit when the
+/// stack grows.
+///
+/// # Errors
+/// The limit, by its name and value, if it is lower and cannot be raised.
+pub fn allow_stack(least: u64) -> Result<(), String> {
+    let now = Inherited::Stack.get();
+    if now.rlim_cur >= least {
+        return Ok(());
+    }
+    let raised = libc::rlimit { rlim_cur: least, rlim_max: now.rlim_max.max(least) };
+    // SAFETY: a number, and a structure that lives through the call.
+    match unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const raised) } {
+        0 => Ok(()),
+        _ => Err(Inherited::Stack.named().unwrap_or_default()),
+    }
 }
 
 /// Bytes that can be allocated without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)).

@@ -1,15 +1,13 @@
 //! Waits until memory is short, and measures how long programs waited for memory.
-//!
-//! # Why unsafe
-//! poll(2) on descriptors that stay open during the call.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::time::Duration;
 
-use crate::memory::{Available, total_memory};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::memory::{Available, machine_memory};
 
 const PSI: &str = "/proc/pressure/memory";
 /// The trigger: some task waited for memory for a tenth of a second within one second (kernel
@@ -68,7 +66,7 @@ impl Pressure {
             file.write_all(TRIGGER)?;
             Ok(file)
         };
-        let (available, short) = (Available::open().ok(), total_memory() / SHORT);
+        let (available, short) = (Available::open().ok(), machine_memory() / SHORT);
         Ok((Pressure { psi: psi().ok(), available, short, ended }, PressureEnd(end)))
     }
 
@@ -82,23 +80,23 @@ impl Pressure {
     /// Waits for at most `time`.
     #[must_use]
     pub fn wait(&mut self, time: Duration) -> Waited {
-        let psi = self.psi.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        // poll(2) skips a negative descriptor.
-        let mut wanted = [
-            libc::pollfd { fd: self.ended.as_raw_fd(), events: libc::POLLIN, revents: 0 },
-            libc::pollfd { fd: psi, events: libc::POLLPRI, revents: 0 },
-        ];
-        let time = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX);
-        // SAFETY: the array has two entries, and their descriptors are open as long as `self`
-        // lives.
-        let ready = unsafe { libc::poll(wanted.as_mut_ptr(), 2, time) };
-        if ready > 0 && wanted[0].revents != 0 {
+        let ended = PollFd::new(&self.ended, PollFlags::IN);
+        // Without PSI the end is asked for twice.
+        let mut wanted = match &self.psi {
+            Some(psi) => [ended, PollFd::new(psi, PollFlags::PRI)],
+            None => [ended.clone(), ended],
+        };
+        let time = Timespec::try_from(time).ok();
+        // After an error nothing is told, as after the time.
+        let ready = poll(&mut wanted, time.as_ref()).unwrap_or(0);
+        let [ended, psi] = wanted.map(|fd| fd.revents());
+        if ready > 0 && !ended.is_empty() {
             return Waited::Ended;
         }
-        if ready > 0 && wanted[1].revents & (libc::POLLERR | libc::POLLNVAL) != 0 {
+        if ready > 0 && psi.intersects(PollFlags::ERR | PollFlags::NVAL) {
             // The kernel has ended the trigger: a poll would return at once for ever.
             self.psi = None;
-        } else if ready > 0 && wanted[1].revents & libc::POLLPRI != 0 {
+        } else if ready > 0 && psi.contains(PollFlags::PRI) {
             return Waited::Short;
         }
         let is_short =

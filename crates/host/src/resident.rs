@@ -2,7 +2,7 @@
 //! faults.
 //!
 //! # Why unsafe
-//! madvise(2) on mappings of this process from /proc/self/maps; gettid(2).
+//! madvise(2) on mappings of this process from /proc/self/maps.
 
 use std::fs;
 use std::io;
@@ -97,8 +97,7 @@ fn populate(start: usize, length: usize, advice: libc::c_int) -> io::Result<()> 
 /// The number of the calling thread (gettid(2)).
 #[must_use]
 pub fn thread_id() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { libc::syscall(libc::SYS_gettid) as i32 }
+    rustix::thread::gettid().as_raw_pid()
 }
 
 /// Page faults of a thread so far (proc_pid_stat(5)).

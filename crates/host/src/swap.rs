@@ -13,16 +13,14 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{fs, io, ptr};
 
+use rustix::mm::{MlockAllFlags, mlockall, munlockall};
+
 /// Discard the whole area at swapon, and each cluster of pages when it is free. Without
 /// `SWAP_FLAG_DISCARD_ONCE` or `_PAGES`, Linux does both (swapon(2)).
 const SWAP_FLAG_DISCARD: libc::c_int = 0x1_0000;
 const SWAP_FLAG_PREFER: libc::c_int = 0x8000;
 /// The highest priority a swap area can have (swapon(2)).
 pub const HIGHEST_PRIORITY: u16 = 0x7fff;
-
-/// Linux 5.6, prctl(2).
-const PR_SET_IO_FLUSHER: libc::c_int = 57;
-const PR_GET_IO_FLUSHER: libc::c_int = 58;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
@@ -93,18 +91,13 @@ pub fn lock_memory() -> io::Result<()> {
     }
     // Each call replaces the setting for later mappings; only the first call changes the existing
     // mappings (Linux, `apply_mlockall_flags`).
-    // SAFETY: the call takes a number and changes no memory contents.
-    check(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_ONFAULT) })?;
-    // SAFETY: as above.
-    let locked = check(unsafe { libc::mlockall(libc::MCL_FUTURE) });
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::ONFAULT)?;
+    let locked = mlockall(MlockAllFlags::FUTURE);
     match locked {
         Ok(()) => *locks += 1,
-        // SAFETY: no arguments.
-        Err(_) => unsafe {
-            libc::munlockall();
-        },
+        Err(_) => _ = munlockall(),
     }
-    locked
+    Ok(locked?)
 }
 
 /// Undoes one successful call of [`lock_memory`]; the last one unlocks the memory.
@@ -112,8 +105,7 @@ pub fn unlock_memory() {
     let mut locks = locks();
     *locks = locks.saturating_sub(1);
     if *locks == 0 {
-        // SAFETY: no arguments.
-        unsafe { libc::munlockall() };
+        let _ = munlockall();
     }
 }
 
@@ -136,16 +128,13 @@ pub fn set_real_time() -> io::Result<()> {
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`, `EINVAL` before Linux 5.6.
 pub fn set_io_flusher(on: bool) -> io::Result<()> {
-    let on = libc::c_ulong::from(on);
-    // SAFETY: the call takes numbers only.
-    check(unsafe { libc::prctl(PR_SET_IO_FLUSHER, on, 0, 0, 0) })
+    Ok(rustix::process::configure_io_flusher_behavior(on)?)
 }
 
 /// Is [`set_io_flusher`] on for this thread?
 #[must_use]
 pub fn is_io_flusher() -> bool {
-    // SAFETY: the call takes numbers only.
-    unsafe { libc::prctl(PR_GET_IO_FLUSHER, 0, 0, 0, 0) == 1 }
+    rustix::process::is_io_flusher().unwrap_or(false)
 }
 
 /// The OOM score adjustment of this process: the OOM killer takes -1000 never, 1000 first.

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::parent_id;
 use std::path::Path;
-use std::process::{Command, exit};
+use std::process::{Command, Stdio, exit};
 use std::time::Duration;
 
 use kept::{Backoff, Ended, Keeper, Store};
@@ -45,6 +45,12 @@ fn keep(log: &str, script: &str) -> Result<(), Box<dyn Error>> {
 /// Keeps a new file under `name`, with its name in it.
 fn send(directory: &Path, name: &str) -> Result<(), Box<dyn Error>> {
     send_to(&store()?, directory, name)
+}
+
+/// Has another process keep a file; false if it cannot.
+fn send_as_stranger(directory: &Path) -> Result<bool, Box<dyn Error>> {
+    let mut stranger = Command::new(std::env::current_exe()?);
+    Ok(stranger.arg("stranger").arg(directory).stderr(Stdio::null()).status()?.success())
 }
 
 fn send_to(store: &Store, directory: &Path, name: &str) -> Result<(), Box<dyn Error>> {
@@ -92,16 +98,18 @@ fn replace(directory: &Path, store: &Store) -> Result<(), Box<dyn Error>> {
 }
 
 fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
-    let handed_over = kept::handed_over()?;
     let directory = log.parent().ok_or("a directory")?;
     let life = fs::read_to_string(log).unwrap_or_default().lines().count();
+    let word = script.split(',').nth(life).ok_or("no word for this life")?;
+    // Until then programs get all descriptors of this one.
+    let is_sent = word == "stranger" && send_as_stranger(directory)?;
+    let handed_over = kept::handed_over()?;
     let mut seen: Vec<String> =
         handed_over.into_iter().map(|(name, fd)| format!("{name}={}", contents(fd))).collect();
     seen.extend(std::env::var("KEPT_CHILD"));
     let mut file = OpenOptions::new().append(true).create(true).open(log)?;
     writeln!(file, "{}", seen.join(" "))?;
     let settle = || store()?.settle(Duration::from_secs(30)).map_err(Box::<dyn Error>::from);
-    let word = script.split(',').nth(life).ok_or("no word for this life")?;
     match word {
         // Keeps a file, is ready, and is killed at once.
         "die" => {
@@ -128,9 +136,8 @@ fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
             exit(3)
         }
         "stranger" => {
-            let status =
-                Command::new(std::env::current_exe()?).arg("stranger").arg(directory).status()?;
-            assert!(status.success());
+            assert!(is_sent, "the socket was there");
+            assert!(!send_as_stranger(directory)?, "the socket stays with the daemon");
             settle()?;
             send(directory, "own")?;
             exit(3)

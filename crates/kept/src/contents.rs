@@ -55,9 +55,17 @@ pub struct Contents {
     /// The mounts, in any order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<Mount>,
+    /// What the daemon was asked for, by the names of options. Since layout 2.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub asked: BTreeMap<String, String>,
 }
 
 impl Contents {
+    /// The layout of a table that says this.
+    pub(crate) fn layout(&self) -> u32 {
+        if self.asked.is_empty() { 1 } else { 2 }
+    }
+
     /// Says which name is there twice, if one is.
     pub(crate) fn twice(&self) -> Option<String> {
         fn first<'a>(kind: &str, names: impl Iterator<Item = &'a String>) -> Option<String> {

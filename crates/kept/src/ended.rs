@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use rustix::process::WaitStatus;
+
 /// How the last process ended, as the status of wait(2) says it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
@@ -12,10 +14,10 @@ pub enum Ended {
 }
 
 impl Ended {
-    pub(crate) fn of(status: i32) -> Ended {
-        match libc::WIFSIGNALED(status) {
-            true => Ended::Killed(libc::WTERMSIG(status)),
-            false => Ended::Exited(libc::WEXITSTATUS(status)),
+    pub(crate) fn of(status: WaitStatus) -> Ended {
+        match status.terminating_signal() {
+            Some(signal) => Ended::Killed(signal),
+            None => Ended::Exited(status.exit_status().unwrap_or_default()),
         }
     }
 }

@@ -22,25 +22,26 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use crate::child::{Kept, LEAST, MOST, Program, Text};
+use host::{For, Signals, receive_message, signal, wait};
+use rustix::io::fcntl_dupfd_cloexec;
+use rustix::net::sockopt::set_socket_passcred;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+use crate::child::{Child, Kept, LEAST, MOST, Text};
 use crate::ended::Ended;
 use crate::message::{Message, NAMELESS, is_name};
-use crate::store::NAME_MAX;
-use crate::sys::{self, Signals};
+use crate::store::{NAME_MAX, connect};
 
 /// The longest message.
 const LONGEST: usize = 4096;
-/// More messages than a socket holds (`net.unix.max_dgram_qlen`). Others may send some, too.
+/// More messages than a socket holds (`net.unix.max_dgram_qlen`).
 const QUEUED: usize = 4096;
-/// Signals that are passed on to the daemon.
-const PASSED_ON: [i32; 5] =
-    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGTSTP];
+/// Signals that are passed on to the daemon, unless this process was started to ignore them.
+const PASSED_ON: [i32; 4] = [signal::SIGTERM, signal::SIGINT, signal::SIGQUIT, signal::SIGTSTP];
 
 /// How often and how fast a daemon that dies is started again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,7 +50,7 @@ pub struct Backoff {
     pub first: Duration,
     /// The longest pause. Users wait meanwhile.
     pub longest: Duration,
-    /// So many deaths without a `READY=1` between them are the end, if nothing is kept.
+    /// This many deaths without a `READY=1` between them are the end, if nothing is kept.
     pub tries: u32,
 }
 
@@ -62,7 +63,7 @@ impl Default for Backoff {
 
 /// A process of the daemon.
 struct Life {
-    process: libc::pid_t,
+    process: Pid,
     end: OwnedFd,
     ready: bool,
     stopping: bool,
@@ -71,7 +72,7 @@ struct Life {
 
 /// Keeps the descriptors of a daemon, and starts it again when it dies.
 pub struct Keeper {
-    program: Program,
+    program: Child,
     backoff: Backoff,
     socket: UnixDatagram,
     signals: Signals,
@@ -85,7 +86,8 @@ impl Keeper {
     /// another service manager handed over to this process (`kept`) are the first that are kept.
     /// Messages of the daemon are passed on to the service manager `above`, a socket as in
     /// `NOTIFY_SOCKET`. SIGTERM and the like are blocked for the calling thread, which must be the
-    /// one that calls [`Keeper::run`].
+    /// one that calls [`Keeper::run`]. SIGHUP is ignored from now on, and by the daemon from its
+    /// start: a terminal that is gone ends neither.
     ///
     /// # Errors
     /// The error of the system; `InvalidInput` for a text with a zero in it.
@@ -95,12 +97,17 @@ impl Keeper {
         backoff: Backoff,
         above: Option<OsString>,
     ) -> io::Result<Keeper> {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let name = format!("rampack-keep-{}-{}", std::process::id(), since.as_nanos());
-        let socket = UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
-        sys::ask_for_senders(socket.as_fd())?;
-        let program = Program::new(program, arguments, env::vars_os(), &name)?;
+        // Without a name: only who has the other end can send.
+        let (socket, other) = UnixDatagram::pair()?;
+        set_socket_passcred(&socket, true)?;
+        // The numbers below are for what the daemon is handed over.
+        let other = fcntl_dupfd_cloexec(&other, LEAST)?;
+        let program = Child::new(program, arguments, env::vars_os(), other)?;
         let above = above.map(|address| connect(&address)).transpose()?;
+        if let Some(above) = &above {
+            above.set_nonblocking(true)?;
+        }
+        host::ignore(signal::SIGHUP)?;
         let signals = Signals::listen(&PASSED_ON)?;
         let kept = Vec::with_capacity(MOST);
         Ok(Keeper { program, backoff, socket, signals, kept, above, was_ready: false })
@@ -118,7 +125,7 @@ impl Keeper {
             return Err(ErrorKind::QuotaExceeded.into());
         }
         // The numbers below are for the copies that a new process gets.
-        let fd = sys::copy_above(fd.as_fd(), LEAST)?;
+        let fd = fcntl_dupfd_cloexec(&fd, LEAST)?;
         self.kept.push(Kept { name: Text::of(name), fd });
         Ok(())
     }
@@ -176,9 +183,9 @@ impl Keeper {
 
     fn start(&mut self) -> io::Result<Life> {
         let process = self.program.start(&self.kept, &self.signals)?;
-        let end = sys::end_of(process).inspect_err(|_| {
-            sys::signal(process, libc::SIGKILL);
-            let _ = sys::reap(process);
+        let end = pidfd_open(process, PidfdFlags::empty()).inspect_err(|_| {
+            let _ = kill_process(process, Signal::KILL);
+            let _ = host::ended(process);
         })?;
         Ok(Life { process, end, ready: false, stopping: false, passed_on: None })
     }
@@ -186,15 +193,15 @@ impl Keeper {
     /// Serves the daemon until its end.
     fn watch(&mut self, life: &mut Life) -> io::Result<Ended> {
         loop {
-            let fds = [life.end.as_fd(), self.signals.fd(), self.socket.as_fd()];
-            let [ended, signalled, _] = sys::wait(fds, None)?;
+            let fds = [life.end.as_fd(), self.signals.as_fd(), self.socket.as_fd()];
+            let [ended, signalled, _] = wait(fds, For::Reading, None)?;
             // The messages of a daemon that has died since count, too.
             let _ = (0..QUEUED).find(|_| !self.take_message(life));
             if signalled {
                 self.pass_on(life);
             }
             if ended {
-                return sys::reap(life.process).map(Ended::of);
+                return host::ended(life.process).map(Ended::of);
             }
         }
     }
@@ -207,10 +214,9 @@ impl Keeper {
             if left.is_zero() {
                 return Ok(None);
             }
-            let left = left + Duration::from_millis(1);
-            if sys::wait([self.signals.fd()], Some(left))? == [true]
+            if wait([self.signals.as_fd()], For::Reading, Some(left))? == [true]
                 && let Some((signal, _)) = self.signals.next()
-                && signal != libc::SIGTSTP
+                && signal != signal::SIGTSTP
             {
                 return Ok(Some(signal));
             }
@@ -221,8 +227,8 @@ impl Keeper {
         while let Some((signal, of_terminal)) = self.signals.next() {
             life.passed_on = Some(signal);
             // A terminal has sent it to the daemon as well.
-            if !of_terminal {
-                sys::signal(life.process, signal);
+            if let (false, Some(signal)) = (of_terminal, Signal::from_named_raw(signal)) {
+                let _ = kill_process(life.process, signal);
             }
         }
     }
@@ -240,14 +246,16 @@ impl Keeper {
     /// Takes one message; false if there is none.
     fn take_message(&mut self, life: &mut Life) -> bool {
         let mut text = [0; LONGEST];
-        let received = match sys::receive(self.socket.as_fd(), &mut text) {
+        let received = match receive_message(&self.socket, &mut text) {
             Ok(received) => received,
             Err(error) => return error.kind() == ErrorKind::Interrupted,
         };
         let text = &text[..received.length];
         let parsed = Message::parse(text);
-        // Anybody can write to the socket; the kernel says who did.
-        let (Some(message), true) = (parsed, received.sender == Some(life.process)) else {
+        // Programs of the daemon may have the socket, too; the kernel says who sent it.
+        let (Some(message), true) =
+            (parsed, received.sender == Some(life.process.as_raw_pid().unsigned_abs()))
+        else {
             return true;
         };
         life.ready |= message.ready;
@@ -287,18 +295,11 @@ impl fmt::Display for Code<'_> {
     }
 }
 
-fn connect(address: &OsString) -> io::Result<UnixDatagram> {
-    let address = match address.as_bytes() {
-        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-        _ => SocketAddr::from_pathname(address)?,
-    };
-    let socket = UnixDatagram::unbound()?;
-    socket.connect_addr(&address)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket)
-}
-
 /// Writes a line to standard error, if that does not wait.
 fn say(text: fmt::Arguments<'_>) {
-    sys::say(Text::<512>::of(format_args!("rampack keep: {text}\n")).bytes());
+    let stderr = rustix::stdio::stderr();
+    if matches!(wait([stderr], For::Writing, Some(Duration::ZERO)), Ok([true])) {
+        let text = Text::<512>::of(format_args!("rampack keep: {text}\n"));
+        let _ = rustix::io::write(stderr, text.bytes());
+    }
 }

@@ -8,22 +8,26 @@
 //! the thread ends with its table, and all other threads go on.
 
 use std::env;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
-use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 
+use host::{FIRST_PASSED, Program};
+use rustix::io::fcntl_dupfd_cloexec;
+
 use crate::message::is_name;
-use crate::store::NAME_MAX;
-use crate::sys::{self, FIRST};
+use crate::store::{NAME_MAX, inherited_address, inherited_number};
 
 /// The variables that hand over descriptors.
 const HANDED_OVER: [&str; 3] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"];
+const NOTIFY: &str = "NOTIFY_SOCKET";
 
 /// Replaces the program of this process by the one at `program`, with `arguments`, its name first.
-/// It has the environment of this one, then `variables`, and is handed over `fds` with their names.
+/// It has the environment of this one, then `variables`, and is handed over `fds` with their names,
+/// and the socket of a [`crate::Keeper`], if there is one.
 /// Other descriptors are closed, but for the standard streams. All other threads end at once,
 /// wherever they are.
 ///
@@ -40,16 +44,23 @@ pub fn replace(
     variables: &[(&str, OsString)],
     fds: &[(String, OwnedFd)],
 ) -> io::Error {
-    let prepared = text(program.as_os_str().to_owned()).and_then(|program| {
-        let arguments = arguments.into_iter().map(text).collect::<io::Result<Vec<_>>>()?;
-        Ok((program, arguments, environment(variables, fds)?))
-    });
-    let (program, arguments, environment) = match prepared {
-        Ok(prepared) => prepared,
+    let socket = env::var_os(NOTIFY).as_deref().and_then(inherited_number);
+    let socket = match socket.map(host::copy_of_inherited).transpose() {
+        Ok(socket) => socket,
         Err(error) => return error,
     };
-    let execute = || match place(fds) {
-        Ok(()) => sys::execute(&program, &arguments, &environment),
+    let all: Vec<BorrowedFd<'_>> =
+        fds.iter().map(|(_, fd)| fd.as_fd()).chain(socket.iter().map(AsFd::as_fd)).collect();
+    // It is the last.
+    let notify = socket.is_some().then(|| FIRST_PASSED + fds.len() as RawFd);
+    let prepared = environment(variables, notify, fds)
+        .and_then(|environment| Program::new(program, arguments, environment, &[]));
+    let program = match prepared {
+        Ok(program) => program,
+        Err(error) => return error,
+    };
+    let execute = || match place(&all) {
+        Ok(()) => program.execute(),
         Err(error) => error,
     };
     thread::scope(|scope| {
@@ -64,8 +75,9 @@ pub fn replace(
 
 fn environment(
     variables: &[(&str, OsString)],
+    notify: Option<RawFd>,
     fds: &[(String, OwnedFd)],
-) -> io::Result<Vec<CString>> {
+) -> io::Result<Vec<OsString>> {
     if let Some((name, _)) = fds.iter().find(|(name, _)| !is_name(name, NAME_MAX)) {
         let text = format!("{name:?} cannot name a descriptor");
         return Err(io::Error::new(ErrorKind::InvalidInput, text));
@@ -73,23 +85,20 @@ fn environment(
     let names: Vec<&str> = fds.iter().map(|(name, _)| &**name).collect();
     let values = [std::process::id().to_string(), fds.len().to_string(), names.join(":")];
     let own = HANDED_OVER.into_iter().zip(values.map(OsString::from));
-    let own: Vec<_> = own.chain(variables.iter().cloned()).collect();
+    let notify = notify.map(|number| (NOTIFY, inherited_address(number).into()));
+    let own: Vec<_> = own.chain(notify).chain(variables.iter().cloned()).collect();
     let others = env::vars_os().filter(|(name, _)| own.iter().all(|(other, _)| name != other));
     let pair = |name: &OsStr, value: &OsStr| [name, value].join(OsStr::from_bytes(b"="));
     let all = others.map(|(name, value)| pair(&name, &value));
-    all.chain(own.iter().map(|(name, value)| pair(OsStr::new(name), value))).map(text).collect()
-}
-
-fn text(text: OsString) -> io::Result<CString> {
-    Ok(CString::new(text.into_vec())?)
+    Ok(all.chain(own.iter().map(|(name, value)| pair(OsStr::new(name), value))).collect())
 }
 
 /// Puts copies of `fds` where a program that gets them looks for them, in a table of descriptors
 /// that only this thread has.
-fn place(fds: &[(String, OwnedFd)]) -> io::Result<()> {
-    sys::own_descriptors()?;
-    let above = FIRST + fds.len() as RawFd;
-    let copies = fds.iter().map(|(_, fd)| sys::copy_above(fd.as_fd(), above));
+fn place(fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+    host::own_descriptors()?;
+    let above = FIRST_PASSED + fds.len() as RawFd;
+    let copies = fds.iter().map(|fd| Ok(fcntl_dupfd_cloexec(fd, above)?));
     let copies = copies.collect::<io::Result<Vec<_>>>()?;
-    (FIRST..).zip(&copies).try_for_each(|(number, fd)| sys::place(fd.as_fd(), number))
+    (FIRST_PASSED..).zip(&copies).try_for_each(|(number, fd)| host::place(fd.as_fd(), number))
 }

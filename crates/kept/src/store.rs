@@ -7,21 +7,29 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::os::unix::process::parent_id;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+use host::{FIRST_PASSED, For};
 
 use crate::message::is_name;
-use crate::sys::{self, FIRST};
+use crate::rehearsal::{given, is_rehearsal};
 
 /// The longest name of a descriptor, in bytes.
 pub const NAME_MAX: usize = 64;
+/// Begins an address that is the number of a descriptor.
+const INHERITED: &str = "fd:";
 /// A limit above any real number of descriptors.
 const MOST: RawFd = 4096;
 
 /// The service manager, as a place for descriptors. They stay there when this process dies.
 #[derive(Debug)]
 pub struct Store {
-    socket: UnixDatagram,
+    /// None in a rehearsal: it is told nothing.
+    socket: Option<UnixDatagram>,
+    /// The keeper, if it is one: it started this process.
+    keeper: Option<u32>,
     /// Copies of what the service manager has, for a program that replaces this one in place.
     kept: Mutex<Vec<(String, OwnedFd)>>,
 }
@@ -35,24 +43,37 @@ impl Store {
     /// The error of the system if the socket cannot be reached.
     pub fn of_environment() -> io::Result<Option<Store>> {
         let most = env::var("FDSTORE").ok().and_then(|most| most.parse::<u32>().ok());
+        if is_rehearsal() {
+            return Ok(Some(Store { socket: None, keeper: None, kept: Mutex::default() }));
+        }
         match env::var_os("NOTIFY_SOCKET") {
             Some(address) if most.is_some_and(|most| most > 0) => Store::at(&address).map(Some),
             _ => Ok(None),
         }
     }
 
-    /// The service manager at the socket `address`: a path, or an abstract name behind `@`.
+    /// The service manager at the socket `address`: a path, an abstract name behind `@`, or the
+    /// number of a connected socket behind `fd:`, which a [`crate::Keeper`] hands over.
     ///
     /// # Errors
     /// The error of the system if the socket cannot be reached.
     pub fn at(address: &OsStr) -> io::Result<Store> {
-        let address = match address.as_bytes() {
-            [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
-            path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
-        };
-        let socket = UnixDatagram::unbound()?;
-        socket.connect_addr(&address)?;
-        Ok(Store { socket, kept: Mutex::default() })
+        let socket = connect(address)?;
+        let keeper = inherited_number(address).map(|_| host::peer_of(&socket)).transpose()?;
+        let keeper = keeper.map(|maker| maker.pid.unwrap_or(0));
+        Ok(Store { socket: Some(socket), keeper, kept: Mutex::default() })
+    }
+
+    /// Is the service manager still there? It is known at once of a [`crate::Keeper`]; that another
+    /// one is gone, [`Store::settle`] tells. Waits for nothing.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        // A process gets another parent when its parent ends.
+        self.keeper.is_none_or(|keeper| keeper == parent_id())
+    }
+
+    fn send(&self, text: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.socket.as_ref().map_or(Ok(()), |socket| host::send_message(socket, text, fd))
     }
 
     /// Gives a copy of `fd` to the service manager, under `name`. It is kept under that name beside
@@ -64,7 +85,7 @@ impl Store {
         check(name)?;
         // Without FDPOLL=0 systemd closes a descriptor that has a hangup or an error to tell.
         let text = format!("FDSTORE=1\nFDNAME={name}\nFDPOLL=0");
-        sys::send(self.socket.as_fd(), text.as_bytes(), Some(fd))?;
+        self.send(text.as_bytes(), Some(fd))?;
         self.note(name, fd)
     }
 
@@ -99,7 +120,7 @@ impl Store {
         check(name)?;
         let text = format!("FDSTOREREMOVE=1\nFDNAME={name}");
         self.lock().retain(|(kept, _)| kept != name);
-        sys::send(self.socket.as_fd(), text.as_bytes(), None)
+        self.send(text.as_bytes(), None)
     }
 
     /// Tells the service manager `state`, such as `READY=1` (sd_notify(3)).
@@ -107,7 +128,7 @@ impl Store {
     /// # Errors
     /// The error of sendmsg(2).
     pub fn tell(&self, state: &str) -> io::Result<()> {
-        sys::send(self.socket.as_fd(), state.as_bytes(), None)
+        self.send(state.as_bytes(), None)
     }
 
     /// Waits until the service manager has carried out everything that it was told before. Without
@@ -117,13 +138,37 @@ impl Store {
     /// `TimedOut` after `time`; the error of sendmsg(2).
     pub fn settle(&self, time: Duration) -> io::Result<()> {
         let (end, other) = io::pipe()?;
-        sys::send(self.socket.as_fd(), b"BARRIER=1", Some(other.as_fd()))?;
+        self.send(b"BARRIER=1", Some(other.as_fd()))?;
         drop(other);
-        match sys::wait_for_hangup(end.as_fd(), time)? {
+        match host::wait_until(end.as_fd(), For::Reading, Instant::now() + time)? {
             true => Ok(()),
             false => Err(ErrorKind::TimedOut.into()),
         }
     }
+}
+
+/// The number in the address of a socket that this process was started with.
+pub(crate) fn inherited_number(address: &OsStr) -> Option<RawFd> {
+    address.to_str()?.strip_prefix(INHERITED)?.parse().ok()
+}
+
+/// The address of a socket that a process is started with.
+pub(crate) fn inherited_address(number: RawFd) -> String {
+    format!("{INHERITED}{number}")
+}
+
+/// A socket whose messages go to `address`, as in `NOTIFY_SOCKET`.
+pub(crate) fn connect(address: &OsStr) -> io::Result<UnixDatagram> {
+    if let Some(number) = inherited_number(address) {
+        return host::copy_of_inherited(number).map(UnixDatagram::from);
+    }
+    let address = match address.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
+        path => SocketAddr::from_pathname(OsStr::from_bytes(path))?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.connect_addr(&address)?;
+    Ok(socket)
 }
 
 fn check(name: &str) -> io::Result<()> {
@@ -138,27 +183,36 @@ fn check(name: &str) -> io::Result<()> {
 
 /// Takes the descriptors that `LISTEN_PID`, `LISTEN_FDS` and `LISTEN_FDNAMES` hand over to this
 /// process, with their names (sd_listen_fds_with_names(3)): sockets, and what an earlier process
-/// gave to a [`Store`]. The list is empty when the process was started in another way. Programs
-/// that this process starts do not get them. Call it once, before the process opens other
-/// descriptors.
+/// gave to a [`Store`]; in a rehearsal, copies of them ([`crate::rehearse`]). The list is empty
+/// when the process was started in another way. Programs that this process starts do not get them,
+/// nor the socket of a [`crate::Keeper`]. Call it once, before the process opens other descriptors.
 ///
 /// # Errors
 /// An error that shows the variable when it does not name open descriptors.
 pub fn handed_over() -> io::Result<Vec<(String, OwnedFd)>> {
+    if let Some(given) = given() {
+        return given;
+    }
     let [pid, fds, names] = ["LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"].map(env::var_os);
     let names = passed(pid, fds, names, std::process::id())
         .map_err(|text| io::Error::new(ErrorKind::InvalidInput, text))?;
+    if let Some(socket) = env::var_os("NOTIFY_SOCKET").as_deref().and_then(inherited_number) {
+        host::close_on_exec(socket).map_err(|error| {
+            let text = format!("descriptor {socket} of NOTIFY_SOCKET is not open: {error}");
+            io::Error::new(error.kind(), text)
+        })?;
+    }
     let take = |(fd, name): (RawFd, String)| {
-        let fd = sys::inherited(fd).map_err(|error| {
+        let fd = host::inherited(fd).map_err(|error| {
             let text = format!("descriptor {fd} ({name}) of LISTEN_FDS is not open: {error}");
             io::Error::new(error.kind(), text)
         })?;
         Ok((name, fd))
     };
-    (FIRST..).zip(names).map(take).collect()
+    (FIRST_PASSED..).zip(names).map(take).collect()
 }
 
-/// The names of the descriptors passed to process `own`, the first of which is [`FIRST`].
+/// The names of the descriptors passed to process `own`, the first of which is [`FIRST_PASSED`].
 pub(crate) fn passed(
     pid: Option<OsString>,
     fds: Option<OsString>,
@@ -189,6 +243,8 @@ pub(crate) fn passed(
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use testkit::TempDir;
 
     use super::*;
@@ -234,9 +290,21 @@ mod tests {
     }
 
     #[test]
+    fn a_keeper_is_the_parent_of_the_process() {
+        // The other end is one of this process.
+        let (socket, _other) = UnixDatagram::pair().unwrap();
+        let address = inherited_address(socket.as_raw_fd());
+        let mut store = Store::at(OsStr::new(&address)).unwrap();
+        assert_eq!(store.keeper, Some(std::process::id()));
+        assert!(!store.is_there());
+        store.keeper = Some(parent_id());
+        assert!(store.is_there());
+    }
+
+    #[test]
     fn names_that_cannot_be_are_refused() {
         let (socket, _other) = UnixDatagram::pair().unwrap();
-        let store = Store { socket, kept: Mutex::default() };
+        let store = Store { socket: Some(socket), keeper: None, kept: Mutex::default() };
         for name in ["", "a:b", &"x".repeat(65)] {
             let error = store.forget(name).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -248,7 +316,7 @@ mod tests {
     #[test]
     fn what_the_service_manager_has_is_known() {
         let (socket, _other) = UnixDatagram::pair().unwrap();
-        let store = Store { socket, kept: Mutex::default() };
+        let store = Store { socket: Some(socket), keeper: None, kept: Mutex::default() };
         let (end, _) = io::pipe().unwrap();
         store.note("a", end.as_fd()).unwrap();
         store.keep("b", end.as_fd()).unwrap();

@@ -28,7 +28,7 @@ use std::os::unix::fs::FileExt;
 use crate::contents::Contents;
 
 /// The layout that this program writes.
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// The oldest layout that this program reads.
 pub const OLDEST_LAYOUT: u32 = 1;
 
@@ -130,8 +130,8 @@ impl Table {
     /// # Errors
     /// [`TableError::System`].
     pub fn create(file: File, page: u32) -> Result<Table, TableError> {
-        let mut table = Table { file, sequence: 0, layout: LAYOUT };
-        table.file.write_all_at(&header(page, 0)?, 0)?;
+        let mut table = Table { file, sequence: 0, layout: OLDEST_LAYOUT };
+        table.file.write_all_at(&header(page, OLDEST_LAYOUT, 0), 0)?;
         table.write(&Contents::default())?;
         Ok(table)
     }
@@ -162,10 +162,11 @@ impl Table {
     /// [`TableError::System`]. The old contents stay then.
     pub fn write(&mut self, contents: &Contents) -> Result<(), TableError> {
         let next = self.sequence + 1;
-        for (offset, bytes) in steps(next, contents)? {
+        let layout = self.layout.max(contents.layout());
+        for (offset, bytes) in steps(next, layout, contents)? {
             self.file.write_all_at(&bytes, offset)?;
         }
-        self.sequence = next;
+        (self.sequence, self.layout) = (next, layout);
         Ok(())
     }
 
@@ -188,15 +189,20 @@ impl AsFd for Table {
     }
 }
 
-/// The writes that make `contents` current under the number `sequence`, in their order.
-pub(crate) fn steps(sequence: u64, contents: &Contents) -> Result<[(u64, Vec<u8>); 2], TableError> {
+/// The writes that make `contents` current under the number `sequence`, in their order. What was
+/// there before is read the same in a later `layout`.
+pub(crate) fn steps(
+    sequence: u64,
+    layout: u32,
+    contents: &Contents,
+) -> Result<[(u64, Vec<u8>); 3], TableError> {
     if let Some(twice) = contents.twice() {
         return Err(TableError::Damaged(twice));
     }
     let text = serde_json::to_vec(contents).map_err(io::Error::other)?;
     let copy = copy(sequence, &text)?;
-    let current = sequence.to_ne_bytes().to_vec();
-    Ok([(place(sequence) as u64, copy), (CURRENT as u64, current)])
+    let (layout, current) = (layout.to_ne_bytes().to_vec(), sequence.to_ne_bytes().to_vec());
+    Ok([(place(sequence) as u64, copy), (LAYOUT_AT as u64, layout), (CURRENT as u64, current)])
 }
 
 fn place(sequence: u64) -> usize {
@@ -214,13 +220,13 @@ fn copy(sequence: u64, text: &[u8]) -> Result<Vec<u8>, TableError> {
     Ok(bytes)
 }
 
-fn header(page: u32, sequence: u64) -> Result<Vec<u8>, TableError> {
+fn header(page: u32, layout: u32, sequence: u64) -> Vec<u8> {
     let mut bytes = MAGIC.to_vec();
-    for number in [LAYOUT, BYTE_ORDER, page, 0] {
+    for number in [layout, BYTE_ORDER, page, 0] {
         bytes.extend(number.to_ne_bytes());
     }
     bytes.extend(sequence.to_ne_bytes());
-    Ok(bytes)
+    bytes
 }
 
 /// The bytes of a table whose only write was of `text`, which may be anything: for fuzzing.
@@ -228,7 +234,7 @@ fn header(page: u32, sequence: u64) -> Result<Vec<u8>, TableError> {
 /// # Errors
 /// [`TableError::TooLong`].
 pub fn image(page: u32, text: &[u8]) -> Result<Vec<u8>, TableError> {
-    let mut bytes = header(page, 1)?;
+    let mut bytes = header(page, LAYOUT, 1);
     bytes.resize(BYTES, 0);
     let (at, copy) = (place(1), copy(1, text)?);
     bytes[at..at + copy.len()].copy_from_slice(&copy);

@@ -170,10 +170,15 @@ struct Kept {
 
 impl Kept {
     fn start(script: &str) -> Kept {
-        let root = TempDir::new();
         // Whoever runs the tests may ignore a signal, as nohup does.
+        Kept::with("--default-signal", script)
+    }
+
+    /// `signals` says to env(1) which signals it ignores.
+    fn with(signals: &str, script: &str) -> Kept {
+        let root = TempDir::new();
         let mut command = Command::new("env");
-        command.arg("--default-signal").arg(program());
+        command.arg(signals).arg(program());
         command.arg("keep").arg(root.join("log")).arg(script).stderr(Stdio::null());
         Kept { child: command.spawn().unwrap(), root }
     }
@@ -211,8 +216,45 @@ fn kill(process: i32, signal: i32) {
 }
 
 #[test]
+fn a_terminal_that_is_gone_ends_neither() {
+    let kept = Kept::start("wait,wait,end");
+    let first = kept.daemon();
+    for process in [kept.child.id() as i32, first, kept.child.id() as i32] {
+        kill(process, libc::SIGHUP);
+    }
+    // Also between two lives.
+    kill(first, libc::SIGKILL);
+    kill(kept.child.id() as i32, libc::SIGHUP);
+    let second = kept.daemon();
+    assert_ne!(first, second);
+    kill(second, libc::SIGKILL);
+    assert_eq!(kept.ends().code(), Some(0));
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_so() {
+    let kept = Kept::with("--ignore-signal=INT,QUIT", "wait,end");
+    let daemon = kept.daemon();
+    for process in [kept.child.id() as i32, daemon] {
+        kill(process, libc::SIGINT);
+        kill(process, libc::SIGQUIT);
+    }
+    kill(daemon, libc::SIGKILL);
+    assert_eq!(kept.ends().code(), Some(0));
+}
+
+#[test]
+fn nobody_else_can_reach_the_keeper() {
+    let root = TempDir::new();
+    let _keeper = keeper(root.path(), "end", None);
+    let sockets = fs::read_to_string("/proc/net/unix").unwrap();
+    let own = format!("rampack-keep-{}", std::process::id());
+    assert!(!sockets.contains(&own), "its socket has a name");
+}
+
+#[test]
 fn signals_are_passed_on_and_end_both() {
-    for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP] {
+    for signal in [libc::SIGTERM, libc::SIGINT] {
         let kept = Kept::start("wait");
         let daemon = kept.daemon();
         kill(kept.child.id() as i32, signal);

@@ -1,9 +1,12 @@
 //! Sockets that a service manager made and hands over at start (sd_listen_fds(3)).
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use crate::{Listener, Stream, sys};
+use rustix::net::AddressFamily;
+use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+
+use crate::{Listener, Stream};
 
 /// A socket passed at start.
 #[derive(Debug)]
@@ -20,9 +23,9 @@ impl Activated {
     /// # Errors
     /// The error of getsockopt(2), for what is no socket too.
     pub fn of(fd: OwnedFd) -> io::Result<Activated> {
-        if sys::socket_option(fd.as_fd(), libc::SO_ACCEPTCONN)? != 0 {
+        if socket_acceptconn(&fd)? {
             Ok(Activated::Listener(Listener::listening(fd)))
-        } else if sys::socket_option(fd.as_fd(), libc::SO_DOMAIN)? == libc::AF_UNIX {
+        } else if socket_domain(&fd)? == AddressFamily::UNIX {
             Stream::new(fd).map(Activated::Connected)
         } else {
             Ok(Activated::Connected(Stream::from(std::net::TcpStream::from(fd))))

@@ -2,17 +2,18 @@
 //!
 //! Both are zeroed memory with marks. A request is received, read into and sent without a copy. A
 //! buffer grows for a long request and shrinks again after a number of short ones, or earlier, when
-//! its client pauses or others wait for memory. What it has beyond its first size is a share of the
-//! server's [`Budget`]. The input grows only as bytes arrive.
+//! its client pauses. What it has beyond its first size is a share of the server's memory; where
+//! there is none, the request is carried out in pieces. The input grows only as bytes arrive.
 
 use std::io;
-use std::sync::Arc;
 
-use crate::budget::{Budget, FIRST, Share};
+use crate::shares::{Allowance, Share};
 use crate::spin::Spinner;
 use crate::stream::Stream;
 
-/// An output may have so many bytes without a share: a batch of replies and one more reply.
+/// The first size of a buffer, in bytes: room for 63 WRITEs of a page. It is not shared.
+pub(crate) const FIRST: usize = 256 << 10;
+/// An output may have this many bytes without a share: a batch of replies and one more reply.
 const FREE: usize = 2 * FIRST;
 /// A buffer grows by multiples of this.
 const STEP: usize = 64 << 10;
@@ -34,12 +35,12 @@ fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
 
 /// The size of the share, in bytes.
 fn shared(share: Option<&Share>) -> usize {
-    share.map_or(0, Share::bytes)
+    share.map_or(0, Share::amount)
 }
 
-/// Makes `share` one of `want` bytes, if the budget has them now.
-fn try_extend(share: &mut Option<Share>, budget: &Arc<Budget>, want: usize) -> bool {
-    let Some(more) = budget.try_take(want - shared(share.as_ref())) else { return false };
+/// Makes `share` one of `want` bytes, if there is memory for it.
+fn try_extend(share: &mut Option<Share>, memory: &Allowance, want: usize) -> bool {
+    let Some(more) = memory.try_take(want - shared(share.as_ref())) else { return false };
     match share {
         Some(share) => share.add(more),
         None => *share = Some(more),
@@ -78,25 +79,13 @@ impl Input {
         self.share.is_some()
     }
 
-    /// Takes the share for a message of `need` bytes, if it needs one and the budget has it now.
+    /// Takes the share for a message of `need` bytes, if it needs one; false if there is none.
     #[inline]
-    pub(crate) fn try_share(&mut self, budget: &Arc<Budget>, need: usize) -> bool {
+    pub(crate) fn try_share(&mut self, memory: &Allowance, need: usize) -> bool {
         let want = need.next_multiple_of(STEP);
         need <= FIRST
             || want <= shared(self.share.as_ref())
-            || try_extend(&mut self.share, budget, want)
-    }
-
-    /// As [`Input::try_share`]; waits for it.
-    pub(crate) fn wait_for_share(
-        &mut self,
-        budget: &Arc<Budget>,
-        need: usize,
-        gone: impl Fn() -> bool,
-    ) -> io::Result<()> {
-        self.shrink();
-        self.share = Some(budget.take(need.next_multiple_of(STEP), gone)?);
-        Ok(())
+            || try_extend(&mut self.share, memory, want)
     }
 
     /// Gives back all beyond the first size, unless a long message is on its way.
@@ -155,19 +144,19 @@ pub(crate) struct Output {
     length: usize,
     small_batches: u32,
     /// Where shares come from; without it there is no limit.
-    budget: Option<Arc<Budget>>,
+    memory: Option<Allowance>,
     share: Option<Share>,
 }
 
 impl Output {
     /// An empty output with its first memory.
-    pub(crate) fn new(budget: Option<Arc<Budget>>) -> Output {
-        Output { bytes: vec![0; FIRST], length: 0, small_batches: 0, budget, share: None }
+    pub(crate) fn new(memory: Option<Allowance>) -> Output {
+        Output { bytes: vec![0; FIRST], length: 0, small_batches: 0, memory, share: None }
     }
 
     /// An empty output that grows with its reply.
     pub(crate) fn small() -> Output {
-        Output { bytes: Vec::new(), length: 0, small_batches: 0, budget: None, share: None }
+        Output { bytes: Vec::new(), length: 0, small_batches: 0, memory: None, share: None }
     }
 
     #[inline]
@@ -187,29 +176,15 @@ impl Output {
         self.share.is_some()
     }
 
-    /// Takes the share for a reply with `payload` bytes, if it needs one and the budget has it now.
+    /// Takes the share for a reply with `payload` bytes, if it needs one; false if there is none.
     #[inline]
     pub(crate) fn try_share(&mut self, payload: usize) -> bool {
         let want = (self.length + payload + HEADERS).next_multiple_of(STEP);
         if want <= FREE || want <= shared(self.share.as_ref()) {
             return true;
         }
-        let Some(budget) = &self.budget else { return true };
-        try_extend(&mut self.share, budget, want)
-    }
-
-    /// As [`Output::try_share`], of an empty output; waits for it.
-    pub(crate) fn wait_for_share(
-        &mut self,
-        payload: usize,
-        gone: impl Fn() -> bool,
-    ) -> io::Result<()> {
-        self.shrink();
-        if let Some(budget) = &self.budget {
-            let want = (payload + HEADERS).next_multiple_of(STEP);
-            self.share = Some(budget.take(want, gone)?);
-        }
-        Ok(())
+        let Some(memory) = &self.memory else { return true };
+        try_extend(&mut self.share, memory, want)
     }
 
     /// Gives back all beyond the first size, if nothing is to be sent.

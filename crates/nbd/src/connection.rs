@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::Exports;
-use crate::budget::{Budget, FIRST};
-use crate::buffer::{Input, Output};
+use crate::buffer::{FIRST, Input, Output};
 use crate::later::Later;
 use crate::negotiate::Security;
 use crate::options::Options;
 use crate::outcome::Progress;
 use crate::session::Session;
+use crate::shares::Allowance;
 use crate::spin::Spinner;
 use crate::stop::Stop;
 use crate::stream::Stream;
@@ -24,7 +24,8 @@ pub(crate) struct Host<'h> {
     pub(crate) exports: &'h dyn Exports,
     pub(crate) options: &'h Options,
     pub(crate) stop: &'h Stop,
-    pub(crate) budget: &'h Arc<Budget>,
+    /// For long requests.
+    pub(crate) memory: Allowance,
     /// Takes the requests that would wait.
     pub(crate) later: Option<Arc<Later>>,
     /// Called when the client has chosen an export.
@@ -35,7 +36,6 @@ pub(crate) struct Host<'h> {
 struct Outlet<'s> {
     stream: &'s Stream,
     later: Option<Arc<Later>>,
-    budget: &'s Arc<Budget>,
     /// The connection ended without an error.
     ended: bool,
 }
@@ -46,16 +46,14 @@ impl Outlet<'_> {
         if let Some(later) = &self.later {
             return later.send(output);
         }
-        let shared = output.has_share();
-        let sent =
-            self.stream.send_all(output.filled(), |stalled| !shared || self.budget.bears(stalled));
+        let sent = self.stream.send_all(output.filled(), None);
         output.sent();
         sent
     }
 
     /// Sends what belongs to negotiation, until `end`.
     fn send_until(&self, output: &mut Output, end: Instant) -> io::Result<()> {
-        let sent = self.stream.send_all(output.filled(), |_| Instant::now() < end);
+        let sent = self.stream.send_all(output.filled(), Some(end));
         output.sent();
         sent
     }
@@ -75,12 +73,11 @@ impl Drop for Outlet<'_> {
 /// Serves `stream` until the client leaves or breaks the protocol. After the stop is given, it
 /// answers every received request and ends.
 pub(crate) fn serve(stream: &Stream, host: &Host<'_>) -> io::Result<()> {
-    let mut output = Output::new(Some(host.budget.clone()));
+    let mut output = Output::new(Some(host.memory.clone()));
     let is_secure = stream.is_remote() && host.options.tls.is_some();
     let security = if is_secure { Security::Required } else { Security::Plain };
     let session = Session::new(host.exports, &mut output, host.later.clone(), security);
-    let (later, budget) = (host.later.clone(), host.budget);
-    let mut outlet = Outlet { stream, later, budget, ended: false };
+    let mut outlet = Outlet { stream, later: host.later.clone(), ended: false };
     let served = exchange(&outlet, session, output, host);
     outlet.ended = served.is_ok();
     served
@@ -102,10 +99,11 @@ fn exchange(
         let progress = session.advance(input.filled(), &mut output, cpu);
         if !has_chosen && session.is_transmitting() {
             has_chosen = true;
+            // Who has the answer is cut off for nobody.
+            (host.chosen)();
             // Other threads send replies from the first request on, and a client may send requests
             // before it has the end of the negotiation.
             outlet.send_until(&mut output, handshake)?;
-            (host.chosen)();
         }
         match progress {
             Progress::Consumed(bytes) => {
@@ -123,11 +121,7 @@ fn exchange(
                     later.wait_for_room(bytes)?;
                 }
             }
-            Progress::Short(bytes) => {
-                outlet.send(&mut output)?;
-                input.shrink();
-                output.wait_for_share(bytes, || stream.is_dead())?;
-            }
+            Progress::Send => outlet.send(&mut output)?,
             Progress::StartTls(bytes) => {
                 input.consume(bytes);
                 outlet.send_until(&mut output, handshake)?;
@@ -147,7 +141,16 @@ fn exchange(
                 if !has_chosen {
                     stream.wait_until(handshake)?;
                 }
-                have_memory(stream, host.budget, &mut input, &mut output, bytes)?;
+                if !input.try_share(&host.memory, bytes) {
+                    match session.begin_in_pieces(input.filled()) {
+                        Progress::Consumed(used) => input.consume(used),
+                        _ => return Ok(()),
+                    }
+                    continue;
+                }
+                if input.has_share() || output.has_share() {
+                    give_back(stream, &mut input, &mut output, bytes)?;
+                }
                 if !input.receive(stream, &mut spinner, bytes)? {
                     return Ok(());
                 }
@@ -160,52 +163,22 @@ fn exchange(
     }
 }
 
-/// Sees that the input may grow to a message of `need` bytes, and that no share is kept in vain: a
-/// client that pauses or others that wait for memory take it away. The output is empty.
-#[inline]
-fn have_memory(
-    stream: &Stream,
-    budget: &Arc<Budget>,
-    input: &mut Input,
-    output: &mut Output,
-    need: usize,
-) -> io::Result<()> {
-    if !input.try_share(budget, need) {
-        output.shrink();
-        input.wait_for_share(budget, need, || stream.is_dead())?;
-    }
-    if input.has_share() || output.has_share() {
-        give_back(stream, budget, input, output, need)?;
-    }
-    Ok(())
-}
-
-/// Waits for the client, and gives back memory that it does not use now.
+/// Waits a moment for the client, and gives back memory that it does not use now. The output is
+/// empty.
 #[cold]
 fn give_back(
     stream: &Stream,
-    budget: &Budget,
     input: &mut Input,
     output: &mut Output,
     need: usize,
 ) -> io::Result<()> {
-    let since = Instant::now();
-    let mut is_vain = budget.is_short();
-    loop {
-        if is_vain {
-            output.shrink();
-            if need <= FIRST {
-                input.shrink();
-                return Ok(());
-            }
-        }
-        if stream.is_ready_soon()? {
-            return Ok(());
-        }
-        is_vain = true;
-        // It is in the middle of a long request.
-        if need > FIRST && !budget.bears(since.elapsed()) {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
+    if stream.is_ready_soon()? {
+        return Ok(());
     }
+    output.shrink();
+    // A longer request is on its way.
+    if need <= FIRST {
+        input.shrink();
+    }
+    Ok(())
 }

@@ -6,43 +6,85 @@
 //!
 //! All connections share the waiters, so a waiter never waits for a client. It sends what the
 //! client takes at once. It leaves the rest to a thread of the connection, which is started for
-//! this and ends when everything is sent.
+//! this and ends when everything is sent. Nor does a connection wait for a waiter that others have:
+//! while it has none, its own thread waits for the device.
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use host::Waiters;
+use host::{Task, Waiters};
 use units::Cpu;
 
 use crate::MAX_PAYLOAD;
-use crate::budget::{Budget, Share};
-use crate::buffer::Output;
+use crate::buffer::{FIRST, Output};
+use crate::peer::Peer;
+use crate::shares::{Allowance, Share};
 use crate::stream::Stream;
 
 /// The most requests of one connection under way, and the most bytes of them. A longer request is
 /// under way alone.
 const MOST: usize = 64;
 const MOST_BYTES: usize = MAX_PAYLOAD as usize;
+/// This many of these bytes are not shared.
+const OWN: usize = FIRST;
 /// The stack of a thread that only sends, in bytes.
 const STACK: usize = 128 << 10;
+
+/// What all connections have for requests that would wait.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) waiters: Arc<Waiters>,
+    /// The right to have one of them.
+    pub(crate) turns: Allowance,
+    pub(crate) memory: Allowance,
+    pub(crate) cpu: fn() -> Cpu,
+}
+
+impl Common {
+    /// The part of it that `peer` may have.
+    pub(crate) fn of(&self, peer: Peer) -> Common {
+        let (turns, memory) = (self.turns.of(peer), self.memory.of(peer));
+        Common { turns, memory, ..self.clone() }
+    }
+}
 
 /// The requests of a connection that are under way, and the stream for their replies.
 pub(crate) struct Later {
     stream: Arc<Stream>,
-    waiters: Arc<Waiters>,
-    budget: Arc<Budget>,
-    cpu: fn() -> Cpu,
+    common: Common,
     state: Mutex<State>,
     /// Signalled when a request ends and when the sending thread is done.
     changed: Condvar,
+}
+
+/// Where a request that would wait is carried out.
+pub(crate) enum Room {
+    /// Nowhere, until others of this connection have ended.
+    None,
+    /// On the thread of the connection.
+    Here,
+    /// On a waiter.
+    There(Permit),
+}
+
+/// The right to have a request of this many bytes under way.
+pub(crate) struct Permit {
+    bytes: usize,
+    share: Option<Share>,
+    /// None where the connection has a waiter, which takes this request next.
+    turn: Option<Share>,
 }
 
 #[derive(Default)]
 struct State {
     count: usize,
     bytes: usize,
+    /// The waiters that this connection has, and what they do next.
+    waiters: usize,
+    tasks: VecDeque<Task>,
     /// A thread is sending.
     sending: bool,
     /// Replies that this thread sends next.
@@ -58,18 +100,13 @@ struct Ready {
     sent: usize,
     /// The cost of its request.
     bytes: usize,
-    _share: Share,
+    _share: Option<Share>,
 }
 
 impl Later {
-    pub(crate) fn new(
-        stream: Arc<Stream>,
-        waiters: Arc<Waiters>,
-        budget: Arc<Budget>,
-        cpu: fn() -> Cpu,
-    ) -> Later {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Later { stream, waiters, budget, cpu, state, changed }
+    /// For `stream`, with what its peer may have.
+    pub(crate) fn new(stream: Arc<Stream>, common: Common) -> Later {
+        Later { stream, common, state: Mutex::default(), changed: Condvar::new() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -81,9 +118,20 @@ impl Later {
         self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Is there room for one more request of `bytes` bytes?
-    pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.state().has_room(bytes)
+    /// Finds room for one more request of `bytes` bytes.
+    pub(crate) fn room(&self, bytes: usize) -> Room {
+        let state = self.state();
+        if !state.has_room(bytes) {
+            return Room::None;
+        }
+        let (is_own, has_waiter) = (state.bytes + bytes <= OWN, state.waiters > 0);
+        drop(state);
+        let turn = self.common.turns.try_take(1);
+        let share = if is_own { None } else { self.common.memory.try_take(bytes) };
+        if (turn.is_none() && !has_waiter) || (share.is_none() && !is_own) {
+            return Room::Here;
+        }
+        Room::There(Permit { bytes, share, turn })
     }
 
     /// Waits until there is room for one more request of `bytes` bytes.
@@ -95,24 +143,15 @@ impl Later {
         if state.failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
-    /// The memory for a request of `bytes` bytes, if it is there.
-    pub(crate) fn try_share(&self, bytes: usize) -> Option<Share> {
-        self.budget.try_take(bytes)
-    }
-
-    /// Hands a request of `bytes` bytes to a waiter. `work` carries it out and puts its reply.
+    /// Hands a request to a waiter. `work` carries it out and puts its reply.
     pub(crate) fn begin(
         self: &Arc<Later>,
-        bytes: usize,
-        share: Share,
+        permit: Permit,
         work: impl FnOnce(&mut Output, Cpu) -> io::Result<()> + Send + 'static,
     ) {
-        let mut state = self.state();
-        state.count += 1;
-        state.bytes += bytes;
-        drop(state);
-        let under_way = UnderWay { later: self.clone(), bytes, share: Some(share) };
-        let task = Box::new(move || {
+        let Permit { bytes, share, turn } = permit;
+        let under_way = UnderWay { later: self.clone(), bytes, share, replied: false };
+        let task: Task = Box::new(move || {
             // There is no client to answer. The device is dropped before the connection that has
             // it.
             if under_way.later.state().failed {
@@ -121,13 +160,44 @@ impl Later {
             }
             let mut output = Output::small();
             // On an error `under_way` ends the connection.
-            if work(&mut output, (under_way.later.cpu)()).is_ok() {
+            if work(&mut output, (under_way.later.common.cpu)()).is_ok() {
                 under_way.reply(output);
             }
         });
-        // If there is no waiter, this thread waits.
-        if let Err(task) = self.waiters.take(task) {
-            task();
+        let mut state = self.state();
+        state.count += 1;
+        state.bytes += bytes;
+        if turn.is_none() && state.waiters > 0 {
+            state.tasks.push_back(task);
+            return;
+        }
+        state.waiters += 1;
+        drop(state);
+        let Some(turn) = turn else {
+            // Its waiter has just become another's.
+            self.carry_out(task);
+            return;
+        };
+        let later = self.clone();
+        let tasks = Box::new(move || {
+            later.carry_out(task);
+            drop(turn);
+        });
+        // If there is no thread, this one waits.
+        if let Err(tasks) = self.common.waiters.take(tasks) {
+            tasks();
+        }
+    }
+
+    /// Carries out a request, and those of this connection that wait for a waiter.
+    fn carry_out(&self, first: Task) {
+        let mut next = Some(first);
+        while let Some(task) = next {
+            // The panic hook has reported a panic; the request ends its connection.
+            let _ = catch_unwind(AssertUnwindSafe(task));
+            let mut state = self.state();
+            next = state.tasks.pop_front();
+            state.waiters -= usize::from(next.is_none());
         }
     }
 
@@ -146,9 +216,7 @@ impl Later {
         }
         state.sending = true;
         drop(state);
-        let shared = output.has_share();
-        let sent =
-            self.stream.send_all(output.filled(), |stalled| !shared || self.budget.bears(stalled));
+        let sent = self.stream.send_all(output.filled(), None);
         output.sent();
         self.send_ready(sent.is_ok(), true);
         sent
@@ -194,7 +262,7 @@ impl Later {
     fn send_one(&self, ready: &mut Ready, may_wait: bool) -> io::Result<bool> {
         if may_wait {
             let rest = &ready.output.filled()[ready.sent..];
-            return self.stream.send_all(rest, |it| self.budget.bears(it)).map(|()| true);
+            return self.stream.send_all(rest, None).map(|()| true);
         }
         while ready.sent < ready.output.len() {
             match self.stream.send_now(&ready.output.filled()[ready.sent..])? {
@@ -246,16 +314,17 @@ impl State {
 struct UnderWay {
     later: Arc<Later>,
     bytes: usize,
-    /// None after the reply.
     share: Option<Share>,
+    replied: bool,
 }
 
 impl UnderWay {
     fn reply(mut self, output: Output) {
-        let Some(share) = self.share.take() else { return };
+        self.replied = true;
         let later = &self.later;
+        let ready = Ready { output, sent: 0, bytes: self.bytes, _share: self.share.take() };
         let mut state = later.state();
-        state.ready.push_back(Ready { output, sent: 0, bytes: self.bytes, _share: share });
+        state.ready.push_back(ready);
         if state.failed {
             state.fail();
             drop(state);
@@ -270,7 +339,7 @@ impl UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if self.share.is_none() {
+        if self.replied {
             return;
         }
         let mut state = self.later.state();

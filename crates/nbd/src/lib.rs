@@ -9,9 +9,11 @@
 //! in order, and sends all their replies at once. A request allocates nothing. A request that would
 //! wait ([`block::IoError::WouldBlock`]) goes to one of a few other threads and is answered out of
 //! order; the other requests go on.
+//!
+//! No client waits for another one. What they share, a user or an address has a share of; a request
+//! that finds nothing left is carried out with what its connection has, in pieces if it is long.
 
 mod activation;
-mod budget;
 mod buffer;
 mod connection;
 mod errors;
@@ -21,12 +23,15 @@ mod listen;
 mod negotiate;
 mod options;
 mod outcome;
+mod peer;
+mod refusal;
 mod server;
 mod session;
+mod shares;
+mod socket;
 mod spin;
 mod stop;
 mod stream;
-mod sys;
 mod tls;
 mod transmit;
 pub mod wire;

@@ -1,24 +1,37 @@
 //! Listening sockets.
 
 use core::fmt;
-use std::fs::{File, OpenOptions, Permissions};
+use std::fs::{File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
 
-use crate::{Stream, sys};
+use host::{SOCKET_PATH_MAX, flags};
+use rustix::fs::{Mode, fchmod};
+use rustix::net::sockopt::{socket_acceptconn, socket_domain};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+
+use crate::Stream;
+use crate::peer::Peer;
+use crate::refusal::Refusal;
+
+/// How many clients may wait to be accepted.
+const BACKLOG: i32 = 128;
 
 /// A listening socket. Dropping it removes the file of a unix socket.
 #[derive(Debug)]
 pub struct Listener {
     fd: OwnedFd,
     tcp: bool,
-    /// Who may connect besides this process's user and root; None where the system decides.
+    /// Who may connect besides this process's user and root; None for a socket of TCP or of a
+    /// service manager.
     allowed: Option<Vec<u32>>,
     _file: Option<SocketFile>,
 }
@@ -54,7 +67,7 @@ impl fmt::Display for ListenError {
                 write!(f, "{}: exists and is not a socket; it was left alone", path.display())
             }
             Self::TooLong(path) => {
-                let (path, most) = (path.display(), sys::SOCKET_PATH_MAX);
+                let (path, most) = (path.display(), SOCKET_PATH_MAX);
                 write!(f, "{path}: the path of a unix socket is at most {most} bytes long")
             }
             Self::Locked(path) => {
@@ -76,48 +89,54 @@ impl core::error::Error for ListenError {
 }
 
 impl Listener {
-    /// Listens at a unix socket `path`. Only its owner may connect (mode 0600 from the start). A
-    /// socket that a killed server left at `path` is replaced.
+    /// Listens at a unix socket `path`. Only this process's user and root may connect (mode 0600
+    /// from the start). A socket that a killed server left at `path` is replaced.
     ///
     /// # Errors
     /// [`ListenError`]; [`ListenError::InUse`] when a server answers at `path`.
     pub fn unix(path: &Path) -> Result<Listener, ListenError> {
+        Listener::unix_for(path, &[])
+    }
+
+    /// As [`Listener::unix`]; the users `allowed`, by their numbers, may connect, too. If there are
+    /// any, every user may try (mode 0666): the server asks the kernel who it is (`SO_PEERCRED`,
+    /// unix(7)).
+    ///
+    /// # Errors
+    /// As [`Listener::unix`].
+    pub fn unix_for(path: &Path, allowed: &[u32]) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Path(path.to_path_buf(), error);
-        if path.as_os_str().len() > sys::SOCKET_PATH_MAX {
+        if path.as_os_str().len() > SOCKET_PATH_MAX {
             return Err(ListenError::TooLong(path.to_path_buf()));
         }
         // Two servers may find the same stale socket: the lock keeps one from removing the other's
         // new one.
         let _lock = PathLock::new(path)?;
-        let fd = match sys::listen_unix(path) {
+        let fd = match listen_at(path) {
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
                 remove_stale(path)?;
-                sys::listen_unix(path).map_err(failed)?
+                listen_at(path).map_err(failed)?
             }
             other => other.map_err(failed)?,
         };
-        let file = SocketFile::new(path).map_err(failed)?;
-        Ok(Listener { fd, tcp: false, allowed: None, _file: Some(file) })
+        Listener::at(path, fd, allowed)
     }
 
-    /// As [`Listener::unix`]; the users `allowed`, by their numbers, may connect, too. Every user
-    /// may then try (mode 0666): the server asks the kernel who it is (`SO_PEERCRED`, unix(7)).
-    ///
-    /// # Errors
-    /// As [`Listener::unix`].
-    pub fn unix_for(path: &Path, allowed: &[u32]) -> Result<Listener, ListenError> {
-        let mut listener = Listener::unix(path)?;
-        if !allowed.is_empty() {
-            listener.allowed = Some(allowed.to_vec());
-            fs::set_permissions(path, Permissions::from_mode(0o666))
-                .map_err(|error| ListenError::Path(path.to_path_buf(), error))?;
+    /// Opens a socket that listens at `path` to those who may connect, and to nobody else.
+    fn at(path: &Path, fd: OwnedFd, allowed: &[u32]) -> Result<Listener, ListenError> {
+        let failed = |error| ListenError::Path(path.to_path_buf(), error);
+        let file = SocketFile::new(path).map_err(failed)?;
+        if !fs::symlink_metadata(path).map_err(failed)?.file_type().is_socket() {
+            return Err(ListenError::NotASocket(path.to_path_buf()));
         }
-        Ok(listener)
+        let mode = if allowed.is_empty() { 0o600 } else { 0o666 };
+        fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
+        Ok(Listener { fd, tcp: false, allowed: Some(allowed.to_vec()), _file: Some(file) })
     }
 
     /// Goes on listening at the unix socket `path` of a process that died: `fd` is the socket,
-    /// which somebody kept open meanwhile. Clients that connected since wait in its queue. The
-    /// users `allowed` may connect, too, as with [`Listener::unix_for`].
+    /// which somebody kept open meanwhile. Clients that connected since wait in its queue.
+    /// Whoever could connect before, those of [`Listener::unix_for`] can from now on.
     ///
     /// # Errors
     /// [`ListenError::Path`] if `fd` is not a socket that listens at `path`, or if there is no
@@ -125,15 +144,13 @@ impl Listener {
     pub fn unix_kept(fd: OwnedFd, path: &Path, allowed: &[u32]) -> Result<Listener, ListenError> {
         let failed = |error| ListenError::Path(path.to_path_buf(), error);
         let other = |text: &str| failed(io::Error::new(ErrorKind::InvalidInput, text));
-        let listens = sys::socket_option(fd.as_fd(), libc::SO_ACCEPTCONN).map_err(failed)?;
+        let listens = socket_acceptconn(&fd).map_err(|error| failed(error.into()))?;
         let socket = UnixListener::from(fd);
         let address = socket.local_addr().map_err(failed)?;
-        if listens == 0 || address.as_pathname() != Some(path) {
+        if !listens || address.as_pathname() != Some(path) {
             return Err(other("the descriptor that was kept is not this socket"));
         }
-        let file = SocketFile::new(path).map_err(failed)?;
-        let allowed = (!allowed.is_empty()).then(|| allowed.to_vec());
-        Ok(Listener { fd: socket.into(), tcp: false, allowed, _file: Some(file) })
+        Listener::at(path, socket.into(), allowed)
     }
 
     /// Listens at a TCP address. NBD has no password: any client that reaches the address can use
@@ -149,8 +166,8 @@ impl Listener {
     /// Takes a socket that already listens, as socket activation passes it.
     #[must_use]
     pub fn listening(fd: OwnedFd) -> Listener {
-        let domain = sys::socket_option(fd.as_fd(), libc::SO_DOMAIN).unwrap_or(libc::AF_UNIX);
-        Listener { fd, tcp: domain != libc::AF_UNIX, allowed: None, _file: None }
+        let domain = socket_domain(&fd).unwrap_or(AddressFamily::UNIX);
+        Listener { fd, tcp: domain != AddressFamily::UNIX, allowed: None, _file: None }
     }
 
     /// The address of a TCP socket; if port 0 was asked for, with the port that the system chose.
@@ -160,18 +177,27 @@ impl Listener {
         TcpListener::from(socket).local_addr().ok()
     }
 
-    /// Takes one client; None if it may not connect.
-    pub(crate) fn accept(&self) -> io::Result<Option<Stream>> {
-        let fd = sys::accept(self.fd.as_fd())?;
-        if let Some(allowed) = &self.allowed {
-            let user = sys::peer_user(fd.as_fd())?;
-            if user != 0 && user != sys::effective_user() && !allowed.contains(&user) {
-                return Ok(None);
-            }
-        }
+    /// Takes one client, or the reason why it may not connect.
+    pub(crate) fn accept(&self) -> io::Result<Result<Stream, Refusal>> {
+        let fd = accept_with(&self.fd, SocketFlags::CLOEXEC)?;
         let stream = if self.tcp { Stream::from(TcpStream::from(fd)) } else { Stream::new(fd)? };
-        Ok(Some(stream))
+        match (stream.peer(), &self.allowed) {
+            (Peer::User(user), Some(allowed)) if !allowed.contains(&user) => {
+                Ok(Err(Refusal::Stranger(user)))
+            }
+            _ => Ok(Ok(stream)),
+        }
     }
+}
+
+/// Listens at a unix socket `path`. Only its owner can connect, from the start: Linux gives the
+/// file the permissions that the socket had before `bind`.
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket)
 }
 
 impl AsFd for Listener {
@@ -197,21 +223,21 @@ impl PathLock {
         let lock = PathBuf::from(name);
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false).mode(0o600);
-        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        options.custom_flags(flags::O_NOFOLLOW | flags::O_NONBLOCK);
         for _ in 0..100 {
             let Ok(file) = options.open(&lock) else { return Ok(None) };
             match file.metadata() {
-                Ok(opened) if opened.is_file() && opened.uid() == sys::effective_user() => {}
+                Ok(opened) if opened.is_file() && opened.uid() == host::effective_user() => {}
                 _ => return Ok(None),
             }
-            match sys::try_lock(file.as_fd()) {
+            match file.try_lock() {
                 // The holder before may have removed the file since: then this lock binds nobody.
-                Ok(true) if is_at(&file, &lock) => {
+                Ok(()) if is_at(&file, &lock) => {
                     return Ok(Some(PathLock { file, path: lock }));
                 }
-                Ok(true) => {}
-                Ok(false) => thread::sleep(Duration::from_millis(10)),
-                Err(_) => return Ok(None),
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(10)),
+                Err(TryLockError::Error(_)) => return Ok(None),
             }
         }
         Err(ListenError::Locked(path.to_path_buf()))
@@ -244,12 +270,9 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     if !kind.is_socket() {
         return Err(ListenError::NotASocket(path.to_path_buf()));
     }
-    match UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path).map_err(failed)
-        }
-        // The connection was made, or refused with an error that only a live listener causes.
-        _ => Err(ListenError::InUse(path.to_path_buf())),
+    match host::is_listening(path) {
+        true => Err(ListenError::InUse(path.to_path_buf())),
+        false => fs::remove_file(path).map_err(failed),
     }
 }
 

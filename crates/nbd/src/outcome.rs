@@ -10,8 +10,9 @@ pub(crate) enum Progress {
     /// No byte was used: the message has this many bytes, and the requests under way leave no room
     /// for it.
     Full(usize),
-    /// No byte was used: the reply has this many bytes of data, and there is no memory for it now.
-    Short(usize),
+    /// No byte was used: what is in the output is sent first, for the request takes its room, or
+    /// waits on this thread.
+    Send,
     /// The step used this many bytes; after the output is sent, the connection goes on in TLS.
     StartTls(usize),
     /// The connection ends after the output is sent.

@@ -1,29 +1,32 @@
 //! The server: one thread per listener, one thread per connection.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use block::BlockDevice;
-use host::{Role, Waiters};
+use host::{For, Role, Waiters, errno, wait};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
-use crate::budget::Budget;
 use crate::connection::Host;
-use crate::later::Later;
+use crate::later::{Common, Later};
 use crate::options::Options;
+use crate::peer::Peer;
+use crate::refusal::{Refusal, Refusals};
+use crate::shares::{Allowance, Held};
 use crate::stop::Stop;
-use crate::sys::{self, For};
 use crate::{ExportInfo, Exports, Listener, OpenError, Stream, connection};
 
 struct Shared {
     exports: Arc<dyn Exports>,
     options: Options,
     stop: Stop,
-    waiters: Arc<Waiters>,
-    budget: Arc<Budget>,
+    common: Common,
+    refusals: Refusals,
     live: Mutex<Live>,
     /// Signalled when a connection ends and when the server is told to stop.
     changed: Condvar,
@@ -32,6 +35,7 @@ struct Shared {
 #[derive(Default)]
 struct Live {
     next: u64,
+    /// In the order in which they came, by their numbers.
     clients: HashMap<u64, Client>,
     /// Each returns its listener, whose files only a thread with privileges can remove.
     acceptors: Vec<JoinHandle<Listener>>,
@@ -47,26 +51,51 @@ struct Client {
     gives_way: bool,
 }
 
+impl Client {
+    /// Has it the export `name`, or does it ask for it?
+    fn has(&self, name: &str) -> bool {
+        self.export.as_deref() == Some(name)
+    }
+}
+
 impl Live {
-    /// The connections in use; with `remote` only those over a network.
-    fn count(&self, remote: bool) -> usize {
-        let counts = |it: &&Client| !it.gives_way && (!remote || it.stream.is_remote());
-        self.clients.values().filter(counts).count()
+    /// The places that peers have, of `all`.
+    fn held(&self, all: usize) -> Held {
+        let mut held = Held::new(all);
+        for client in self.clients.values().filter(|client| !client.gives_way) {
+            held.add(client.stream.peer(), 1);
+        }
+        held
     }
 
-    /// Cuts off the oldest client that has not chosen an export; with `remote` only one over a
-    /// network. False if there is none.
-    fn make_way(&mut self, remote: bool) -> bool {
-        let may_go = |it: &Client| {
-            let is_idle = !it.has_chosen && !it.gives_way;
-            is_idle && it.stream.can_be_cut() && (!remote || it.stream.is_remote())
+    /// Gives `peer` one of `all` places. If it may have none, a client that has not chosen an
+    /// export is cut off for it: one of its own, or one of a peer with more places.
+    fn admit(&mut self, all: usize, peer: Peer) -> Result<(), Refusal> {
+        let held = self.held(all);
+        if held.grants(peer, 1) {
+            return Ok(());
+        }
+        let helps = |other: Peer| {
+            let mut without = held.clone();
+            without.remove(other, 1);
+            without.grants(peer, 1)
         };
-        let oldest =
-            self.clients.iter_mut().filter(|(_, it)| may_go(it)).min_by_key(|(id, _)| **id);
-        let Some((_, client)) = oldest else { return false };
+        let may_go = |it: &Client| {
+            let other = it.stream.peer();
+            let is_idle = !it.has_chosen && !it.gives_way && it.stream.can_be_cut();
+            is_idle && other.rank() >= peer.rank() && helps(other)
+        };
+        // The oldest of those of whom there are most; its own first.
+        let order = |id: u64, other: Peer| (other == peer, held.of(other), Reverse(id));
+        let idle = self.clients.iter_mut().filter(|(_, it)| may_go(it));
+        let Some((_, client)) = idle.max_by_key(|(id, it)| order(**id, it.stream.peer())) else {
+            let has = held.of(peer);
+            let is_full = peer == Peer::Own || has == 0;
+            return Err(if is_full { Refusal::Full(peer, all) } else { Refusal::Share(peer, has) });
+        };
         client.gives_way = true;
         client.stream.cut();
-        true
+        Ok(())
     }
 }
 
@@ -76,29 +105,26 @@ impl Shared {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a connection. None when the server is stopping or full.
-    fn register(self: &Arc<Self>, stream: Stream) -> Option<Registered> {
+    /// Registers a connection.
+    fn register(self: &Arc<Self>, stream: Stream) -> Result<Registered, Refusal> {
         let stream = Arc::new(stream);
-        let most = self.options.max_connections;
-        let most_remote = most - self.options.reserved.min(most / 2);
+        let (most, peer) = (self.options.max_connections, stream.peer());
         let mut live = self.live();
+        if self.stop.given() {
+            return Err(Refusal::Stopping);
+        }
         // Clients that give way still have their threads: there are never more than as many again.
-        if self.stop.given() || live.clients.len() >= 2 * most {
-            return None;
+        if live.clients.len() >= 2 * most {
+            return Err(Refusal::Full(peer, most));
         }
-        if stream.is_remote() && live.count(true) >= most_remote && !live.make_way(true) {
-            return None;
-        }
-        if live.count(false) >= most && !live.make_way(false) {
-            return None;
-        }
+        live.admit(most, peer)?;
         let id = live.next;
         live.next += 1;
         let client =
             Client { stream: stream.clone(), export: None, has_chosen: false, gives_way: false };
         live.clients.insert(id, client);
         drop(live);
-        Some(Registered { shared: self.clone(), id, stream })
+        Ok(Registered { shared: self.clone(), id, stream })
     }
 }
 
@@ -112,10 +138,10 @@ struct Registered {
 impl Registered {
     fn serve(&self) -> io::Result<()> {
         let shared = &*self.shared;
-        let later = (shared.options.waiters > 0).then(|| {
-            let (waiters, budget) = (shared.waiters.clone(), shared.budget.clone());
-            Arc::new(Later::new(self.stream.clone(), waiters, budget, shared.options.cpu))
-        });
+        let common = shared.common.of(self.stream.peer());
+        let memory = common.memory.clone();
+        let has_waiters = shared.options.waiters > 0;
+        let later = has_waiters.then(|| Arc::new(Later::new(self.stream.clone(), common)));
         let chosen = || {
             if let Some(client) = shared.live().clients.get_mut(&self.id) {
                 client.has_chosen = true;
@@ -125,7 +151,7 @@ impl Registered {
             exports: self,
             options: &shared.options,
             stop: &shared.stop,
-            budget: &shared.budget,
+            memory,
             later,
             chosen: &chosen,
         };
@@ -168,10 +194,14 @@ impl Server {
     /// An error when the process has no descriptor left.
     pub fn new(exports: Arc<dyn Exports>, options: Options) -> io::Result<Server> {
         let (live, changed) = (Mutex::default(), Condvar::new());
-        let waiters = Arc::new(Waiters::new("nbd-wait", options.waiters));
-        let budget = Arc::new(Budget::new(options.memory, options.stall));
-        let stop = Stop::new()?;
-        let shared = Shared { exports, options, stop, waiters, budget, live, changed };
+        let common = Common {
+            waiters: Arc::new(Waiters::new("nbd-wait", options.waiters)),
+            turns: Allowance::new(options.waiters),
+            memory: Allowance::new(options.memory),
+            cpu: options.cpu,
+        };
+        let (stop, refusals) = (Stop::new()?, Refusals::default());
+        let shared = Shared { exports, options, stop, common, refusals, live, changed };
         Ok(Server { shared: Arc::new(shared) })
     }
 
@@ -179,12 +209,9 @@ impl Server {
     ///
     /// # Errors
     /// The error of receiving or sending; [`io::ErrorKind::ConnectionRefused`] when the server is
-    /// shutting down or has [`Options::max_connections`].
+    /// shutting down or has no place for it ([`Options::max_connections`]).
     pub fn serve(&self, stream: Stream) -> io::Result<()> {
-        match self.shared.register(stream) {
-            Some(registered) => registered.serve(),
-            None => Err(io::ErrorKind::ConnectionRefused.into()),
-        }
+        self.shared.register(stream)?.serve()
     }
 
     /// Serves one client on a thread of its own.
@@ -192,7 +219,7 @@ impl Server {
     /// # Errors
     /// As [`Server::serve`], and when no thread can be started.
     pub fn spawn(&self, stream: Stream) -> io::Result<()> {
-        spawn(&self.shared, stream)
+        Ok(spawn(&self.shared, stream)?)
     }
 
     /// Serves every client that connects to `listener`, each on its own thread. [`Server::join`]
@@ -201,7 +228,7 @@ impl Server {
     /// # Errors
     /// An error when no thread can be started.
     pub fn listen(&self, listener: Listener) -> io::Result<()> {
-        sys::set_nonblocking(listener.as_fd())?;
+        fcntl_setfl(&listener, fcntl_getfl(&listener)? | OFlags::NONBLOCK)?;
         let shared = self.shared.clone();
         let accepting = move || {
             // A client that finds a hole in a thread finds nothing to use there.
@@ -225,21 +252,20 @@ impl Server {
     /// [`Options::grace`] at most. Requests under way are carried out, but not answered. Returns
     /// how many clients still have the export. It does not stop new clients, nor clients on pipes.
     pub fn disconnect(&self, name: &str) -> usize {
-        let end = Instant::now() + self.shared.options.grace;
-        let mut live = self.shared.live();
-        loop {
-            let of_it = |client: &&Client| client.export.as_deref() == Some(name);
-            let count = live.clients.values().filter(of_it).count();
-            for client in live.clients.values().filter(of_it) {
+        self.wait_for(self.shared.live(), self.shared.options.grace, |client| {
+            let has_it = client.has(name);
+            if has_it {
                 client.stream.cut();
             }
-            let left = end.saturating_duration_since(Instant::now());
-            if count == 0 || left.is_zero() {
-                return count;
-            }
-            let waited = self.shared.changed.wait_timeout(live, left);
-            live = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+            has_it
+        })
+    }
+
+    /// Waits until no client has the export `name`, or any export, for `limit` at most: a client
+    /// that has just gone has it a moment longer. Returns how many clients are left.
+    pub fn settle(&self, name: Option<&str>, limit: Duration) -> usize {
+        let has = |it: &Client| name.map_or(it.export.is_some(), |name| it.has(name));
+        self.wait_for(self.shared.live(), limit, has)
     }
 
     /// Stops the server: it accepts no client, answers the requests already received, then closes
@@ -270,48 +296,47 @@ impl Server {
             drop(thread.join());
         }
         let grace = shared.options.grace;
-        if !self.wait_for_clients(grace) {
-            for client in shared.live().clients.values() {
-                client.stream.cut();
-            }
-            if !self.wait_for_clients(grace) {
+        if self.wait_for(shared.live(), grace, |_| true) > 0 {
+            let live = shared.live();
+            live.clients.values().for_each(|client| client.stream.cut());
+            if self.wait_for(live, grace, |_| true) > 0 {
                 return false;
             }
         }
         // Each connection has waited for its own requests.
-        shared.waiters.close(Some(grace))
+        shared.common.waiters.close(Some(grace))
     }
 
-    /// Waits until no client is left; false when `limit` has passed.
-    fn wait_for_clients(&self, limit: Duration) -> bool {
-        let end = Instant::now() + limit;
-        let mut live = self.shared.live();
-        while !live.clients.is_empty() {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
-            let waited = self.shared.changed.wait_timeout(live, left);
-            live = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
-        true
+    /// Waits until no client is left of those that `of` names, for `limit` at most. Returns how
+    /// many are left.
+    fn wait_for(
+        &self,
+        live: MutexGuard<'_, Live>,
+        limit: Duration,
+        of: impl Fn(&Client) -> bool,
+    ) -> usize {
+        let left = |live: &Live| live.clients.values().filter(|client| of(client)).count();
+        let changed = &self.shared.changed;
+        let waited = changed.wait_timeout_while(live, limit, |live| left(live) > 0);
+        left(&waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 
-fn spawn(shared: &Arc<Shared>, stream: Stream) -> io::Result<()> {
-    let Some(registered) = shared.register(stream) else {
-        return Err(io::ErrorKind::ConnectionRefused.into());
-    };
+fn spawn(shared: &Arc<Shared>, stream: Stream) -> Result<(), Refusal> {
+    let registered = shared.register(stream)?;
     let name = format!("nbd-{}", registered.id);
     // The result is not used: the client has seen the same error, or its connection ends at once.
     let serving = move || drop(host::enter(Role::NbdClient).and_then(|()| registered.serve()));
-    thread::Builder::new().name(name).spawn(serving).map(drop)
+    thread::Builder::new().name(name).spawn(serving).map(drop).map_err(Refusal::NoThread)
 }
+
+/// The pause before another client is taken, when there was no memory or descriptor for one.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// Accepts clients until the server stops. Sleeps while no client connects.
 fn accept(shared: &Arc<Shared>, listener: &Listener) {
     loop {
-        let ready = sys::wait([listener.as_fd(), shared.stop.fd()], For::Reading, -1);
+        let ready = wait([listener.as_fd(), shared.stop.fd()], For::Reading, None);
         if shared.stop.given() {
             return;
         }
@@ -320,18 +345,29 @@ fn accept(shared: &Arc<Shared>, listener: &Listener) {
             Ok(_) => continue,
             // The wait itself found no memory: the thread pauses instead.
             Err(_) => {
-                thread::sleep(Duration::from_millis(100));
+                thread::sleep(PAUSE);
                 continue;
             }
         }
         // A client that cannot be served sees its connection closed.
-        match listener.accept() {
-            Ok(Some(stream)) => drop(spawn(shared, stream)),
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            // No descriptor or no memory: the connection stays in the queue, and a retry at once
-            // would be a busy loop.
-            Err(_) => drop(sys::wait([shared.stop.fd()], For::Reading, 100)),
+        let refused = match listener.accept() {
+            Ok(accepted) => accepted.and_then(|stream| spawn(shared, stream)).err(),
+            Err(error) if waits_in_queue(&error) => Some(Refusal::NotTaken(error)),
+            // There is none any more, or it had an error of its own.
+            Err(_) => None,
+        };
+        if let Some(refusal) = refused {
+            shared.refusals.log(&refusal);
+            // A retry at once would be a busy loop.
+            if matches!(refusal, Refusal::NotTaken(_)) {
+                drop(wait([shared.stop.fd()], For::Reading, Some(PAUSE)));
+            }
         }
     }
+}
+
+/// Is this the error of a connection that stays in the queue, for want of descriptors or memory?
+fn waits_in_queue(error: &io::Error) -> bool {
+    const WANT: [i32; 4] = [errno::EMFILE, errno::ENFILE, errno::ENOBUFS, errno::ENOMEM];
+    error.raw_os_error().is_some_and(|number| WANT.contains(&number))
 }

@@ -78,6 +78,19 @@ impl<'e> Session<'e> {
             }
             Phase::Greeted => Ok(self.client_flags(input)),
         };
+        self.progress(outcome)
+    }
+
+    /// Begins the request at the start of `input`, for the rest of which there is no memory.
+    #[cold]
+    pub(crate) fn begin_in_pieces(&mut self, input: &[u8]) -> Progress {
+        let Phase::Transmitting(transmission) = &mut self.phase else { return Progress::Close };
+        let outcome = transmission.write_in_pieces(input);
+        self.progress(Ok(outcome))
+    }
+
+    #[inline]
+    fn progress(&mut self, outcome: io::Result<Outcome>) -> Progress {
         match outcome {
             Ok(Outcome::Progress(progress)) => progress,
             Ok(Outcome::Discard(used, discarding)) => {

@@ -7,27 +7,31 @@ use std::os::unix::net::UnixStream;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::sys::{self, For};
+use host::{For, wait, wait_until};
+use rustix::net::{Shutdown, shutdown, sockopt};
+
+use crate::peer::Peer;
+use crate::socket::{receive, send};
 use crate::tls::{Channel, Tls};
 
 /// How often a thread that waits for a client looks whether it should go on waiting.
 const LOOK: Duration = Duration::from_millis(500);
 /// What a pipe that is ready takes without a wait, in bytes (PIPE_BUF, pipe(7)).
 const PIPE_PIECE: usize = 4096;
-/// After this without a sign of life, in seconds, a peer is asked for one.
-const KEEPALIVE_IDLE: i32 = 60;
+/// After this without a sign of life a peer is asked for one.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(60);
 /// It is asked this often before it counts as gone.
-const KEEPALIVE_PROBES: i32 = 4;
-/// Seconds between two such questions.
-const KEEPALIVE_INTERVAL: i32 = 15;
-/// A peer that acknowledges nothing, or takes nothing, for so many milliseconds is gone.
-const USER_TIMEOUT: i32 = 120_000;
+const KEEPALIVE_PROBES: u32 = 4;
+/// The time between two such questions.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(15);
+/// A peer that acknowledges nothing, or takes nothing, for this many milliseconds is gone.
+const USER_TIMEOUT: u32 = 120_000;
 
 /// A connected client: a stream socket, or a pair of pipes.
 #[derive(Debug)]
 pub struct Stream {
     kind: Kind,
-    remote: bool,
+    peer: Peer,
     tls: OnceLock<Box<Channel>>,
 }
 
@@ -43,7 +47,7 @@ impl Stream {
     /// # Errors
     /// An error when the process has no descriptor left.
     pub fn new(fd: OwnedFd) -> io::Result<Stream> {
-        if sys::socket_option(fd.as_fd(), libc::SO_TYPE).is_ok() {
+        if sockopt::socket_type(&fd).is_ok() {
             return Ok(Stream::socket(fd));
         }
         let output = fd.try_clone()?;
@@ -54,17 +58,16 @@ impl Stream {
     /// it should go on.
     fn socket(fd: OwnedFd) -> Stream {
         // On an error a send waits as long as it takes.
-        let _ = sys::set_send_timeout(fd.as_fd(), LOOK);
-        let domain = sys::socket_option(fd.as_fd(), libc::SO_DOMAIN);
-        let remote = domain.is_ok_and(|domain| domain != libc::AF_UNIX);
-        Stream { kind: Kind::Socket(fd), remote, tls: OnceLock::new() }
+        let _ = sockopt::set_socket_timeout(&fd, sockopt::Timeout::Send, Some(LOOK));
+        let (peer, fd) = Peer::of(fd);
+        Stream { kind: Kind::Socket(fd), peer, tls: OnceLock::new() }
     }
 
     /// Receives from `input` and sends to `output`.
     #[must_use]
     pub fn pair(input: OwnedFd, output: OwnedFd) -> Stream {
         let kind = Kind::Pipes { input: File::from(input), output: File::from(output) };
-        Stream { kind, remote: false, tls: OnceLock::new() }
+        Stream { kind, peer: Peer::Own, tls: OnceLock::new() }
     }
 
     /// Standard input and output, as inetd and `nbdinfo [ command ]` connect them. Nothing else
@@ -75,7 +78,7 @@ impl Stream {
     pub fn stdio() -> io::Result<Stream> {
         let input = io::stdin().as_fd().try_clone_to_owned()?;
         // Usually one socket is both; the socket calls are faster.
-        if sys::socket_option(input.as_fd(), libc::SO_TYPE).is_ok() {
+        if sockopt::socket_type(&input).is_ok() {
             return Ok(Stream::socket(input));
         }
         Ok(Stream::pair(input, io::stdout().as_fd().try_clone_to_owned()?))
@@ -86,14 +89,14 @@ impl Stream {
     pub(crate) fn receive(&self, into: &mut [u8]) -> io::Result<usize> {
         loop {
             let received = match (&self.kind, self.tls.get()) {
-                (Kind::Socket(fd), None) => sys::receive(fd.as_fd(), into, true),
+                (Kind::Socket(fd), None) => receive(fd.as_fd(), into, true),
                 (Kind::Socket(fd), Some(channel)) => channel.receive(fd.as_fd(), into),
                 (Kind::Pipes { input, .. }, _) => (&*input).read(into),
             };
             match received {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    sys::wait([self.input()], For::Reading, -1)?;
+                    wait([self.input()], For::Reading, None)?;
                 }
                 other => return other,
             }
@@ -106,7 +109,7 @@ impl Stream {
     pub(crate) fn receive_now(&self, into: &mut [u8]) -> io::Result<Option<usize>> {
         let Kind::Socket(fd) = &self.kind else { return Ok(None) };
         let received = match self.tls.get() {
-            None => sys::receive(fd.as_fd(), into, false),
+            None => receive(fd.as_fd(), into, false),
             Some(channel) => channel.receive(fd.as_fd(), into),
         };
         match received {
@@ -117,40 +120,31 @@ impl Stream {
         }
     }
 
-    /// Sends all of it, and waits for the client. While the client takes nothing, it asks now and
-    /// then `bears` whether to go on, with the time since the client took something.
+    /// Sends all of it, and waits for the client, if `end` is given until then.
     ///
     /// # Errors
-    /// [`ErrorKind::TimedOut`] when `bears` says no; the error of the system call.
+    /// [`ErrorKind::TimedOut`] when `end` has passed; the error of the system call.
     #[inline]
-    pub(crate) fn send_all(
-        &self,
-        mut bytes: &[u8],
-        bears: impl Fn(Duration) -> bool,
-    ) -> io::Result<()> {
-        let mut since = None;
+    pub(crate) fn send_all(&self, mut bytes: &[u8], end: Option<Instant>) -> io::Result<()> {
         loop {
             let sent = match (&self.kind, self.tls.get()) {
                 _ if bytes.is_empty() => match self.flush_now()? {
                     true => return Ok(()),
                     false => Err(ErrorKind::WouldBlock.into()),
                 },
-                (Kind::Socket(fd), None) => sys::send(fd.as_fd(), bytes, true),
+                (Kind::Socket(fd), None) => send(fd.as_fd(), bytes, true),
                 (Kind::Socket(fd), Some(channel)) => channel.send(fd.as_fd(), bytes),
                 (Kind::Pipes { output, .. }, _) => (&*output).write(bytes),
             };
             match sent {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(sent) => {
-                    bytes = &bytes[sent..];
-                    since = None;
-                }
+                Ok(sent) => bytes = &bytes[sent..],
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !bears(since.get_or_insert_with(Instant::now).elapsed()) {
+                    if end.is_some_and(|end| Instant::now() >= end) {
                         return Err(ErrorKind::TimedOut.into());
                     }
-                    sys::wait([self.output()], For::Writing, LOOK.as_millis() as i32)?;
+                    wait([self.output()], For::Writing, Some(LOOK))?;
                 }
                 Err(error) => return Err(error),
             }
@@ -161,10 +155,10 @@ impl Stream {
     /// With TLS some of these bytes may remain until [`Stream::flush_now`].
     pub(crate) fn send_now(&self, bytes: &[u8]) -> io::Result<usize> {
         let sent = match (&self.kind, self.tls.get()) {
-            (Kind::Socket(fd), None) => sys::send(fd.as_fd(), bytes, false),
+            (Kind::Socket(fd), None) => send(fd.as_fd(), bytes, false),
             (Kind::Socket(fd), Some(channel)) => channel.send(fd.as_fd(), bytes),
             (Kind::Pipes { output, .. }, _) => {
-                match sys::wait([output.as_fd()], For::Writing, 0)? {
+                match wait([output.as_fd()], For::Writing, Some(Duration::ZERO))? {
                     [true] => (&*output).write(&bytes[..bytes.len().min(PIPE_PIECE)]),
                     [false] => return Ok(0),
                 }
@@ -184,17 +178,17 @@ impl Stream {
         if self.has_some() {
             return Ok(true);
         }
-        Ok(sys::wait([fd.as_fd()], For::Reading, LOOK.as_millis() as i32)? == [true])
+        Ok(wait([fd.as_fd()], For::Reading, Some(LOOK))? == [true])
     }
 
-    /// Is the connection cut, or closed by the client in both directions?
-    pub(crate) fn is_dead(&self) -> bool {
-        !matches!(sys::wait([self.output()], For::Nothing, 0), Ok([false]))
+    /// Whose it is.
+    pub(crate) fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// Did it come over a network?
     pub(crate) fn is_remote(&self) -> bool {
-        self.remote
+        matches!(self.peer, Peer::Address(_))
     }
 
     /// Can another thread end it?
@@ -204,7 +198,10 @@ impl Stream {
 
     /// Waits for a byte to receive; an error when `end` passes first.
     pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
-        if self.has_some() { Ok(()) } else { sys::wait_until(self.input(), For::Reading, end) }
+        match self.has_some() || wait_until(self.input(), For::Reading, end)? {
+            true => Ok(()),
+            false => Err(ErrorKind::TimedOut.into()),
+        }
     }
 
     /// Goes on in TLS, after a handshake until `end` at most.
@@ -260,7 +257,7 @@ impl Stream {
         match &self.kind {
             Kind::Socket(_) => Ok(false),
             Kind::Pipes { .. } => loop {
-                let [_, stopped] = match sys::wait([self.input(), stop], For::Reading, -1)? {
+                let [_, stopped] = match wait([self.input(), stop], For::Reading, None)? {
                     [false, false] => continue,
                     ready => ready,
                 };
@@ -269,17 +266,18 @@ impl Stream {
         }
     }
 
-    /// Wakes the receiving thread; replies can still be sent.
+    /// Wakes the receiving thread; replies can still be sent. An error means that the peer has gone
+    /// already.
     pub(crate) fn stop_receiving(&self) {
         if let Kind::Socket(fd) = &self.kind {
-            sys::shutdown(fd.as_fd(), libc::SHUT_RD);
+            let _ = shutdown(fd, Shutdown::Read);
         }
     }
 
-    /// Wakes the receiving thread and the sending thread.
+    /// Wakes the receiving thread and the sending thread. An error as for the receiving thread.
     pub(crate) fn cut(&self) {
         if let Kind::Socket(fd) = &self.kind {
-            sys::shutdown(fd.as_fd(), libc::SHUT_RDWR);
+            let _ = shutdown(fd, Shutdown::Both);
         }
     }
 }
@@ -297,15 +295,11 @@ impl From<std::net::TcpStream> for Stream {
         // On an error the connection works, only slower, or a dead peer keeps its place.
         let _ = socket.set_nodelay(true);
         let fd = OwnedFd::from(socket);
-        for (level, option, value) in [
-            (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, KEEPALIVE_IDLE),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, KEEPALIVE_INTERVAL),
-            (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, KEEPALIVE_PROBES),
-            (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, USER_TIMEOUT),
-        ] {
-            let _ = sys::set_option(fd.as_fd(), level, option, value);
-        }
+        let _ = sockopt::set_socket_keepalive(&fd, true);
+        let _ = sockopt::set_tcp_keepidle(&fd, KEEPALIVE_IDLE);
+        let _ = sockopt::set_tcp_keepintvl(&fd, KEEPALIVE_INTERVAL);
+        let _ = sockopt::set_tcp_keepcnt(&fd, KEEPALIVE_PROBES);
+        let _ = sockopt::set_tcp_user_timeout(&fd, USER_TIMEOUT);
         Stream::socket(fd)
     }
 }
@@ -322,8 +316,7 @@ mod tests {
         let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let stream = Stream::from(listener.accept().unwrap().0);
         assert!(stream.is_remote());
-        assert_eq!(sys::socket_option(stream.input(), libc::SO_KEEPALIVE).unwrap(), 1);
-        let timeout = (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT);
-        assert_eq!(sys::option(stream.input(), timeout.0, timeout.1).unwrap(), USER_TIMEOUT);
+        assert!(sockopt::socket_keepalive(stream.input()).unwrap());
+        assert_eq!(sockopt::tcp_user_timeout(stream.input()).unwrap(), USER_TIMEOUT);
     }
 }

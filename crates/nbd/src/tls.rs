@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use host::{For, wait_until};
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig, ServerConnection};
 
-use crate::sys::{self, For};
+use crate::socket::{receive, send};
 
 /// The certificates of a server, as QEMU and nbdkit name their files: `server-cert.pem` with its
 /// chain, `server-key.pem`, and `ca-cert.pem` for the certificates of clients.
@@ -86,13 +87,13 @@ struct Socket<'f>(BorrowedFd<'f>);
 
 impl Read for Socket<'_> {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        sys::receive(self.0, into, false)
+        receive(self.0, into, false)
     }
 }
 
 impl Write for Socket<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        sys::send(self.0, bytes, false)
+        send(self.0, bytes, false)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -143,7 +144,8 @@ impl Channel {
                 }
             };
             match done {
-                Err(error) if would_wait(&error) => sys::wait_until(fd, what, end)?,
+                Err(error) if would_wait(&error) && wait_until(fd, what, end)? => {}
+                Err(error) if would_wait(&error) => return Err(ErrorKind::TimedOut.into()),
                 done => done?,
             }
         }

@@ -2,13 +2,14 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::*;
-use nbd::{One, Options, Server};
+use nbd::{Listener, One, Options, Server};
 
 #[global_allocator]
 static HEAP: host::Heap = host::Heap;
@@ -30,9 +31,13 @@ fn server(options: Options) -> Arc<Server> {
 }
 
 fn connect(server: &Arc<Server>) -> Client {
+    connect_in(server, Style::Simple)
+}
+
+fn connect_in(server: &Arc<Server>, style: Style) -> Client {
     let mut client = Client::of(server.clone());
     client.greet(3);
-    client.begin(Style::Simple);
+    client.begin(style);
     client
 }
 
@@ -81,10 +86,11 @@ fn an_announced_write_takes_no_memory() {
 }
 
 #[test]
-fn long_requests_share_what_there_is() {
+fn long_requests_need_no_memory_of_others() {
     let _turn = alone();
-    // There is room for one of the longest requests.
-    let server = server(Options { memory: 0, stall: PATIENCE, ..Options::default() });
+    // There is nothing to share: they are carried out in pieces.
+    let server = server(Options { memory: 0, ..Options::default() });
+    let before = host::resident_bytes();
     let data = vec![5; 32 * MIB];
     let mut clients: Vec<_> = (0..6).map(|_| connect(&server)).collect();
     std::thread::scope(|scope| {
@@ -96,61 +102,96 @@ fn long_requests_share_what_there_is() {
             });
         }
     });
-    // They pause now: what they had is given back.
+    drop(clients);
     let mut other = connect(&server);
     assert!(other.read(0, 32 * MIB as u32).unwrap() == data);
+    let taken = host::resident_bytes().saturating_sub(before);
+    assert!(taken < 128 * MIB as u64, "{taken} bytes, and only this test has 64 MiB of it");
     server.shutdown();
     assert!(server.join());
 }
 
 #[test]
-fn short_requests_go_on_while_long_ones_wait() {
+fn who_pauses_gives_back_what_it_had() {
     let _turn = alone();
-    let server = server(Options { memory: 0, stall: PATIENCE, ..Options::default() });
-    let (mut holder, mut long, mut short) = (connect(&server), connect(&server), connect(&server));
-    holder.request(0, WRITE, 1, 0, 32 * MIB as u32);
-    holder.send(&[7; 600 << 10]);
-    long.request(0, READ, 2, 0, 2 * MIB as u32);
-    until_taken(&long);
-    for page in 0..16 {
-        assert_eq!(short.write(0, page * PAGE, &[3; 4096]), 0);
-        assert_eq!(short.read(page * PAGE, 4096).unwrap(), [3; 4096]);
-    }
-    // A client that waits may leave.
-    let mut leaving = connect(&server);
-    leaving.request(0, READ, 3, 0, 2 * MIB as u32);
-    until_taken(&leaving);
-    drop(leaving);
+    // There is room for one of the longest requests, and for a whole reply of no other.
+    let server = server(Options { memory: 33 * MIB, ..Options::default() });
+    let mut first = connect_in(&server, Style::Structured);
+    let whole = |client: &mut Client| {
+        client.request(DF, READ, 1, 0, 32 * MIB as u32);
+        client.chunk().kind == 1
+    };
+    assert!(whole(&mut first));
+    let mut second = connect_in(&server, Style::Structured);
     let end = Instant::now() + PATIENCE;
-    while server.connections() > 3 {
-        assert!(Instant::now() < end, "it still has its place");
-        std::thread::sleep(Duration::from_millis(1));
+    while !whole(&mut second) {
+        assert!(Instant::now() < end, "the other one has it for ever");
     }
-    // The holder goes on, and so does the one that waits for it.
-    holder.send(&vec![7; 32 * MIB - (600 << 10)]);
-    assert_eq!(holder.simple(1), 0);
-    assert_eq!(long.simple(2), 0);
-    assert_eq!(long.take(2 * MIB).len(), 2 * MIB);
+    server.shutdown();
+    assert!(server.join());
+}
+
+/// Sends `count` clients over TCP that ask for the longest replies and take nothing.
+fn deaf_clients(server: &Server, count: usize) -> Vec<TcpStream> {
+    let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let address = listener.tcp_address().unwrap();
+    server.listen(listener).unwrap();
+    let connect = |_| {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(&hello(Style::Simple)).unwrap();
+        // The greeting, and the replies to GO.
+        stream.read_exact(&mut [0; 18 + 20 + 12 + 20]).unwrap();
+        stream.write_all(&request_bytes(0, READ, 1, 0, 32 * MIB as u32)).unwrap();
+        stream
+    };
+    (0..count).map(connect).collect()
+}
+
+#[test]
+fn who_reads_nothing_holds_up_nobody() {
+    let _turn = alone();
+    let server = server(Options::default());
+    let mut other = connect(&server);
+    assert_eq!(other.write(0, 0, &vec![9; 32 * MIB]), 0);
+    // As many as one address may have.
+    let mut deaf = deaf_clients(&server, 120);
+    // The header of each reply: all of them are under way.
+    for stream in &mut deaf {
+        let mut header = [0; 16];
+        stream.read_exact(&mut header).unwrap();
+        assert_eq!(header[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+    }
+    // Read while they hold all they can have: long requests of the same peer, and of others.
+    assert!(other.read(0, 512 << 10).unwrap() == vec![9; 512 << 10]);
+    assert!(other.read(0, 32 * MIB as u32).unwrap() == vec![9; 32 * MIB]);
+    assert_eq!(other.write(0, 0, &vec![8; 32 * MIB]), 0);
+    assert_eq!(server.connections(), 121, "nobody was cut off for it");
+    // A reply that was under way meanwhile is whole: each of its bytes is of before or after.
+    for number in [0, 60, 119] {
+        let mut reply = vec![0; 32 * MIB];
+        deaf[number].read_exact(&mut reply).unwrap();
+        assert!(reply.iter().all(|byte| [8, 9].contains(byte)), "client {number}");
+    }
     server.shutdown();
     assert!(server.join());
 }
 
 #[test]
-fn who_stalls_while_others_wait_is_cut_off() {
+fn who_stalls_in_a_request_holds_up_nobody() {
     let _turn = alone();
-    let stall = Duration::from_millis(100);
-    let server = server(Options { memory: 0, stall, ..Options::default() });
-    let mut announced = connect(&server);
-    announced.request(0, WRITE, 1, 0, 32 * MIB as u32);
-    announced.socket.write_all(&[7; 600 << 10]).unwrap();
+    let server = server(Options { memory: 33 * MIB, ..Options::default() });
+    let mut stalled = connect(&server);
+    stalled.request(0, WRITE, 1, 0, 32 * MIB as u32);
+    stalled.send(&[7; 600 << 10]);
+    until_taken(&stalled);
     let mut other = connect(&server);
-    assert_eq!(other.read(0, 2 * MIB as u32).unwrap().len(), 2 * MIB);
-    announced.expect_end();
-    // The same where the client does not take its reply.
-    let mut deaf = connect(&server);
-    deaf.request(0, READ, 1, 0, 32 * MIB as u32);
-    until_taken(&deaf);
-    assert_eq!(other.read(0, 2 * MIB as u32).unwrap().len(), 2 * MIB);
+    assert_eq!(other.write(0, 0, &vec![3; 32 * MIB]), 0);
+    assert!(other.read(0, 2 * MIB as u32).unwrap() == vec![3; 2 * MIB]);
+    // It is not cut off either.
+    stalled.send(&vec![7; 32 * MIB - (600 << 10)]);
+    assert_eq!(stalled.simple(1), 0);
+    assert!(other.read(0, 32 * MIB as u32).unwrap() == vec![7; 32 * MIB]);
     server.shutdown();
     assert!(server.join());
 }

@@ -8,10 +8,13 @@ use block::{
     Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Operation, Plain, Visit,
 };
 use common::*;
+use nbd::{One, Options};
 use testkit::Rng;
 use units::Cpu;
 
 const BYTES: u64 = 50 * 4096 + 77;
+/// Of a device whose requests may be longer than the first buffers.
+const MORE_BYTES: u64 = 400 * 4096 + 77;
 
 /// Sends `rounds` random requests to `device` and compares every answer with an array. What was
 /// wrong first is the error.
@@ -21,11 +24,20 @@ fn compare(
     rounds: u32,
     random: &mut Rng,
 ) -> Result<(), String> {
-    let mut client = Client::connected(device, style);
-    let mut model = vec![0u8; BYTES as usize];
+    compare_all(&mut Client::connected(device, style), BYTES, style, rounds, random)
+}
+
+fn compare_all(
+    client: &mut Client,
+    bytes: u64,
+    style: Style,
+    rounds: u32,
+    random: &mut Rng,
+) -> Result<(), String> {
+    let mut model = vec![0u8; bytes as usize];
     for round in 0..rounds {
-        let offset = random.below(BYTES);
-        let most = if random.below(8) == 0 { BYTES - offset } else { (BYTES - offset).min(9000) };
+        let offset = random.below(bytes);
+        let most = if random.below(8) == 0 { bytes - offset } else { (bytes - offset).min(9000) };
         let (mut offset, mut length) = (offset, random.below(most + 1));
         if random.below(2) == 0 {
             (offset, length) = (offset & !4095, length & !4095);
@@ -81,7 +93,9 @@ fn compare(
                 let read = match style {
                     Style::Simple => client.read(offset, length as u32),
                     _ => {
-                        let flags = if random.below(3) == 0 { DF } else { 0 };
+                        // Without memory a long reply cannot be one chunk.
+                        let short = length <= 256 << 10;
+                        let flags = if short && random.below(3) == 0 { DF } else { 0 };
                         client.read_chunks(flags, offset, length as u32)
                     }
                 };
@@ -99,6 +113,24 @@ fn a_device_is_what_was_written() {
     let mut random = Rng::new(testkit::seed("a_device_is_what_was_written"));
     for style in [Style::Simple, Style::Structured, Style::Allocation] {
         compare(plain(BYTES as usize), style, 2000, &mut random).unwrap();
+    }
+}
+
+/// Without memory for long requests.
+#[test]
+fn a_device_is_what_was_written_in_pieces() {
+    let mut random = Rng::new(testkit::seed("a_device_is_what_was_written_in_pieces"));
+    for style in [Style::Simple, Style::Structured, Style::Allocation] {
+        let exports = Arc::new(One::new("disk", "", plain(MORE_BYTES as usize)));
+        let options = Options { memory: 0, ..Options::default() };
+        let server = Arc::new(common::new_server(exports, options).unwrap());
+        let mut client = Client::of(server.clone());
+        client.greet(3);
+        client.begin(style);
+        compare_all(&mut client, MORE_BYTES, style, 1000, &mut random).unwrap();
+        drop(client);
+        server.shutdown();
+        assert!(server.join());
     }
 }
 

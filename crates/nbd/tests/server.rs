@@ -298,6 +298,26 @@ fn no_more_connections_than_allowed() {
 }
 
 #[test]
+fn who_has_the_answer_has_its_place() {
+    let options = Options { max_connections: 1, ..Options::default() };
+    let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    for _ in 0..200 {
+        let (mut ours, theirs) = UnixStream::pair().unwrap();
+        server.spawn(Stream::from(theirs)).unwrap();
+        ours.write_all(&hello(Style::Simple)).unwrap();
+        ours.read_exact(&mut [0; 18 + 20 + 12 + 20]).unwrap();
+        // At once: the server has just sent the answer.
+        assert!(server.spawn(Stream::from(UnixStream::pair().unwrap().1)).is_err());
+        drop(ours);
+        while server.connections() > 0 {
+            std::thread::yield_now();
+        }
+    }
+    server.shutdown();
+    server.join();
+}
+
+#[test]
 fn clients_that_do_not_choose_give_way() {
     let options = Options { max_connections: 6, ..Options::default() };
     let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
@@ -322,10 +342,23 @@ fn clients_that_do_not_choose_give_way() {
     server.join();
 }
 
+/// A server with 16 places: 15 for strangers.
+fn server_with_16_places() -> Server {
+    let options = Options { max_connections: 16, ..Options::default() };
+    common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap()
+}
+
+/// One more client on a socket of its own; what it asked is answered.
+fn connect_own(server: &Server) -> UnixStream {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    server.spawn(Stream::from(theirs)).unwrap();
+    ours
+}
+
 #[test]
 fn clients_over_tcp_leave_places_for_others() {
-    let options = Options { max_connections: 8, reserved: 3, ..Options::default() };
-    let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
+    let server = server_with_16_places();
     let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.tcp_address().unwrap();
     server.listen(listener).unwrap();
@@ -334,25 +367,152 @@ fn clients_over_tcp_leave_places_for_others() {
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         stream
     };
-    let used: Vec<_> = (0..5).map(|_| connect()).collect();
+    // Half of what there is for them is for other addresses.
+    let used: Vec<_> = (0..7).map(|_| connect()).collect();
     for stream in &used {
         use_it(stream);
     }
     assert!(is_turned_away(connect()));
-    let local: Vec<_> = (0..3)
-        .map(|_| {
-            let (ours, theirs) = UnixStream::pair().unwrap();
-            server.spawn(Stream::from(theirs)).unwrap();
-            use_it(&ours);
-            ours
-        })
-        .collect();
+    let local: Vec<_> = (0..9).map(|_| connect_own(&server)).collect();
+    local.iter().for_each(use_it);
     for stream in &used {
         use_it_again(stream);
     }
     for stream in &local {
         use_it_again(stream);
     }
+    server.shutdown();
+    server.join();
+}
+
+#[test]
+fn users_have_shares_of_the_places() {
+    if !testkit::met("users_have_shares_of_the_places", &[testkit::Need::Root]) {
+        return;
+    }
+    let directory = TempDir::new();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("nbd.sock");
+    let server = server_with_16_places();
+    server.listen(Listener::unix_for(&path, &[65534, 12]).unwrap()).unwrap();
+    let own_idle = connect_own(&server);
+    let connect = |user, count: usize| -> Vec<UnixStream> {
+        let all: Vec<_> = (0..count).map(|_| connect_as(user, path.clone()).unwrap()).collect();
+        all.iter().for_each(use_it);
+        all
+    };
+    let (greedy, next) = (connect(65534, 7), connect(12, 4));
+    for user in [65534, 12] {
+        assert!(is_turned_away(connect_as(user, path.clone()).unwrap()), "user {user}");
+    }
+    let own: Vec<_> = (0..4).map(|_| connect_own(&server)).collect();
+    own.iter().for_each(use_it);
+    greedy.iter().chain(&next).for_each(use_it_again);
+    use_it(&own_idle);
+    server.shutdown();
+    server.join();
+}
+
+#[test]
+fn who_does_not_choose_gives_way_to_clients_like_it() {
+    if !testkit::met("who_does_not_choose_gives_way_to_clients_like_it", &[testkit::Need::Root]) {
+        return;
+    }
+    let directory = TempDir::new();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("nbd.sock");
+    let server = server_with_16_places();
+    server.listen(Listener::unix_for(&path, &[65534, 12]).unwrap()).unwrap();
+    let own_idle = connect_own(&server);
+    // A server takes the connections of a listener in order.
+    let greet = |user| {
+        let mut stream = connect_as(user, path.clone()).unwrap();
+        stream.read_exact(&mut [0; 18]).unwrap();
+        stream
+    };
+    let mut idle: Vec<_> = (0..7).map(|_| greet(65534)).collect();
+    let other_idle = greet(12);
+    for _ in 0..3 {
+        let newer = greet(65534);
+        let oldest = idle.remove(0);
+        expect_end(oldest);
+        idle.push(newer);
+    }
+    use_it(&own_idle);
+    // It has its greeting already.
+    (&other_idle).write_all(&hello(Style::Simple)).unwrap();
+    (&other_idle).read_exact(&mut [0; 20 + 12 + 20]).unwrap();
+    use_it_again(&other_idle);
+    assert_eq!(server.connections(), 9);
+    server.shutdown();
+    server.join();
+}
+
+#[test]
+fn a_kept_socket_is_open_to_those_of_now() {
+    let directory = TempDir::new();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("nbd.sock");
+    let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+    let bound = UnixListener::bind(&path).unwrap();
+    let kept = || OwnedFd::from(bound.try_clone().unwrap());
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let stranger = testkit::met("a_kept_socket_is_open_to_those_of_now", &[testkit::Need::Root])
+        .then(|| connect_as(13, path.clone()).unwrap());
+    let taken = Listener::unix_kept(kept(), &path, &[]).unwrap();
+    assert_eq!(mode(), 0o600, "it was 0666");
+    let server = server(plain(4096));
+    server.listen(taken).unwrap();
+    if let Some(stranger) = stranger {
+        assert!(is_turned_away(stranger), "it came when everybody could");
+        // Whoever opens the file again, only these may come.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(is_turned_away(connect_as(13, path.clone()).unwrap()));
+    }
+    use_it(UnixStream::connect(&path).unwrap());
+    let copy = directory.join("copy");
+    fs::rename(&path, &copy).unwrap();
+    server.shutdown();
+    server.join();
+    fs::rename(&copy, &path).unwrap();
+    // The next one is for another user as well.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let taken = Listener::unix_kept(kept(), &path, &[13]).unwrap();
+    assert_eq!(mode(), 0o666, "it was 0600");
+    drop(taken);
+}
+
+#[test]
+fn a_kept_socket_changes_no_other_file() {
+    let directory = TempDir::new();
+    let (path, other) = (directory.join("nbd.sock"), directory.join("other"));
+    let bound = UnixListener::bind(&path).unwrap();
+    fs::remove_file(&path).unwrap();
+    fs::write(&other, "precious").unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o640)).unwrap();
+    std::os::unix::fs::symlink(&other, &path).unwrap();
+    let error = Listener::unix_kept(bound.into(), &path, &[13]).unwrap_err();
+    assert!(matches!(error, ListenError::NotASocket(_)), "{error}");
+    assert_eq!(fs::metadata(&other).unwrap().permissions().mode() & 0o777, 0o640);
+}
+
+#[test]
+fn who_has_left_is_waited_for() {
+    let device = Gated::new(4096, [0]);
+    let exports = Arc::new(One::new("disk", "", device.clone()));
+    let server = Arc::new(common::new_server(exports, Options::default()).unwrap());
+    let mut client = Client::of(server.clone());
+    client.greet(3);
+    client.begin(Style::Simple);
+    assert_eq!(server.settle(None, Duration::ZERO), 1, "it is there");
+    client.request(0, READ, 1, 0, 1);
+    device.until_waiting(1);
+    drop(client);
+    std::thread::scope(|scope| {
+        scope.spawn(|| device.release_all());
+        assert_eq!(server.settle(Some("disk"), Duration::from_secs(60)), 0);
+    });
+    assert_eq!(Arc::strong_count(&device), 2, "only the export has it");
     server.shutdown();
     server.join();
 }

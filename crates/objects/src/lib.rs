@@ -4,19 +4,29 @@
 //! the CPU's stream. The user checks the length of the result and stores it with [`Packed::store`].
 //! An [`Object`] has all that is needed to make the page again, and fits in the word of a slot or
 //! an entry. It is only a name, which any caller can copy or invent. So the operations on the named
-//! object are `unsafe`: only the user knows which objects exist. [`Words`] are what a user keeps
-//! for another process beside its objects.
+//! object are `unsafe`: only the user knows which objects exist.
+//!
+//! A user whose objects outlive the process is a [`Persist`]. It keeps a [`Record`] for the next
+//! process, which finds the objects again by a [`Survey`].
 #![no_std]
 
 extern crate alloc;
 
+mod findings;
 mod object;
+mod persist;
+mod record;
+mod restore;
 mod store;
-mod words;
+mod survey;
 
+pub use findings::Findings;
 pub use object::Object;
+pub use persist::Persist;
+pub use record::{CODEC_WORDS, Form, KeptCodec, NAMED_CODEC_WORDS, Record, sum, words};
+pub use restore::Restored;
 pub use store::{Objects, Packed};
-pub use words::{Words, sum, words};
+pub use survey::{Survey, all_there};
 
 #[cfg(test)]
 mod tests;

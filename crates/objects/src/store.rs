@@ -10,7 +10,7 @@ use pagealloc::{MemoryProvider, NoMemory};
 use sync::{Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Register, Streams};
-use zsmalloc::{Handle, Pool, PoolOptions, StoreError};
+use zsmalloc::{Handle, Pool, PoolOptions, Room, StoreError};
 
 use crate::Object;
 
@@ -49,6 +49,11 @@ impl<S: Streams> Objects<S> {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Leaves the objects to another process: a drop frees none from now on.
+    pub fn leave(&mut self) {
+        self.pool.leave();
     }
 
     /// The codecs.
@@ -99,18 +104,20 @@ impl<S: Streams> Objects<S> {
         Some(Packed { objects: self, cpu, page, stream, length, codec: number })
     }
 
-    /// Stores the eight-byte pattern that fills a page. For `replacing` see [`Pool::store`].
+    /// Stores the eight-byte pattern that fills a page. For `room` and `replacing` see
+    /// [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
     pub fn store_same_filled(
         &self,
         cpu: Cpu,
+        room: Room,
         pattern: u64,
         replacing: Option<Object>,
     ) -> Result<Object, StoreError> {
         let replacing = replacing.map(Object::handle);
-        self.pool.store(cpu, &pattern.to_ne_bytes(), replacing).map(Object::SameFilled)
+        self.pool.store(cpu, room, &pattern.to_ne_bytes(), replacing).map(Object::SameFilled)
     }
 
     /// Fills `page` with the contents of an object.
@@ -175,19 +182,19 @@ impl<S: Streams> Objects<S> {
         }
     }
 
-    /// Stores compressed bytes, fewer than a page, as an object of codec `codec`. For `replacing`
-    /// see [`Pool::store`].
+    /// Stores compressed bytes, fewer than a page, as an object of codec `codec`. For `room` and
+    /// `replacing` see [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
     pub fn store_packed(
         &self,
         cpu: Cpu,
-        bytes: &[u8],
-        codec: u8,
+        room: Room,
+        (bytes, codec): (&[u8], u8),
         replacing: Option<Object>,
     ) -> Result<Object, StoreError> {
-        let handle = self.pool.store(cpu, bytes, replacing.map(Object::handle))?;
+        let handle = self.pool.store(cpu, room, bytes, replacing.map(Object::handle))?;
         Ok(Object::Compressed { handle, length: bytes.len(), codec })
     }
 
@@ -250,15 +257,16 @@ impl<S: Streams> Packed<'_, S> {
         Some((&self.stream.output[..length], self.codec))
     }
 
-    /// Stores the bytes as an object, and releases the stream. For `replacing` see [`Pool::store`].
+    /// Stores the bytes as an object, and releases the stream. For `room` and `replacing` see
+    /// [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
     #[inline]
-    pub fn store(self, replacing: Option<Object>) -> Result<Object, StoreError> {
+    pub fn store(self, room: Room, replacing: Option<Object>) -> Result<Object, StoreError> {
         let replacing = replacing.map(Object::handle);
         let store = |bytes: &[u8]| -> Result<Handle, StoreError> {
-            self.objects.pool.store(self.cpu, bytes, replacing)
+            self.objects.pool.store(self.cpu, room, bytes, replacing)
         };
         match self.length {
             Some(length) => store(&self.stream.output[..length]).map(|handle| Object::Compressed {

@@ -1,12 +1,13 @@
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use pagealloc::{Zone, ZoneOptions};
 use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE};
-use zcomp::{Chosen, Params, PerCpuStreams};
-use zsmalloc::{Handle, PoolOptions};
+use zcomp::{Chosen, Params, PerCpuStreams, Register};
+use zsmalloc::{Handle, PoolOptions, Room};
 
-use crate::{Object, Objects};
+use crate::{CODEC_WORDS, Form, NAMED_CODEC_WORDS, Object, Objects, Record, sum};
 
 const CPU: Cpu = Cpu(0);
 
@@ -54,10 +55,10 @@ fn pages_come_out_of_their_objects_as_they_were() {
     let pack = |page| objects.compress(&reader, CPU, 0, page).unwrap();
     assert_eq!(pack(&noise).bytes(), PAGE_SIZE);
     assert!(objects.compress(&reader, CPU, 1, &text).is_none(), "there is no such codec");
-    let huge = pack(&noise).store(None).unwrap();
-    let compressed = pack(&text).store(Some(huge)).unwrap();
+    let huge = pack(&noise).store(Room::Open, None).unwrap();
+    let compressed = pack(&text).store(Room::Open, Some(huge)).unwrap();
     let pattern = u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
-    let same_filled = objects.store_same_filled(CPU, pattern, None).unwrap();
+    let same_filled = objects.store_same_filled(CPU, Room::Open, pattern, None).unwrap();
     assert!(matches!(huge, Object::Huge(_)) && matches!(compressed, Object::Compressed { .. }));
     for (object, contents) in [(huge, noise), (compressed, text), (same_filled, filled)] {
         let mut page = [0; PAGE_SIZE];
@@ -77,4 +78,56 @@ fn a_reader_of_others_finds_no_codec() {
     let others = ReaderEpochs::new(1);
     let stranger = others.enter(CPU);
     assert!(objects.compress(&stranger, CPU, 0, &[7; PAGE_SIZE]).is_none());
+}
+
+/// A record of a test, with two parts for codecs.
+const fn form(parameters: bool) -> Form {
+    let codec_words = if parameters { CODEC_WORDS } else { NAMED_CODEC_WORDS };
+    let words = 16 + 2 * codec_words;
+    Form { letters: *b"rampdisk", layouts: 3..=5, current: 5, codecs: 16, parameters, words }
+}
+
+/// Other programs read what this one writes, and the other way round.
+#[test]
+fn the_words_of_a_record_are_where_they_always_were() {
+    static WITH: Form = form(true);
+    static WITHOUT: Form = form(false);
+    let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
+    let dictionary = Some(b"nine byte"[..].into());
+    let params = Params { level: Some(-3), window_bits: Some(15), dictionary };
+    let level = 1 << 32 | u64::from(-3i32 as u32);
+    let mut with = [0; 17];
+    with[..5].copy_from_slice(&[2, level, 1 << 32 | 15, 3, word(b"lz4\0\0\0\0\0")]);
+    with[8] = 9;
+    with[15..].copy_from_slice(&[word(b"nine byt"), word(b"e\0\0\0\0\0\0\0")]);
+    let without = [3, word(b"lz4\0\0\0\0\0")];
+    let cases: [(&'static Form, _, &[u64], u64); 2] = [
+        (&WITH, params, &with, sum(with.into_iter())),
+        (&WITHOUT, Params::default(), &without, sum([1].into_iter().chain(without))),
+    ];
+    for (form, params, words, checksum) in cases {
+        let record = Record::create(&host::Mmap, form, &[(4, 77)]).unwrap();
+        assert!([word(b"rampdisk"), 3, 0, 0, 77].into_iter().eq((0..5).map(|at| record.get(at))));
+        let compressor = zcomp::open(zcomp::LZ4, &Params::default()).unwrap();
+        let chosen = Chosen { compressor, params };
+        record.judge(&chosen).unwrap();
+        record.keep(1, 2, &chosen);
+        record.choose(2, 1);
+        assert_eq!((record.get(7), record.current(2), record.current(0)), (2, Some(1), None));
+        let first = 16 + if form.parameters { CODEC_WORDS } else { NAMED_CODEC_WORDS };
+        let found: Vec<u64> = (first + 1..).take(words.len()).map(|at| record.get(at)).collect();
+        assert_eq!((&found[..], record.get(first)), (words, checksum));
+        let kept = record.codec(1).unwrap().unwrap();
+        assert_eq!((kept.priority, &*kept.name, kept.params), (2, "lz4", chosen.params));
+        assert!(record.codec(0).unwrap().is_none());
+        // A word that is not the one that was written.
+        for (at, word) in (first + 1..).zip(words) {
+            record.set(at, word ^ 1 << 62);
+            assert!(record.codec(1).is_err(), "word {at}");
+            record.set(at, *word);
+        }
+        record.needs_layout(4);
+        record.needs_layout(3);
+        assert_eq!(record.layout(), 4);
+    }
 }

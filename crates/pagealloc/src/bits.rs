@@ -25,7 +25,7 @@ struct Tree {
 
 /// `TREES` sets, all empty at first. Only the holder of the lock of the described data may change
 /// them. The words are atomic only because the table is shared memory.
-pub(crate) struct Bits<const TREES: usize> {
+pub struct Bits<const TREES: usize> {
     words: LazyTable<AtomicU64>,
     trees: [Tree; TREES],
 }
@@ -33,7 +33,7 @@ pub(crate) struct Bits<const TREES: usize> {
 impl<const TREES: usize> Bits<TREES> {
     /// Makes the sets. Set `n` may have the members `0..members[n]`, each at most 2^32.
     ///
-    /// [`NoMemory`] when the provider has no address space.
+    /// # Errors
     /// [`NoMemory`] when the provider has no addresses.
     pub fn new(
         provider: &dyn MemoryProvider,
@@ -66,6 +66,7 @@ impl<const TREES: usize> Bits<TREES> {
 
     /// Whether `member` is in the set; a number that cannot be a member is not.
     #[inline]
+    #[must_use]
     pub fn contains(&self, tree: usize, member: usize) -> bool {
         let tree = &self.trees[tree];
         member < tree.members
@@ -105,6 +106,7 @@ impl<const TREES: usize> Bits<TREES> {
     }
 
     /// The lowest member from `from` on.
+    #[must_use]
     pub fn next(&self, tree: usize, from: usize) -> Option<usize> {
         let Tree { members, levels, start } = self.trees[tree];
         let (mut at, mut below) = (from, members);
@@ -127,6 +129,7 @@ impl<const TREES: usize> Bits<TREES> {
     }
 
     /// The highest member.
+    #[must_use]
     pub fn last(&self, tree: usize) -> Option<usize> {
         self.descend(tree, |word| 63 - word.leading_zeros())
     }

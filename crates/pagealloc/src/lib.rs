@@ -20,7 +20,6 @@ extern crate std;
 #[path = "../tests/suite/provider.rs"]
 mod pretended;
 
-#[cfg(not(loom))]
 mod bits;
 mod frame_set;
 mod frames;
@@ -33,6 +32,7 @@ pub mod watch;
 #[cfg(not(loom))]
 mod zone;
 
+pub use bits::Bits;
 pub use frame_set::FrameSet;
 pub use frames::{Frames, ZoneStats};
 pub use lock_trace::{LockClass, LockTrace};

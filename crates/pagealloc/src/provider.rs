@@ -47,6 +47,9 @@ pub trait KeptMemory: Send + Sync {
     /// The provider of the region `name`, and of further ones with names derived from it, in the
     /// order of the calls. A region that another process left has its contents.
     fn provider(&self, name: &str) -> Arc<dyn MemoryProvider>;
+
+    /// Whether there is a region `name`, in use or left by another process.
+    fn has(&self, name: &str) -> bool;
 }
 
 /// Keeps a region alive and moves its memory. A drop unmaps the region.

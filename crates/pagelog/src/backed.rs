@@ -1,8 +1,6 @@
 //! Where a page is on a backing device, and what it is there.
 
-use core::ops::Range;
-
-use segments::{BLOCK_BYTES, Place, stored};
+use segments::stored;
 
 /// The place and form of a written-back page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,12 +21,5 @@ impl Backed {
     #[must_use]
     pub fn log_bytes(&self) -> u32 {
         stored(self.length)
-    }
-
-    /// The bytes of the device with the blocks that it lies in, in a log.
-    #[must_use]
-    pub fn log_span(&self) -> Range<u64> {
-        let span = Place::from_word(self.block).span(self.length, BLOCK_BYTES);
-        span.start..span.start + u64::from(span.bytes)
     }
 }

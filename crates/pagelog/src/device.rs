@@ -4,6 +4,9 @@
 //! then swaps the word of each. What was there before is freed afterwards. A read is a reader of
 //! the log from before it looks at the table until the objects have arrived.
 //!
+//! Pages that come compressed ([`PackedPages`]) are written as they are. The codec of the device
+//! makes the smallest objects, so a log that is more than half full takes no others.
+//!
 //! All memory is taken when the device is made.
 
 use alloc::boxed::Box;
@@ -12,18 +15,20 @@ use core::cell::Cell;
 use core::ops::{ControlFlow, Range};
 
 use block::{
-    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
-    RemoteStats, Scrubbed, Visit,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Packed,
+    PackedPages, Visit,
 };
 use pagealloc::{MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
-use sync::{Mutex, MutexGuard};
+use sync::{Mutex, lock_one};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{CodecError, Compressor, PerCpuStreams, Streams, fill, same_filled};
+use zcomp::{CodecError, Compressor, fill, same_filled};
 
 use crate::backed::Backed;
-use crate::log::{LogStats, PageLog};
-use crate::room::{self, Places};
+use crate::backing::Backing;
+use crate::codecs::{Codecs, NONE};
+use crate::log::{LogStats, MOST_PAGES, PageLog};
+use crate::room::Places;
 use crate::run::Run;
 use crate::table::{Table, Whereabouts, form};
 use crate::wanted::{AT_ONCE, Wanted};
@@ -41,6 +46,8 @@ pub enum NoDevice {
     NoMemory(NoMemory),
     /// There are no streams of the codec.
     Codec(CodecError),
+    /// It would have so many pages: a log names [`MOST_PAGES`] at most.
+    Pages(u64),
 }
 
 /// A block device whose pages are in a log, compressed. It may have more pages than the log has
@@ -50,7 +57,7 @@ pub enum NoDevice {
 pub struct LogDevice {
     pub(crate) log: PageLog,
     pub(crate) table: Table,
-    streams: PerCpuStreams,
+    codecs: Codecs,
     /// Memory for pages that are written together. Held by a thread that writes.
     runs: Box<[Mutex<Run>]>,
     /// The number of runs that were written: the clock of the log.
@@ -74,6 +81,9 @@ impl LogDevice {
         codec: &dyn Compressor,
         cpus: usize,
     ) -> Result<LogDevice, NoDevice> {
+        if pages > MOST_PAGES {
+            return Err(NoDevice::Pages(pages));
+        }
         let no_run = |_| NoDevice::NoMemory(NoMemory { bytes: RUN_PAGES * PAGE_SIZE });
         let mut runs = Vec::new();
         runs.try_reserve_exact(RUNS).map_err(no_run)?;
@@ -83,7 +93,7 @@ impl LogDevice {
         Ok(LogDevice {
             log,
             table: Table::new(provider, pages).map_err(NoDevice::NoMemory)?,
-            streams: PerCpuStreams::new(codec, cpus).map_err(NoDevice::Codec)?,
+            codecs: Codecs::new(codec, cpus).map_err(NoDevice::Codec)?,
             runs: runs.into_boxed_slice(),
             written: AtomicU32::new(0),
         })
@@ -153,94 +163,99 @@ impl LogDevice {
         }
         self.log.read(cpu, &mut wanted);
         for (wanted, result) in wanted.into_iter().flatten().zip(results.into_iter().flatten()) {
-            let Wanted { place, into, result: read, .. } = wanted;
-            let opened = read.and_then(|()| self.unpack(cpu, place, into));
+            let Wanted { place: Backed { codec, length, .. }, into, result: read, .. } = wanted;
+            let opened = read.and_then(|()| {
+                let expanded = self.codecs.expand(cpu, (codec, length.into()), into);
+                expanded.map_err(|_| IoError::Corrupt)
+            });
             result.set(result.get().and(opened));
         }
     }
 
-    /// Turns the object that was read into a page into the page itself.
-    fn unpack(&self, cpu: Cpu, place: Backed, page: &mut Page) -> Result<(), IoError> {
-        let length = usize::from(place.length);
-        if length == PAGE_SIZE {
-            return Ok(());
-        }
-        let object = *page;
-        let mut stream = self.streams.get(cpu);
-        let unpacked = stream.context.decompress(&object[..length], page);
-        unpacked.map_err(|_| IoError::Corrupt)
-    }
-
     fn write_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
-        let mut run = self.run(cpu);
-        // The jobs from this one on have pages in the run.
-        let mut first = 0;
-        for n in 0..jobs.len() {
-            let Job { operation, result } = &mut jobs[n];
-            let pages = self.judge(operation.range());
+        let mut pages = [const { Packed::whole(0, &[0; PAGE_SIZE]) }; RUN_PAGES];
+        let (mut results, mut count) = ([None; RUN_PAGES], 0);
+        for Job { operation, result } in jobs {
+            let range = self.judge(operation.range());
             let Operation::Write { from, .. } = operation else { continue };
-            *result = pages.as_ref().map(|_| ()).map_err(|error| *error);
-            let Ok(pages) = pages else { continue };
-            let from = *from;
-            for (index, page) in pages.zip(from.as_chunks::<PAGE_SIZE>().0) {
-                if !run.has_room() {
-                    self.write_run(cpu, &mut run, &mut jobs[first..=n]);
-                    first = n;
+            *result = range.as_ref().map(|_| ()).map_err(|error| *error);
+            let (result, Ok(range)) = (Cell::from_mut(result), range) else { continue };
+            for (index, page) in range.zip(from.as_chunks::<PAGE_SIZE>().0) {
+                pages[count] = Packed::whole(index as u64, page);
+                results[count] = Some(result);
+                count += 1;
+                if count == RUN_PAGES {
+                    self.write_batch(cpu, &mut pages, &results);
+                    count = 0;
                 }
-                self.add(cpu, index, page, &mut run);
             }
         }
-        self.write_run(cpu, &mut run, jobs.get_mut(first..).unwrap_or(&mut []));
+        self.write_batch(cpu, &mut pages[..count], &results);
     }
 
-    /// Memory for a run. If none is free, waits until the thread that has this CPU's has written.
-    fn run(&self, cpu: Cpu) -> MutexGuard<'_, Run> {
-        let own = cpu.0 as usize % self.runs.len();
-        let (before, from) = self.runs.split_at(own);
-        let free = from.iter().chain(before).find_map(Mutex::try_lock);
-        free.unwrap_or_else(|| self.runs[own].lock())
+    /// Writes pages of jobs, which have these results.
+    fn write_batch(
+        &self,
+        cpu: Cpu,
+        pages: &mut [Packed<'_>],
+        results: &[Option<&Cell<Result<(), IoError>>>],
+    ) {
+        self.write_packed(cpu, pages);
+        for (page, result) in pages.iter().zip(results.iter().flatten()) {
+            result.set(result.get().and(page.result));
+        }
     }
 
     /// Adds a page to a run that has room for it.
-    fn add(&self, cpu: Cpu, index: usize, page: &Page, run: &mut Run) {
-        if let Some(filled) = same_filled(page).and_then(Whereabouts::filled) {
-            return self.commit(index, filled);
+    fn add(&self, cpu: Cpu, page: &Packed<'_>, run: &mut Run) -> Result<(), IoError> {
+        let Packed { page: index, codec, bytes, .. } = *page;
+        let index = usize::try_from(index).ok().filter(|index| *index < self.table.len());
+        let index = index.ok_or(IoError::OutOfRange)?;
+        if let Some(name) = codec {
+            let known = self.codecs.number(name).filter(|_| (1..PAGE_SIZE).contains(&bytes.len()));
+            let codec = known.ok_or(IoError::Unsupported)?;
+            run.page()[..bytes.len()].copy_from_slice(bytes);
+            run.add(index, form(0, bytes.len() as u16, codec));
+            return Ok(());
         }
-        let mut stream = self.streams.get(cpu);
+        let page: &Page = bytes.try_into().map_err(|_| IoError::Unaligned)?;
+        if let Some(filled) = same_filled(page).and_then(Whereabouts::filled) {
+            self.commit(index, filled);
+            return Ok(());
+        }
+        let (mut stream, codec) = self.codecs.compress(cpu);
         let into = run.page();
-        let length = match stream.compress(page) {
+        let form = match stream.compress(page) {
             Some(object) if object.len() < PAGE_SIZE => {
                 into[..object.len()].copy_from_slice(object);
-                object.len()
+                form(0, object.len() as u16, codec)
             }
             _ => {
                 *into = *page;
-                PAGE_SIZE
+                form(0, PAGE_SIZE as u16, NONE)
             }
         };
-        run.add(index, form(0, length as u16));
+        run.add(index, form);
+        Ok(())
     }
 
-    /// Writes a run. The jobs of pages that could not be written fail.
-    fn write_run(&self, cpu: Cpu, run: &mut Run, jobs: &mut [Job<'_>]) {
+    /// Writes a run of these pages. Those that could not be written fail.
+    fn write_run(&self, cpu: Cpu, run: &mut Run, pages: &mut [Packed<'_>]) {
         if run.entries().is_empty() {
             return;
         }
         let now = self.written.fetch_add(1, Ordering::Relaxed);
-        let commit = |run: &mut Run| {
+        let mut commit = |run: &mut Run| {
             for entry in run.entries_mut() {
                 let Some(place) = entry.written() else { continue };
                 entry.is_named = true;
                 self.commit(entry.index, Whereabouts::Logged(place));
             }
         };
-        let written = room::write((&self.log, self), cpu, run, now, commit);
-        let Err(error) = written else { return run.clear() };
-        for Job { operation, result } in jobs {
-            let Ok(pages) = self.judge(operation.range()) else { continue };
-            let is_left = || run.entries().iter().any(|entry| pages.contains(&entry.index));
-            if matches!(operation, Operation::Write { .. }) && is_left() {
-                *result = result.and(Err(error));
+        if let Err(error) = self.log.write(self, cpu, run, now, &mut commit) {
+            let is_left = |page: u64| run.entries().iter().any(|it| it.index as u64 == page);
+            for page in pages.iter_mut().filter(|page| is_left(page.page)) {
+                page.result = page.result.and(Err(error));
             }
         }
         run.clear();
@@ -249,7 +264,7 @@ impl LogDevice {
     /// Lets a page be elsewhere, and frees what it was.
     fn commit(&self, index: usize, to: Whereabouts) {
         if let Whereabouts::Logged(old) = self.table.set(index, to) {
-            self.log.free(old);
+            self.log.retire(old);
         }
     }
 
@@ -285,7 +300,7 @@ impl Places for LogDevice {
     fn move_backed(&self, _: Cpu, index: usize, old: Backed, new: Backed) -> bool {
         let moved = self.table.replace(index, old, new);
         if moved {
-            self.log.free(old);
+            self.log.retire(old);
         }
         moved
     }
@@ -299,7 +314,13 @@ impl BlockDevice for LogDevice {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { discard: true, fast_zero: true, ..self.log.device().abilities() }
+        Abilities {
+            discard: true,
+            fast_zero: true,
+            checked: true,
+            quick_discard: true,
+            ..self.log.device().abilities()
+        }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
@@ -334,33 +355,6 @@ impl BlockDevice for LogDevice {
         }
     }
 
-    /// Reads every page that is in the log, by the checksum of its object. A lost page is bad.
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        let mut found = Scrubbed::default();
-        let mut page = [0; PAGE_SIZE];
-        for index in 0..self.table.len() {
-            if !matches!(self.table.get(index), Whereabouts::Logged(_) | Whereabouts::Lost) {
-                continue;
-            }
-            found.checked += 1;
-            let read = Operation::Read { offset: index as u64 * P, into: &mut page };
-            if self.submit(cpu, read).is_err() {
-                found.bad += 1;
-                bad(index as u64);
-            }
-        }
-        Ok(found)
-    }
-
-    fn forget(&self, _: Cpu, offset: u64, length: u64) {
-        // A range that it does not have is none that anybody wrote.
-        let _ = self.discard((offset, length));
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        self.log.device().remote()
-    }
-
     fn extents(&self, _: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         let mut pages = self.judge((offset, length))?;
         while let Some(first) = pages.next() {
@@ -374,5 +368,31 @@ impl BlockDevice for LogDevice {
             }
         }
         Ok(())
+    }
+
+    fn packed(&self) -> Option<&dyn PackedPages> {
+        Some(self)
+    }
+}
+
+impl PackedPages for LogDevice {
+    fn takes(&self, codec: &str) -> bool {
+        let number = self.codecs.number(codec);
+        number.is_some_and(|number| self.codecs.is_own(number) || self.log.is_half_empty())
+    }
+
+    fn write_packed(&self, cpu: Cpu, pages: &mut [Packed<'_>]) {
+        // If no run is free, waits until the thread that has this CPU's has written.
+        let mut run = lock_one(&self.runs, cpu);
+        // The pages from this one on are in the run.
+        let mut first = 0;
+        for n in 0..pages.len() {
+            if !run.has_room() {
+                self.write_run(cpu, &mut run, &mut pages[first..n]);
+                first = n;
+            }
+            pages[n].result = self.add(cpu, &pages[n], &mut run);
+        }
+        self.write_run(cpu, &mut run, &mut pages[first..]);
     }
 }

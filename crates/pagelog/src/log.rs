@@ -13,21 +13,22 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 
 use block::{BlockDevice, Context, IoError, Job, Operation};
 use segments::{
-    BLOCK_BYTES, Cleaned, Found, Generation, HEADER_BYTES, Header, Layout, LayoutError,
-    MOST_DEVICE_BYTES, NoVictim, Place, Segments, Survivors, TAG_BYTES, UNIT_BYTES, Victim,
+    BLOCK_BYTES, Generation, HEADER_BYTES, Header, Key, Layout, LayoutError, MOST_DEVICE_BYTES,
+    Place, Segments, TAG_BYTES, UNIT_BYTES, Victim,
 };
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{Mutex, MutexGuard, Reader, ReaderEpochs};
+use sync::{Mutex, ReaderEpochs, lock_one};
 use twox_hash::XxHash3_64;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::backed::Backed;
 use crate::run::{Part, RUN_PAGES, Run};
 use crate::wanted::{AT_ONCE, Wanted};
+use crate::words::Left;
 
 /// The blocks that an object and its header lie in, at most.
 const SPAN_BYTES: usize = 2 * BLOCK;
-const BLOCK: usize = BLOCK_BYTES as usize;
+pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
 /// Devices from this size on have segments of 4 MiB.
 const LARGE: u64 = 1 << 30;
 /// The most segments that are punched after one wait for readers.
@@ -35,36 +36,38 @@ const PUNCHES: usize = 16;
 /// The most requests that read at once. More wait for one of them.
 const READS: usize = 8;
 
-/// The log. Any number of threads may call every method at once.
+/// The most pages that a log can name: of 16 TiB.
+pub const MOST_PAGES: u64 = 1 << Key::BITS;
+
+/// The log of pages below [`MOST_PAGES`]. Any number of threads may call every method at once.
 pub struct PageLog {
-    device: Arc<dyn BlockDevice>,
-    path: String,
-    readers: ReaderEpochs,
+    pub(crate) device: Arc<dyn BlockDevice>,
+    pub(crate) path: String,
+    pub(crate) readers: ReaderEpochs,
     pub(crate) account: Mutex<Segments>,
     /// Memory for what is read. Held by a thread that reads.
     reads: Box<[Mutex<Vec<u8>>]>,
     /// Held by the thread that cleans.
-    cleaning: Mutex<CleanMemory>,
+    pub(crate) cleaning: Mutex<CleanMemory>,
     /// Held by the thread that punches.
     punching: Mutex<()>,
-    counts: LogCounts,
-    /// If set, a segment is used again although it may be read.
-    #[cfg(any(shuttle, asan))]
-    without_readers: bool,
+    /// What another process left, until the log goes on with it.
+    pub(crate) left: Mutex<Option<Left>>,
+    pub(crate) counts: LogCounts,
 }
 
 /// The memory of the thread that cleans.
-struct CleanMemory {
+pub(crate) struct CleanMemory {
     /// A segment.
-    segment: Vec<u8>,
-    survivors: Run,
+    pub(crate) segment: Vec<u8>,
+    pub(crate) survivors: Run,
 }
 
 #[derive(Default)]
-struct LogCounts {
-    written: AtomicU64,
-    copied: AtomicU64,
-    cleaned: AtomicU64,
+pub(crate) struct LogCounts {
+    pub(crate) written: AtomicU64,
+    pub(crate) copied: AtomicU64,
+    pub(crate) cleaned: AtomicU64,
 }
 
 /// The state of a log. Bytes are of the device.
@@ -103,7 +106,7 @@ impl PageLog {
     pub fn new(device: Arc<dyn BlockDevice>, path: &str, cpus: usize) -> Result<PageLog, NoLog> {
         let bytes = device.geometry().bytes.min(MOST_DEVICE_BYTES);
         let segment_bytes = if bytes >= LARGE { 4 << 20 } else { 1 << 20 };
-        let layout = Layout { bytes, segment_bytes, survivors: Survivors::Apart };
+        let layout = Layout { bytes, segment_bytes };
         let account = Segments::new(layout).map_err(NoLog::Layout)?;
         let no_memory = |_: TryReserveError| NoLog::NoMemory;
         let (mut reads, count) = (Vec::new(), cpus.clamp(1, READS));
@@ -111,43 +114,20 @@ impl PageLog {
         for _ in 0..count {
             reads.push(Mutex::new(zeroes(AT_ONCE * SPAN_BYTES).map_err(no_memory)?));
         }
-        let memory = CleanMemory {
-            segment: zeroes(segment_bytes as usize).map_err(no_memory)?,
-            survivors: Run::new(RUN_PAGES).map_err(no_memory)?,
-        };
         Ok(PageLog {
             device,
             path: path.into(),
             readers: ReaderEpochs::new(cpus),
             account: Mutex::new(account),
             reads: reads.into_boxed_slice(),
-            cleaning: Mutex::new(memory),
+            cleaning: Mutex::new(CleanMemory {
+                segment: zeroes(segment_bytes as usize).map_err(no_memory)?,
+                survivors: Run::new(RUN_PAGES).map_err(no_memory)?,
+            }),
             punching: Mutex::new(()),
+            left: Mutex::new(None),
             counts: LogCounts::default(),
-            #[cfg(any(shuttle, asan))]
-            without_readers: false,
         })
-    }
-
-    /// A copy that does not wait for its readers: a race checker must find the error.
-    #[cfg(any(shuttle, asan))]
-    pub fn without_readers(self) -> PageLog {
-        PageLog { without_readers: true, ..self }
-    }
-
-    /// The backing device.
-    pub fn device(&self) -> &dyn BlockDevice {
-        &*self.device
-    }
-
-    /// The path it was opened as.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// Enters a reader: an object that a slot names from now on stays while the reader lives.
-    pub fn reading(&self, cpu: Cpu) -> Reader<'_> {
-        self.readers.enter(cpu)
     }
 
     /// The state of the log.
@@ -165,16 +145,10 @@ impl PageLog {
         }
     }
 
-    /// An object is not in use any more: no slot names it.
-    pub fn free(&self, place: Backed) {
-        let freed = self.account.lock().free(Place::from_word(place.block), place.length);
-        debug_assert!(freed.is_ok(), "{freed:?}");
-    }
-
-    /// Reads pages and sets the result of each. The caller is a reader since before it found the
-    /// places in slots.
-    pub fn read(&self, cpu: Cpu, wanted: &mut [Option<Wanted<'_>>]) {
-        let mut memory = self.memory(cpu);
+    /// [`Backing::read`](crate::Backing::read).
+    pub(crate) fn fetch(&self, cpu: Cpu, wanted: &mut [Option<Wanted<'_>>]) {
+        // If no memory is free, waits until the request that has this CPU's is done.
+        let mut memory = lock_one(&self.reads, cpu);
         let mut jobs: [Job<'_>; AT_ONCE] = core::array::from_fn(|_| Job::new(Operation::Flush));
         let count = wanted.iter().flatten().count().min(AT_ONCE);
         let spans = memory.chunks_exact_mut(SPAN_BYTES);
@@ -190,14 +164,6 @@ impl PageLog {
                 _ => Err(IoError::Corrupt),
             });
         }
-    }
-
-    /// Memory to read into. If none is free, waits until the request that has this CPU's is done.
-    fn memory(&self, cpu: Cpu) -> MutexGuard<'_, Vec<u8>> {
-        let own = cpu.0 as usize % self.reads.len();
-        let (before, from) = self.reads.split_at(own);
-        let free = from.iter().chain(before).find_map(Mutex::try_lock);
-        free.unwrap_or_else(|| self.reads[own].lock())
     }
 
     /// Takes an object out of the blocks that were read, and checks that it is this one.
@@ -217,9 +183,21 @@ impl PageLog {
         Ok(())
     }
 
+    /// What threads have written and cleaned so far: another number each time one gets on.
+    pub(crate) fn progress(&self) -> (u64, u64) {
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        (count(&self.counts.written), count(&self.counts.cleaned))
+    }
+
     /// Whether there is room for so many bytes, at most a segment, before anything is cleaned.
-    pub(crate) fn has_room(&self, bytes: u32) -> bool {
+    pub(crate) fn has_room_for(&self, bytes: u32) -> bool {
         self.account.lock().has_room(bytes)
+    }
+
+    /// Whether objects take half of the log at most.
+    pub(crate) fn is_half_empty(&self) -> bool {
+        let account = self.account.lock();
+        account.live_bytes() <= account.capacity() / 2
     }
 
     /// Writes the objects of a run, dated `now`. Each has a place afterwards if it was written. The
@@ -227,12 +205,17 @@ impl PageLog {
     ///
     /// # Errors
     /// `NoSpace` if no place is left for some of them, or the first error of the device.
-    pub(crate) fn write(&self, cpu: Cpu, run: &mut Run, now: u32) -> Result<(), IoError> {
+    pub(crate) fn append(&self, cpu: Cpu, run: &mut Run, now: u32) -> Result<(), IoError> {
         let reserved = self.reserve(run, None, now);
         self.write_reserved(cpu, run).and(reserved)
     }
 
-    fn reserve(&self, run: &mut Run, of: Option<&Victim>, now: u32) -> Result<(), IoError> {
+    pub(crate) fn reserve(
+        &self,
+        run: &mut Run,
+        of: Option<&Victim>,
+        now: u32,
+    ) -> Result<(), IoError> {
         let mut account = self.account.lock();
         let mut all = Ok(());
         for entry in run.entries_mut() {
@@ -254,7 +237,7 @@ impl PageLog {
     }
 
     /// Writes the objects that have places.
-    fn write_reserved(&self, cpu: Cpu, run: &mut Run) -> Result<(), IoError> {
+    pub(crate) fn write_reserved(&self, cpu: Cpu, run: &mut Run) -> Result<(), IoError> {
         let parts = run.arrange();
         for n in 0..run.entries().len() {
             let entry = &run.entries()[n];
@@ -307,7 +290,7 @@ impl PageLog {
             let in_second = parts[1].memory.contains(&entry.at);
             match results[usize::from(in_second)] {
                 Ok(()) => {
-                    entry.place = Some(pending.place());
+                    entry.place = Some(pending.place().word());
                     entry.pending = Some(pending);
                 }
                 Err(_) => account.abandon(pending),
@@ -327,13 +310,7 @@ impl PageLog {
         if punches[0].is_none() {
             return false;
         }
-        #[cfg(any(shuttle, asan))]
-        let waits = !self.without_readers;
-        #[cfg(not(any(shuttle, asan)))]
-        let waits = true;
-        if waits {
-            self.readers.wait_for_readers();
-        }
+        self.readers.wait_for_readers();
         for punch in punches.into_iter().flatten() {
             let bytes = punch.bytes();
             let (offset, length) = (bytes.start, bytes.end - bytes.start);
@@ -346,145 +323,35 @@ impl PageLog {
         }
         true
     }
-
-    /// Begins to clean the segment that is worth it most at the time `now`, to have room for
-    /// `bytes`. If another thread cleans, waits for it.
-    pub(crate) fn clean(&self, bytes: u32, now: u32) -> Clean<'_> {
-        let memory = self.cleaning.lock();
-        let mut account = self.account.lock();
-        if account.has_room(bytes) {
-            return Clean::NotNeeded;
-        }
-        match account.victim(now) {
-            Ok(victim) => Clean::This(Cleaning { log: self, memory, victim }),
-            Err(NoVictim::PunchFirst) => Clean::NotNeeded,
-            Err(NoVictim::Busy | NoVictim::Nothing) => Clean::Nothing,
-        }
-    }
 }
 
-/// What there is to clean.
-pub(crate) enum Clean<'a> {
-    /// This segment.
-    This(Cleaning<'a>),
-    /// Others have made room, or it comes by punching.
-    NotNeeded,
-    /// No segment would gain enough.
-    Nothing,
-}
-
-/// A segment that is being cleaned. It must go to [`Cleaning::end`] or [`Cleaning::give_up`].
-pub(crate) struct Cleaning<'a> {
-    log: &'a PageLog,
-    memory: MutexGuard<'a, CleanMemory>,
-    victim: Victim,
-}
-
-impl Cleaning<'_> {
-    /// Reads the segment and writes what lives to another one. `live` tells whether a page is at a
-    /// place, and the form that its slot has. `commit` gets objects that were copied: the place of
-    /// each in its form is the old one.
-    ///
-    /// # Errors
-    /// Some objects could not be written, and stay where they are.
-    pub(crate) fn copy(
-        &mut self,
-        cpu: Cpu,
-        live: impl Fn(usize, Place) -> Option<Backed>,
-        commit: impl Fn(&mut Run),
-    ) -> Result<(), IoError> {
-        let Cleaning { log, memory, victim } = self;
-        let CleanMemory { segment, survivors } = &mut **memory;
-        survivors.clear();
-        let bytes = victim.bytes();
-        let blocks = ((bytes.end - bytes.start) as usize).next_multiple_of(BLOCK);
-        let segment = &mut segment[..blocks];
-        log.read_segment(cpu, bytes.start, segment);
-        let used = &segment[..(bytes.end - bytes.start) as usize];
-        for found in segments::walk(used, victim.generation()).flatten() {
-            let Found { header, object, offset } = found;
-            let Some(place) = victim.place(offset) else { continue };
-            let index = header.key as usize;
-            let Some(form) = live(index, place) else { continue };
-            // What rotted stays where it is: its readers get the error.
-            if header != header_of(index, form, header.generation, object) {
-                continue;
-            }
-            if !survivors.has_room() {
-                let written = log.write_survivors(cpu, survivors, victim);
-                commit(survivors);
-                log.committed(survivors);
-                survivors.clear();
-                written?;
-            }
-            survivors.page()[..object.len()].copy_from_slice(object);
-            survivors.add(index, form);
-        }
-        let written = log.write_survivors(cpu, survivors, victim);
-        commit(survivors);
-        log.committed(survivors);
-        written
-    }
-
-    /// All that was found is copied. What was not found stays until it is freed.
-    pub(crate) fn end(self) {
-        self.log.counts.cleaned.fetch_add(1, Ordering::Relaxed);
-        let _: Cleaned = self.log.account.lock().cleaned(self.victim);
-    }
-
-    /// The segment stays as it is.
-    pub(crate) fn give_up(self) {
-        self.log.account.lock().put_back(self.victim);
-    }
-}
-
-impl PageLog {
-    /// Reads blocks of a segment. Those that cannot be read are zeroes.
-    fn read_segment(&self, cpu: Cpu, offset: u64, segment: &mut [u8]) {
-        let context = Context::waiting(cpu);
-        let read = Operation::Read { offset, into: &mut *segment };
-        if self.device.perform(context, read).is_ok() {
-            return;
-        }
-        for (n, block) in segment.chunks_mut(BLOCK).enumerate() {
-            let offset = offset + n as u64 * u64::from(BLOCK_BYTES);
-            let read = Operation::Read { offset, into: &mut *block };
-            if self.device.perform(context, read).is_err() {
-                block.fill(0);
-            }
-        }
-    }
-
-    fn write_survivors(&self, cpu: Cpu, run: &mut Run, of: &Victim) -> Result<(), IoError> {
-        if run.entries().is_empty() {
-            return Ok(());
-        }
-        let reserved = self.reserve(run, Some(of), 0);
-        let bytes = u64::from(run.stored_bytes());
-        self.write_reserved(cpu, run).and(reserved)?;
-        self.counts.copied.fetch_add(bytes, Ordering::Relaxed);
-        Ok(())
-    }
-}
-
-fn span(place: Backed) -> segments::Span {
+pub(crate) fn span(place: Backed) -> segments::Span {
     Place::from_word(place.block).span(place.length, BLOCK_BYTES)
 }
 
-/// The header of an object at a place. Its tag is a checksum (XXH3, 64 bits) of the object and its
-/// place.
-fn header_of(index: usize, place: Backed, generation: Generation, object: &[u8]) -> Header {
-    let seed = u64::from(place.block);
-    let mut tag = [0; TAG_BYTES];
-    tag[..8].copy_from_slice(&XxHash3_64::oneshot_with_seed(seed, object).to_le_bytes());
+/// The header of an object at a place.
+pub(crate) fn header_of(
+    index: usize,
+    place: Backed,
+    generation: Generation,
+    object: &[u8],
+) -> Header {
     Header {
+        // Below `MOST_PAGES`.
         key: index as u32,
         length: place.length,
         codec: place.codec,
-        extent: false,
         generation,
-        tag,
+        tag: tag(place.block, object),
     }
+}
+
+/// The tag of an object: a checksum (XXH3, 64 bits) of it and the word of its place.
+pub(crate) fn tag(place: u32, object: &[u8]) -> [u8; TAG_BYTES] {
+    let mut tag = [0; TAG_BYTES];
+    let sum = XxHash3_64::oneshot_with_seed(u64::from(place), object);
+    tag[..8].copy_from_slice(&sum.to_le_bytes());
+    tag
 }
 
 fn zeroes(bytes: usize) -> Result<Vec<u8>, TryReserveError> {

@@ -9,15 +9,9 @@ use segments::Place;
 use units::Cpu;
 
 use crate::backed::Backed;
-use crate::log::{Clean, PageLog};
+use crate::clean::Clean;
+use crate::log::PageLog;
 use crate::run::Run;
-
-/// How often what has no place is tried again. The first time closes a segment, which can be
-/// cleaned then.
-const TRIES: u32 = 3;
-
-/// A segment that is cleaned gains a part of this many, at least.
-const ROUNDS: u64 = 32;
 
 /// Whoever knows where pages are. Any number of threads may call every method at once.
 pub trait Places {
@@ -29,52 +23,42 @@ pub trait Places {
     fn move_backed(&self, cpu: Cpu, index: usize, old: Backed, new: Backed) -> bool;
 }
 
-/// Writes the objects of a run, dated `now`, and cleans for them if need be. `commit` gets the run
-/// each time some of it was written: it lets slots name the places ([`Entry::written`]), and notes
-/// which it did ([`Entry::is_named`]). Objects that are left in the run afterwards were not
-/// written. The calling thread may wait, and is no reader, neither of the log nor of whoever has
-/// the slots.
-///
-/// # Errors
-/// `NoSpace` if the log is full, or the first error of the device.
-///
-/// [`Entry::written`]: crate::Entry::written
-/// [`Entry::is_named`]: crate::Entry::is_named
-pub fn write(
-    (log, places): (&PageLog, &impl Places),
+/// [`Backing::write`](crate::Backing::write) of a log.
+pub(crate) fn write(
+    (log, places): (&PageLog, &dyn Places),
     cpu: Cpu,
     run: &mut Run,
     now: u32,
-    mut commit: impl FnMut(&mut Run),
+    commit: &mut dyn FnMut(&mut Run),
 ) -> Result<(), IoError> {
-    let mut outcome = Ok(());
-    for _ in 0..TRIES {
+    // The first failure closes a segment, which can be cleaned then.
+    let mut seen = None;
+    loop {
         make_room((log, places), cpu, (run.stored_bytes(), now));
-        outcome = log.write(cpu, run, now);
+        let outcome = log.append(cpu, run, now);
         commit(run);
         log.committed(run);
         run.keep_unwritten();
-        if outcome != Err(IoError::NoSpace) {
-            break;
+        let progress = log.progress();
+        if outcome != Err(IoError::NoSpace) || seen == Some(progress) {
+            return outcome;
         }
+        seen = Some(progress);
     }
-    outcome
 }
 
-/// Punches and cleans until objects of so many bytes, at most a segment, have room. Others may take
-/// it first.
-fn make_room((log, places): (&PageLog, &impl Places), cpu: Cpu, (bytes, now): (u32, u32)) {
-    // Each round makes some progress, and there is a segment to be had before so many.
-    let rounds = log.stats().segments * ROUNDS;
-    for _ in 0..rounds {
-        if log.has_room(bytes) || !log.punch(cpu) && !clean((log, places), cpu, (bytes, now)) {
+/// Punches and cleans until objects of so many bytes, at most a segment, have room, or nothing is
+/// left to gain: a segment that is cleaned gains a part of it. Others may take the room first.
+fn make_room((log, places): (&PageLog, &dyn Places), cpu: Cpu, (bytes, now): (u32, u32)) {
+    while !log.has_room_for(bytes) {
+        if !log.punch(cpu) && !clean((log, places), cpu, (bytes, now)) {
             return;
         }
     }
 }
 
 /// Cleans a segment, if that is needed. Returns false if none is worth it, or it could not be done.
-fn clean((log, places): (&PageLog, &impl Places), cpu: Cpu, (bytes, now): (u32, u32)) -> bool {
+fn clean((log, places): (&PageLog, &dyn Places), cpu: Cpu, (bytes, now): (u32, u32)) -> bool {
     let mut cleaning = match log.clean(bytes, now) {
         Clean::This(cleaning) => cleaning,
         Clean::NotNeeded => return true,

@@ -4,7 +4,7 @@ use alloc::collections::TryReserveError;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use segments::{BLOCK_BYTES, HEADER_BYTES, Pending, Place, stored};
+use segments::{BLOCK_BYTES, HEADER_BYTES, Pending, stored};
 use units::{PAGE_SIZE, Page};
 
 use crate::backed::Backed;
@@ -28,7 +28,7 @@ pub struct Entry {
     /// Its reservation, until it is committed.
     pub(crate) pending: Option<Pending>,
     /// Where it was written; `None` if it was not.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<u32>,
     /// Whether a slot names the place.
     pub is_named: bool,
 }
@@ -36,7 +36,7 @@ pub struct Entry {
 impl Entry {
     /// Where it was written, and its form.
     pub fn written(&self) -> Option<Backed> {
-        self.place.map(|place| Backed { block: place.word(), ..self.form })
+        self.place.map(|block| Backed { block, ..self.form })
     }
 }
 
@@ -56,11 +56,12 @@ impl Part {
     }
 }
 
-/// Objects, one behind the other.
+/// Objects: for a log one behind the other, each behind its header; for blocks a page each.
 pub struct Run {
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
     used: usize,
-    entries: Vec<Entry>,
+    pub(crate) entries: Vec<Entry>,
+    is_of_blocks: bool,
 }
 
 impl Run {
@@ -69,31 +70,58 @@ impl Run {
     /// # Errors
     /// Memory is out.
     pub fn new(pages: usize) -> Result<Run, TryReserveError> {
-        let (mut bytes, mut entries) = (Vec::new(), Vec::new());
+        Run::of_log(pages, None)
+    }
+
+    /// The same: `used` if it is one.
+    pub(crate) fn of_log(pages: usize, used: Option<Run>) -> Result<Run, TryReserveError> {
         let all = pages.clamp(1, RUN_PAGES) * LARGEST + PARTS * BLOCK;
+        if let Some(run) = used.filter(|run| !run.is_of_blocks && run.bytes.len() == all) {
+            return Ok(run);
+        }
+        let (mut bytes, mut entries) = (Vec::new(), Vec::new());
         bytes.try_reserve_exact(all)?;
         // Objects that shrank: at least so many fit.
         entries.try_reserve_exact(all / stored(1) as usize)?;
         bytes.resize(all, 0);
-        Ok(Run { bytes, used: 0, entries })
+        Ok(Run { bytes, used: 0, entries, is_of_blocks: false })
+    }
+
+    /// A run with a block for each of `pages` pages: `used` if it is one.
+    pub(crate) fn of_blocks(pages: usize, used: Option<Run>) -> Result<Run, TryReserveError> {
+        let all = pages * PAGE_SIZE;
+        if let Some(run) = used.filter(|run| run.is_of_blocks && run.bytes.len() == all) {
+            return Ok(run);
+        }
+        let (mut bytes, mut entries) = (Vec::new(), Vec::new());
+        bytes.try_reserve_exact(all)?;
+        entries.try_reserve_exact(pages)?;
+        bytes.resize(all, 0);
+        Ok(Run { bytes, used: 0, entries, is_of_blocks: true })
     }
 
     /// Whether a page surely fits.
     pub fn has_room(&self) -> bool {
-        self.used + LARGEST + PARTS * BLOCK <= self.bytes.len()
+        let most = if self.is_of_blocks { PAGE_SIZE } else { LARGEST + PARTS * BLOCK };
+        self.used + most <= self.bytes.len()
+    }
+
+    fn header(&self) -> usize {
+        if self.is_of_blocks { 0 } else { HEADER_BYTES }
     }
 
     /// The memory for the next object. The caller has asked whether there is [room](Run::has_room).
     pub fn page(&mut self) -> &mut Page {
-        let at = self.used + HEADER_BYTES;
+        let at = self.used + self.header();
         let (pages, _) = self.bytes[at..].as_chunks_mut::<PAGE_SIZE>();
         &mut pages[0]
     }
 
     /// Adds the object of page `index`, which [`Run::page`] holds.
     pub fn add(&mut self, index: usize, form: Backed) {
-        let end = self.used + stored(form.length) as usize;
-        self.bytes[self.used + HEADER_BYTES + usize::from(form.length)..end].fill(0);
+        let end = self.used + taken(self.is_of_blocks, form.length);
+        let from = self.used + self.header() + usize::from(form.length);
+        self.bytes[from..end].fill(0);
         self.entries.push(Entry {
             index,
             form,
@@ -123,12 +151,12 @@ impl Run {
     /// Forgets all objects but those that have no place.
     pub(crate) fn keep_unwritten(&mut self) {
         self.used = 0;
-        let bytes = &mut self.bytes;
+        let (bytes, is_of_blocks) = (&mut self.bytes, self.is_of_blocks);
         self.entries.retain_mut(|entry| {
             if entry.place.is_some() {
                 return false;
             }
-            let length = stored(entry.form.length) as usize;
+            let length = taken(is_of_blocks, entry.form.length);
             bytes.copy_within(entry.at..entry.at + length, self.used);
             entry.at = self.used;
             self.used += length;
@@ -195,4 +223,9 @@ impl Run {
         self.entries[n..].iter_mut().for_each(|entry| entry.at += to - at);
         self.used += to - at;
     }
+}
+
+/// The bytes that an object of `length` bytes takes in a run.
+fn taken(is_of_blocks: bool, length: u16) -> usize {
+    if is_of_blocks { PAGE_SIZE } else { stored(length) as usize }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | 0–31 | the place in the log, or the fill pattern |
 //! | 32–44 | the bytes of the object; 0 of a page that is not in the log |
+//! | 45–49 | the codec of a compressed page, less one: 0 is that of the device |
 //! | 62 | lost: the page cannot be read until it is written again |
 //! | 63 | same-filled: the page repeats the pattern |
 //!
@@ -14,9 +15,12 @@ use sync::atomic::{AtomicU64, Ordering};
 use units::PAGE_SIZE;
 
 use crate::backed::Backed;
+use crate::codecs::{LAST, NONE};
 
 const LENGTH_SHIFT: u32 = 32;
 const LENGTH_MASK: u64 = 0x1fff;
+const CODEC_SHIFT: u32 = 45;
+const CODEC_MASK: u64 = 31;
 const LOST: u64 = 1 << 62;
 const FILLED: u64 = 1 << 63;
 
@@ -47,7 +51,9 @@ impl Whereabouts {
             Whereabouts::Hole => 0,
             Whereabouts::Filled(pattern) => pattern & u32::MAX as u64 | FILLED,
             Whereabouts::Logged(place) => {
-                place.block as u64 | (place.length as u64) << LENGTH_SHIFT
+                place.block as u64
+                    | (place.length as u64) << LENGTH_SHIFT
+                    | (place.codec.saturating_sub(1) as u64) << CODEC_SHIFT
             }
             Whereabouts::Lost => LOST,
         }
@@ -56,9 +62,11 @@ impl Whereabouts {
     /// Of a word that no process can have written, a lost page is made.
     const fn of(word: u64) -> Whereabouts {
         let (low, length) = (word as u32, (word >> LENGTH_SHIFT & LENGTH_MASK) as u16);
-        let whereabouts = match (word & FILLED, length) {
+        let codec = (word >> CODEC_SHIFT & CODEC_MASK) as u8 + 1;
+        let whereabouts = match (word & FILLED, length as usize) {
             (0, 0) => Whereabouts::Hole,
-            (0, _) if length as usize <= PAGE_SIZE => Whereabouts::Logged(form(low, length)),
+            (0, 1..PAGE_SIZE) if codec <= LAST => Whereabouts::Logged(form(low, length, codec)),
+            (0, PAGE_SIZE) => Whereabouts::Logged(form(low, length, NONE)),
             (0, _) => Whereabouts::Lost,
             (_, _) => Whereabouts::Filled(low as u64 | (low as u64) << 32),
         };
@@ -66,9 +74,9 @@ impl Whereabouts {
     }
 }
 
-/// The form of an object of `length` bytes: it is compressed if it is shorter than a page.
-pub(crate) const fn form(block: u32, length: u16) -> Backed {
-    Backed { block, length, codec: ((length as usize) < PAGE_SIZE) as u8, huge: false }
+/// An object of `length` bytes at a place, of the codec of a number.
+pub(crate) const fn form(block: u32, length: u16, codec: u8) -> Backed {
+    Backed { block, length, codec, huge: false }
 }
 
 /// The words of all pages. Any number of threads may call every method at once.
@@ -124,18 +132,30 @@ mod tests {
             Whereabouts::Hole,
             filled(0),
             filled(u64::from(u32::MAX)),
-            Whereabouts::Logged(form(0, 1)),
-            Whereabouts::Logged(form(u32::MAX, 4095)),
-            Whereabouts::Logged(form(7, 4096)),
+            Whereabouts::Logged(form(0, 1, 1)),
+            Whereabouts::Logged(form(u32::MAX, 4095, LAST)),
+            Whereabouts::Logged(form(7, 4096, NONE)),
             Whereabouts::Lost,
         ] {
             assert_eq!(Whereabouts::of(whereabouts.word()), whereabouts);
         }
-        let logged = Whereabouts::Logged(form(7, 4096)).word();
-        for wrong in [1, LOST | 1, LOST | FILLED, FILLED | 1 << 32, logged + (1 << 32), 1 << 45] {
+        let logged = Whereabouts::Logged(form(7, 4096, NONE)).word();
+        let last = Whereabouts::Logged(form(7, 4095, LAST)).word();
+        for wrong in [
+            1,
+            LOST | 1,
+            LOST | FILLED,
+            FILLED | 1 << 32,
+            logged + (1 << 32),
+            logged | 1 << CODEC_SHIFT,
+            last + (1 << CODEC_SHIFT),
+            1 << CODEC_SHIFT,
+            1 << 50,
+        ] {
             assert_eq!(Whereabouts::of(wrong), Whereabouts::Lost, "{wrong:#x}");
         }
         assert_eq!(Whereabouts::filled(1), None);
-        assert_eq!((form(7, 4095).codec, form(7, 4096).codec), (1, 0));
+        // The words of layout 1 have no codec: that of the device is meant.
+        assert_eq!(Whereabouts::of(4095 << LENGTH_SHIFT), Whereabouts::Logged(form(0, 4095, 1)));
     }
 }

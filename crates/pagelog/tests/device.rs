@@ -7,12 +7,15 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 
 use block::layer::{Fault, FaultPlan};
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Plain, Visit};
-use pagelog::{LogDevice, PageLog};
-use suite::{check, contents};
+use block::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Packed, PackedPages, Plain,
+    Visit,
+};
+use pagelog::{LogDevice, NoDevice, PageLog};
+use suite::{check, contents, packed};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
-use zcomp::Params;
+use zcomp::{ALGORITHMS, Params};
 
 const P: u64 = PAGE_SIZE as u64;
 const CPU: Cpu = Cpu(0);
@@ -100,24 +103,109 @@ fn a_refused_write_fails_no_other_job() {
 }
 
 #[test]
-fn a_changed_block_is_an_error_and_a_scrub_finds_it() {
+fn a_changed_block_is_an_error_and_nothing_else_is() {
     let below = Arc::new(Plain::new(5 << 20));
     let device = on(below.clone(), 100);
     for index in 0..100 {
         let from = contents(index * 5 + 4);
         device.submit(CPU, Operation::Write { offset: index * P, from: &from }).expect("room");
     }
-    let mut bad = Vec::new();
-    let found = device.scrub(CPU, &mut |page| bad.push(page)).expect("it can tell");
-    assert_eq!((found.checked, found.bad, bad.len()), (100, 0, 0));
+    let bad = || {
+        let mut into = [0; PAGE_SIZE];
+        let mut read = |index: &u64| {
+            device.submit(CPU, Operation::Read { offset: index * P, into: &mut into }).is_err()
+        };
+        (0..100).filter(|index| read(index)).collect::<Vec<u64>>()
+    };
+    assert!(device.abilities().checked);
+    assert_eq!(bad(), []);
     let mut block = [0; PAGE_SIZE];
     below.submit(CPU, Operation::Read { offset: 0, into: &mut block }).expect("it is there");
     block[40] ^= 1;
     below.submit(CPU, Operation::Write { offset: 0, from: &block }).expect("it is there");
-    let found = device.scrub(CPU, &mut |page| bad.push(page)).expect("it can tell");
-    assert_eq!((found.checked, found.bad, &bad[..]), (100, 1, &[0][..]));
+    assert_eq!(bad(), [0]);
     let read = Operation::Read { offset: 0, into: &mut block };
     assert_eq!(device.submit(CPU, read), Err(IoError::Corrupt));
+}
+
+/// What comes compressed lies on the device byte by byte, and is expanded when it is read.
+#[test]
+fn compressed_pages_are_written_as_they_are() {
+    let below = Arc::new(Plain::new(5 << 20));
+    let device = on(below.clone(), 100);
+    let page = contents(4);
+    let mut written = 0;
+    for (codec, index) in ALGORITHMS.iter().zip(0..) {
+        let Some(object) = packed(codec, &page).filter(|_| device.takes(codec)) else { continue };
+        let mut pages =
+            [Packed { codec: Some(codec), bytes: &object, ..Packed::whole(index, &page) }];
+        device.write_packed(CPU, &mut pages);
+        assert_eq!(pages[0].result, Ok(()), "{codec}");
+        let mut log = vec![0; 1 << 20];
+        below.submit(CPU, Operation::Read { offset: 0, into: &mut log }).expect("it is there");
+        let there = log.windows(object.len()).any(|bytes| bytes == object);
+        assert!(there, "no object of {codec} is on the device");
+        let mut into = [0; PAGE_SIZE];
+        device.submit(CPU, Operation::Read { offset: index * P, into: &mut into }).expect(codec);
+        assert!(into == page, "{codec}");
+        written += 1;
+    }
+    assert_eq!(written, 5, "lz4, lz4hc, lzo, lzo-rle and 842 need no memory to expand a page");
+}
+
+#[test]
+fn pages_that_cannot_be_of_their_codec_are_refused() {
+    let device = device(10, None, 0);
+    let page = contents(4);
+    let whole = |index| Packed::whole(index, &page);
+    let mut pages = [
+        Packed { codec: Some(zcomp::DEFLATE), bytes: &[1; 9], ..whole(0) },
+        Packed { codec: Some(zcomp::LZ4), ..whole(1) },
+        Packed { bytes: &[1; 9], ..whole(2) },
+        whole(10),
+        whole(u64::MAX),
+        whole(3),
+    ];
+    device.write_packed(CPU, &mut pages);
+    let unsupported = Err(IoError::Unsupported);
+    let (part, outside) = (Err(IoError::Unaligned), Err(IoError::OutOfRange));
+    let results = pages.map(|page| page.result);
+    assert_eq!(results, [unsupported, unsupported, part, outside, outside, Ok(())]);
+    assert_eq!(device.stats().live_bytes, u64::from(segments::stored(lz4_bytes(&page))));
+}
+
+fn lz4_bytes(page: &[u8; PAGE_SIZE]) -> u16 {
+    packed(zcomp::LZ4, page).expect("it shrinks").len() as u16
+}
+
+/// Objects of other codecs may be larger. A log that is half full has pages compressed again.
+#[test]
+fn a_log_that_is_half_full_takes_objects_of_its_own_codec_only() {
+    let device = device(3000, None, 0);
+    let noise = contents(3);
+    let takes = || [device.takes(zcomp::LZ4), device.takes(zcomp::LZO), device.takes("none")];
+    for index in 0..3000 {
+        let stats = device.stats();
+        let has_room = stats.live_bytes <= stats.capacity_bytes / 2;
+        assert_eq!(takes(), [true, has_room, false]);
+        if !has_room {
+            return;
+        }
+        device.submit(CPU, Operation::Write { offset: index * P, from: &noise }).expect("room");
+    }
+    panic!("5 MiB have room for more");
+}
+
+#[test]
+fn pages_that_a_log_cannot_name_are_refused() {
+    let log = PageLog::new(Arc::new(Plain::new(5 << 20)), "below", CPUS).expect("a log");
+    let codec = zcomp::open(zcomp::LZ4, &Params::default()).expect("a codec");
+    let most = 16 << 40 >> 12;
+    match LogDevice::new(log, &host::Mmap, most + 1, &*codec, CPUS) {
+        Err(NoDevice::Pages(pages)) => assert_eq!(pages, most + 1),
+        Err(other) => panic!("{other:?}"),
+        Ok(_) => panic!("a header of the log has 32 bits for the number of a page"),
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Job, Operation, Plain};
+use block::{BlockDevice, Job, Operation, Packed, PackedPages, Plain};
 use pagelog::{LogDevice, PageLog};
 use testkit::{CountingHeap, Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -25,6 +25,11 @@ fn no_operation_uses_the_heap() {
         let noise = rng.range(1..PAGE_SIZE as u64) as usize;
         rng.fill(&mut page[..noise]);
     }
+    let lz4 = zcomp::open(zcomp::LZ4, &Params::default()).expect("a codec");
+    let mut object = vec![0; 2 * PAGE_SIZE];
+    let text = b"it shrinks; ".repeat(342);
+    let text: &Page = text[..PAGE_SIZE].try_into().expect("a page");
+    let length = lz4.context().expect("memory").compress(text, &mut object).expect("room");
     let calls = CountingHeap::calls_of(|| {
         for _ in 0..300 {
             let offset = rng.below(1500 - 64) * P;
@@ -33,6 +38,12 @@ fn no_operation_uses_the_heap() {
             let mut page = [0; PAGE_SIZE];
             let read = Operation::Read { offset, into: &mut page };
             device.submit(CPU, read).expect("it is there");
+            let page = (offset + 9) / P;
+            let bytes = &object[..length];
+            let mut packed =
+                [Packed { page, codec: Some(zcomp::LZ4), bytes, ..Packed::whole(0, text) }];
+            device.write_packed(CPU, &mut packed);
+            packed[0].result.expect("it is written");
             device.submit(CPU, Operation::Discard { offset, length: 9 * P }).expect("it is done");
         }
     });

@@ -57,7 +57,8 @@ fn run(bytes: u64) -> Result<(), Box<dyn Error>> {
     let (machine, told) =
         Machine::recover(&memory, Arc::new(Mmap), options(bytes), &disks, &|_| ())?;
     let seconds = start.elapsed().as_secs_f64();
-    for told in &told {
+    for outcome in told {
+        let told = outcome.recovered?;
         let compressed = told.compressed_bytes as f64 / 1e9;
         println!(
             "zram{}: {} pages, {compressed:.2} GB compressed, {} lost, in {seconds:.3} s: {:.1} GB/s",

@@ -1,7 +1,7 @@
 //! A look at disks that outlive their process, which changes nothing: what recovery would find.
 //!
-//! It is the recovery itself, on copies of the memory ([`Memfds::copies`]). docs/kept-state.md has
-//! the numbers of the invariants that the findings bear.
+//! It is the recovery itself, on copies of the memory ([`Memfds::copies`]).
+//! docs/internals/kept-state.md has the numbers of the invariants that the findings bear.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -15,15 +15,15 @@ use block::{
 };
 use control::{ControlError, Errno};
 use host::{KeptRegion, Memfds};
+use store::{Layout, Memory, Spec, Store, seals_of};
 use units::{Cpu, PAGE_SIZE};
-use zram::{HostFiles, Recovered};
-use zswap::{RecoveredArea, SwapDevice, SwapType, Zswap};
+use zram::{Findings, HostFiles, Recovered, SavedDisk};
+use zswap::{RecoveredArea, SavedSwap, SwapDevice, SwapType, Zswap};
 
-use crate::host_files::seals_of;
-use crate::kept::{Progress, SavedDisk};
-use crate::kept_swap::SavedSwap;
-use crate::logged::logged_seen;
+use crate::host_files::{path_of, text_of};
+use crate::kept::DiskOutcome;
 use crate::machine::{Machine, MachineOptions};
+use crate::recovery::Tell;
 
 /// Slots in 4096 bytes of their table, for which there is a bit in the table of marks.
 const SLOTS: u64 = PAGE_SIZE as u64 / 8;
@@ -31,9 +31,6 @@ const SLOTS: u64 = PAGE_SIZE as u64 / 8;
 const SEALS: &str = ".seals.";
 /// A seal begins with its number, which is 0 for a block without one.
 const SEAL_BYTES: u64 = seal::SEAL_BYTES as u64;
-/// Findings of a kind that are told; more are counted.
-const TOLD: usize = 100;
-
 /// What was found of a state.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Inspected {
@@ -42,24 +39,25 @@ pub struct Inspected {
     /// What recovery makes of the cache in front of swap areas, if there is one.
     pub swap: Option<zswap::Recovered>,
     /// What else cannot be right.
-    pub others: Vec<String>,
-    /// How many other findings there were.
-    pub all_others: u64,
+    pub others: Findings,
 }
 
 impl Inspected {
     /// Whether nothing was found.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let swap = self.swap.as_ref().map_or(0, |swap| swap.all_findings);
-        self.all_others == 0 && swap == 0 && self.disks.iter().all(|disk| disk.all_findings == 0)
+        let swap = self.swap.as_ref().map_or(0, |swap| swap.findings.all);
+        self.others.all == 0 && swap == 0 && self.disks.iter().all(|disk| disk.findings.all == 0)
     }
 
-    fn add(&mut self, text: String) {
-        self.all_others += 1;
-        if self.others.len() < TOLD {
-            self.others.push(text);
+    /// Adds that something cannot be recovered, if that is for what was found and not for want of
+    /// memory now.
+    fn add_refusal(&mut self, why: ControlError) -> Result<(), ControlError> {
+        if ![Errno::EINVAL, Errno::ENOTSUP].contains(&why.errno) {
+            return Err(why);
         }
+        self.others.add(why.message);
+        Ok(())
     }
 }
 
@@ -98,7 +96,7 @@ pub fn inspect(
     disks: &[SavedDisk],
     swap: Option<&SwapSeen>,
     contents: bool,
-    progress: &(dyn Fn(Progress) + Sync),
+    progress: Tell<'_>,
 ) -> Result<Inspected, ControlError> {
     let system = |error: std::io::Error| {
         ControlError::new(Errno(error.raw_os_error().unwrap_or(Errno::EINVAL.0)), error.to_string())
@@ -128,9 +126,19 @@ pub fn inspect(
     };
     let provider = Arc::new(host::Mmap);
     let (machine, recovered) = Machine::recover(&memory, provider, options, disks, progress)?;
-    found.disks = recovered;
+    for DiskOutcome { id, recovered } in recovered {
+        match recovered {
+            Ok(disk) => {
+                if let Some(why) = &disk.absent_backing {
+                    found.others.add(format!("zram{id} has no backing device: {why}"));
+                }
+                found.disks.push(disk);
+            }
+            Err(why) => found.add_refusal(why)?,
+        }
+    }
     for text in machine.contradictions() {
-        found.add(text);
+        found.others.add(text);
     }
     if contents {
         for disk in machine.disks() {
@@ -139,29 +147,34 @@ pub fn inspect(
                     return;
                 }
                 let name = disk.name();
-                found.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
+                found.others.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
             });
         }
     }
     let Some(SwapSeen { saved, below }) = swap else { return Ok(found) };
-    let logs = RefCell::new(Vec::new());
+    let logs = RefCell::new(Findings::default());
     let open = |area: SwapType| {
         let Some(below) = below.iter().find(|it| it.area == area) else { return Ok(None) };
         let name = format!("swap{}", area.number());
-        let path = below.path.display().to_string();
+        let path = text_of(&below.path);
         let device = files.open_backing(&path, below.is_sealed.then_some(&*name))?;
-        let Some(pages) = below.logged else { return Ok(Some(device)) };
-        let log = logged_seen(device, &memory, &name, pages, &path)?;
-        logs.borrow_mut().push((log.findings, log.all_findings));
-        Ok(Some(log.device as Arc<dyn BlockDevice>))
+        let Some((pages, bytes)) = below.logged else { return Ok(Some(device)) };
+        let kept = Memory::Kept { memory: &memory, name: &name, is_ahead: false, least: 1 };
+        let spec = Spec::new(device, path, Layout::Log(pages));
+        let store = Store::open(Spec { memory: kept, left: Some(bytes), ..spec })?;
+        logs.borrow_mut().append(store.findings);
+        Ok(Some(store.device))
     };
-    let (zswap, recovered) = machine.recover_swap(&memory, saved, &open, progress)?;
-    for (told, all) in logs.into_inner() {
-        found.all_others += all - told.len() as u64;
-        told.into_iter().for_each(|text| found.add(text));
-    }
-    if contents {
-        for area in &recovered.areas {
+    let (zswap, recovered) = match machine.recover_swap(&memory, saved, &open, progress) {
+        Ok(recovered) => recovered,
+        Err(why) => return found.add_refusal(why).map(|()| found),
+    };
+    found.others.append(logs.into_inner());
+    for area in &recovered.areas {
+        if let Some(why) = &area.absent_device {
+            found.others.add(format!("swap{} has no backing device: {why}", area.swap));
+        }
+        if contents {
             read_area(&zswap, area, &mut found);
         }
     }
@@ -178,7 +191,7 @@ fn read_area(zswap: &Arc<Zswap>, area: &RecoveredArea, found: &mut Inspected) {
             Ok(()) | Err(IoError::Unsupported) => {}
             Err(error) => {
                 let name = format!("swap{}", area.swap.number());
-                found.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
+                found.others.add(format!("page {index} of {name} cannot be read: {error} (K21)"));
             }
         }
     }
@@ -203,7 +216,9 @@ fn unmarked(
             if let Some(at) = page.iter().position(|byte| *byte != 0) {
                 let index = number * SLOTS + at as u64 / 8;
                 let name = &slots.name;
-                found.add(format!("slot {index} of {name} is in a part that is not marked (K13)"));
+                found
+                    .others
+                    .add(format!("slot {index} of {name} is in a part that is not marked (K13)"));
             }
         }
         from = data.end;
@@ -227,7 +242,7 @@ impl HostFiles for Looking {
             found.map(|(_, file)| file.clone())
         });
         let opened = || {
-            let mut file = File::open(path)?;
+            let mut file = File::open(path_of(path))?;
             let bytes = file.seek(SeekFrom::End(0))?;
             Ok(Backing { file, bytes: bytes / PAGE_SIZE as u64 * PAGE_SIZE as u64, seals })
         };
@@ -269,7 +284,7 @@ impl BlockDevice for Backing {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: true, discard: false, fast_zero: false, flush: false }
+        Abilities { read_only: true, ..Abilities::default() }
     }
 
     fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {

@@ -1,45 +1,25 @@
 //! The cache in front of swap areas, in memory that outlives the process.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use block::BlockDevice;
-use control::{Bound, ControlError, Errno, Object};
+use control::{ControlError, Errno};
 use host::Memfds;
-use pagealloc::{FrameSet, Frames, KeptMemory, MemoryProvider, NoMemory};
-use units::{Cpu, PAGEBLOCK_SIZE};
-use zswap::{PARAMETERS, Recovered, SwapType, Zswap};
+use pagealloc::{Frames, KeptMemory};
+use units::PAGEBLOCK_SIZE;
+use zram::{Census, Persist};
+use zswap::{Recovered, Recovery, SavedSwap, SwapType, Zswap};
 
-use crate::kept::{Progress, forget, is_of_swap, patiently, walk};
+use crate::left::{InFiles, Left, PATIENCE, forget, is_of_swap, no_memory, patiently};
 use crate::machine::{Machine, zone_over};
+use crate::recovery::{Tell, recover};
 
 /// The region of the frames of the cache.
 const FRAMES: &str = "swap.frames";
 
-/// What another process needs to know of the cache in front of swap areas, besides its memory.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct SavedSwap {
-    /// The areas that are on, by number.
-    pub areas: Vec<SwapType>,
-    /// Its settings by the names of attributes, in any order.
-    pub settings: Vec<(String, String)>,
-}
-
-/// Memory in files by name, which may be provided ahead.
-struct InFiles {
-    memory: Memfds,
-    is_ahead: bool,
-}
-
-impl KeptMemory for InFiles {
-    fn provider(&self, name: &str) -> Arc<dyn MemoryProvider> {
-        let named = self.memory.provider(name);
-        if self.is_ahead { Arc::new(named.ahead()) } else { Arc::new(named) }
-    }
-}
-
-fn no_memory(error: NoMemory) -> ControlError {
-    ControlError::new(Errno::ENOMEM, error.to_string())
-}
+/// Opens the device below an area.
+type Below<'a> = &'a dyn Fn(SwapType) -> Result<Option<Arc<dyn BlockDevice>>, ControlError>;
 
 impl Machine {
     /// The cache in front of swap areas, as [`Machine::swap`]; if it is made now, its state is in
@@ -69,7 +49,7 @@ impl Machine {
             return Ok(zswap.clone());
         }
         *swap = None;
-        let made = patiently(|| self.make_kept_swap(&mut swap, memory));
+        let made = patiently(Instant::now() + PATIENCE, || self.make_kept_swap(&mut swap, memory));
         made.or_else(|error| self.make_swap(&mut swap).and(Err(error)))
     }
 
@@ -100,12 +80,8 @@ impl Machine {
     /// none.
     #[must_use]
     pub fn saved_swap(&self) -> Option<SavedSwap> {
-        let zswap = self.swap_if_made()?;
-        let shown = Bound::new(zswap.clone(), PARAMETERS);
-        // The codec is in the memory of the cache.
-        let names = PARAMETERS.iter().map(|row| row.name).filter(|name| *name != "compressor");
-        let setting = |name: &str| Some((name.to_owned(), shown.show(name).ok()?.trim().into()));
-        Some(SavedSwap { areas: zswap.areas(), settings: names.filter_map(setting).collect() })
+        let kept = self.swap_if_made().map(|zswap| Recovery::save(&zswap));
+        kept.or_else(|| self.refused.lock().swap.clone())
     }
 
     /// Makes the cache in front of swap areas as another process left it in `memory`, and tells
@@ -114,60 +90,63 @@ impl Machine {
     /// a while if it answers `EBUSY`. Threads judge the pages, as many as there are CPUs, and call
     /// `progress`.
     ///
-    /// Areas that are not in `saved` are off, and regions that no area asked for are given up.
+    /// An area whose device cannot be opened comes back without it:
+    /// [`absent_device`](zswap::RecoveredArea::absent_device). Areas that are not in `saved` are
+    /// off, and regions that no area asked for are given up, but for those of such an area.
     ///
     /// # Errors
     /// `EBUSY` if there is a cache already; `EINVAL` for a state that is damaged, of another
     /// layout, or not there; `ENOTSUP` if this program lacks a codec; `ENOMEM` when memory is out;
-    /// the errors of `below` and of settings. What was left is as it was, and another process can
-    /// try again.
+    /// the errors of settings. What was left is as it was, also in [`Machine::saved_swap`], and
+    /// this process or another one can try again.
     pub fn recover_swap(
         &self,
         memory: &Memfds,
         saved: &SavedSwap,
-        below: &dyn Fn(SwapType) -> Result<Option<Arc<dyn BlockDevice>>, ControlError>,
-        progress: &(dyn Fn(Progress) + Sync),
+        below: Below<'_>,
+        progress: Tell<'_>,
     ) -> Result<(Arc<Zswap>, Recovered), ControlError> {
         let mut swap = self.swap.lock();
         if swap.is_some() {
             return Err(ControlError::new(Errno::EBUSY, "there is a swap cache already"));
         }
-        let regions = memory.regions();
-        let bytes = regions.iter().find(|region| region.name == FRAMES).map(|region| region.bytes);
-        let none = || ControlError::invalid(format!("there is no region {FRAMES:?}"));
-        let (bytes, cpus) = (bytes.ok_or_else(none)?, self.resources.cpus);
-        let areas = saved.areas.iter().map(|swap| Ok((*swap, patiently(|| below(*swap))?)));
-        let areas = areas.collect::<Result<Vec<_>, ControlError>>()?;
-        let kept = self.kept_memory(memory);
-        let zone = zone_over(&*kept.provider(FRAMES), &*self.swap_scenario, cpus, bytes)?;
-        let (frames, capacity) = (zone.clone() as Arc<dyn Frames>, zone.capacity());
-        let parts = self.parts_of_swap(frames, Some(kept))?;
-        let recovery = Zswap::recover(self.swap_scenario.clone(), parts, areas)?;
-        for (name, value) in &saved.settings {
-            recovery.set(name, value).map_err(|error| {
-                let what = format!("{name} of the swap cache: {}", error.message);
-                ControlError::new(error.errno, what)
-            })?;
-        }
-        for (n, (area, pages)) in recovery.areas().enumerate() {
-            let pages = (area.number() as u32, pages as usize);
-            walk(pages, cpus, progress, &|cpu: Cpu, range| {
-                recovery.walk(cpu, n, range.start as u64..range.end as u64);
-            });
-        }
-        let live = FrameSet::new(&*self.swap_scenario, capacity).map_err(no_memory)?;
-        recovery.settle(&live);
-        zone.adopt(&live).map_err(no_memory)?;
-        let (zswap, recovered) = recovery.finish();
-        let zswap = Arc::new(zswap);
-        forget(memory, is_of_swap);
+        let found = self.find_swap(memory, saved, below, progress);
+        self.refused.lock().swap = found.is_err().then(|| saved.clone());
+        let (zswap, recovered) = found?;
         *swap = Some(zswap.clone());
         Ok((zswap, recovered))
+    }
+
+    fn find_swap(
+        &self,
+        memory: &Memfds,
+        saved: &SavedSwap,
+        below: Below<'_>,
+        progress: Tell<'_>,
+    ) -> Result<(Arc<Zswap>, Recovered), ControlError> {
+        let (left, provider) = (Left::of(memory), self.swap_scenario.clone());
+        let (bytes, until) = (left.region(FRAMES)?.bytes, Instant::now() + PATIENCE);
+        let areas = saved.areas.iter().map(|swap| (*swap, patiently(until, || below(*swap))));
+        let (areas, kept, cpus) = (areas.collect(), self.kept_memory(memory), self.resources.cpus);
+        let zone = zone_over(&*kept.provider(FRAMES), &*provider, cpus, bytes)?;
+        let census = Arc::new(Census::new(&*provider, zone.capacity()).map_err(no_memory)?);
+        let parts = self.parts_of_swap(zone.clone(), Some(kept))?;
+        let parts = zswap::Left { provider: provider.clone(), parts, areas };
+        let surveyed = Recovery::survey(parts, saved, &census)?.into_iter().collect();
+        let found = recover(surveyed, &zone, (&*provider, cpus), progress, |_| Ok(()))?.pop();
+        let none = || ControlError::invalid("there is no swap cache");
+        let (zswap, recovered) = found.ok_or_else(none)??;
+        let absent = recovered.areas.iter().filter(|area| area.absent_device.is_some());
+        let absent: Vec<_> = absent.map(|area| format!("swap{}.", area.swap.number())).collect();
+        let is_absent = |name: &str| absent.iter().any(|beginning| name.starts_with(beginning));
+        left.settle(|name| is_of_swap(name) && !is_absent(name));
+        Ok((Arc::new(zswap), recovered))
     }
 
     /// Gives up the cache in front of swap areas that another process left in `memory`, unless it
     /// was recovered.
     pub fn forget_swap(&self, memory: &Memfds) {
+        self.refused.lock().swap = None;
         forget(memory, is_of_swap);
     }
 }

@@ -24,14 +24,21 @@ mod host_files;
 mod inspect;
 mod kept;
 mod kept_swap;
-mod logged;
+mod left;
 mod machine;
+mod recovery;
+mod refused;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Cold parts of a log, at stores on the network.
+#[cfg(feature = "remote")]
+pub use remote;
 /// The crates below, for programs that need more than this crate's own interface.
-pub use {backing, block, control, host, pagealloc, pagelog, sync, units, zcomp, zram, zswap};
+pub use {
+    backing, block, control, host, pagealloc, pagelog, store, sync, units, zcomp, zram, zswap,
+};
 /// The servers of block devices.
 #[cfg(feature = "serve")]
 pub use {fuse, nbd, ublk};
@@ -40,17 +47,19 @@ pub use block::{BlockDevice, IoError};
 pub use control::{ControlError, Errno};
 pub use disk::{Disk, DiskOptions};
 pub use host::cpu;
-pub use host_files::{HostSystem, is_key, key_of, sealed, sealed_kept};
+pub use host_files::{HostSystem, path_of, text_of};
 pub use inspect::{BelowSeen, Inspected, SwapSeen, inspect};
-pub use kept::{Progress, SavedDisk};
-pub use kept_swap::SavedSwap;
-pub use logged::{LeftLog, logged, logged_kept, logged_left};
+pub use kept::DiskOutcome;
 pub use machine::{Machine, MachineOptions};
+pub use recovery::{Progress, Tell};
+pub use refused::RefusedDisk;
+pub use store::{is_key, key_of, sealed};
 pub use units::{PAGE_SIZE, Page};
 pub use zcomp::{ALGORITHMS, DEFAULT_ALGORITHM};
-pub use zram::{Budgets, HostFiles, NoHostFiles, Stats, WhenFull};
+pub use zram::{Budgets, Findings, HostFiles, NoHostFiles, SavedDisk, Stats, WhenFull};
 pub use zswap::{
-    AreaOptions, AreaStats, Key, LoadError, Memcg, Reject, SwapDevice, SwapType, Work, Zswap,
+    AreaOptions, AreaStats, Key, LoadError, Memcg, Reject, SavedSwap, SwapDevice, SwapType, Work,
+    Zswap,
 };
 
 /// Devices that share the memory of this process. Dropping it does not drop its devices.
@@ -144,3 +153,8 @@ impl Rampack {
         &self.machine
     }
 }
+
+/// The program in README compiles and runs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

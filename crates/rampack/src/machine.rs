@@ -1,7 +1,6 @@
 //! A machine: a zone and the devices that share it.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +11,8 @@ use units::{PAGE_SIZE, pages_for};
 use zcomp::{Chosen, Params};
 use zram::{Disk, HostFiles, Resources};
 use zswap::{Parts, Zswap};
+
+use crate::refused::Refused;
 
 /// The options of a machine.
 pub struct MachineOptions {
@@ -72,6 +73,8 @@ pub struct Machine {
     memory: u64,
     pub(crate) swap_scenario: Arc<dyn MemoryProvider>,
     pub(crate) swap: Mutex<Option<Arc<Zswap>>>,
+    /// Taken after `disks`, and after `swap`.
+    pub(crate) refused: Mutex<Refused>,
 }
 
 impl Machine {
@@ -104,6 +107,7 @@ impl Machine {
             memory,
             swap_scenario,
             swap: Mutex::new(None),
+            refused: Mutex::new(Refused::default()),
         }
     }
 
@@ -112,26 +116,25 @@ impl Machine {
     /// # Errors
     /// `ENOSPC` when every number is taken.
     pub fn add(&self) -> Result<Arc<Disk>, ControlError> {
-        let mut disks = self.disks.lock();
+        let (mut disks, refused) = (self.disks.lock(), self.refused.lock());
         let id = (0..=u32::MAX)
-            .find(|id| !disks.contains_key(id))
+            .find(|id| !disks.contains_key(id) && !refused.disks.contains_key(id))
             .ok_or_else(|| ControlError::new(Errno::ENOSPC, "every device number is taken"))?;
         let disk = Disk::new(id, self.resources.clone());
         disks.insert(id, disk.clone());
         Ok(disk)
     }
 
-    /// Adds device `id` without a size.
-    ///
-    /// # Errors
-    /// `EEXIST` when there is one.
-    pub(crate) fn add_numbered(&self, id: u32) -> Result<Arc<Disk>, ControlError> {
-        match self.disks.lock().entry(id) {
-            Entry::Vacant(place) => Ok(place.insert(Disk::new(id, self.resources.clone())).clone()),
-            Entry::Occupied(_) => {
-                Err(ControlError::new(Errno::EEXIST, format!("there are two devices zram{id}")))
-            }
-        }
+    /// Adds device `id`, which is not there, without a size.
+    pub(crate) fn add_numbered(&self, id: u32) -> Arc<Disk> {
+        let disk = Disk::new(id, self.resources.clone());
+        self.disks.lock().insert(id, disk.clone());
+        disk
+    }
+
+    /// Takes out a device that nobody has seen yet.
+    pub(crate) fn take_out(&self, id: u32) {
+        self.disks.lock().remove(&id);
     }
 
     /// Sets the clock for the access times of pages: `seconds` since the machine started, as in
@@ -160,13 +163,16 @@ impl Machine {
         outcome.map(|()| waits)
     }
 
-    /// Resets a device and removes it.
+    /// Resets a device and removes it. Gives up what is left of one that was refused.
     ///
     /// # Errors
     /// `ENODEV` if there is no such device, `EBUSY` while it has users; nothing has changed then.
     /// `EBUSY` also if another thread opens it during the call; the device is reset then.
     pub fn remove(&self, id: u32) -> Result<(), ControlError> {
         let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
+        if self.refused.lock().give_up(id, &*self.resources.frames) {
+            return Ok(());
+        }
         // The reset is not under the lock, because it may wait for a writeback.
         self.disk(id).ok_or_else(none)?.reset()?;
         let mut disks = self.disks.lock();
@@ -202,6 +208,19 @@ impl Machine {
             return Ok(zswap.clone());
         }
         self.make_swap(&mut swap)
+    }
+
+    /// The cache in front of swap areas if it was made, else an empty one with the same settings,
+    /// which is made for one look: it takes no addresses, and its settings go nowhere.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory.
+    pub fn swap_to_look_at(&self) -> Result<Arc<Zswap>, ControlError> {
+        if let Some(zswap) = self.swap_if_made() {
+            return Ok(zswap);
+        }
+        let parts = self.parts_of_swap(self.resources.frames.clone(), None)?;
+        Ok(Arc::new(Zswap::new(Arc::new(host::Mmap), Parts { entries: 1, ..parts })?))
     }
 
     /// Makes the cache in front of swap areas anew, so that all its memory is a new mapping. The

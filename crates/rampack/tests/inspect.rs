@@ -157,8 +157,8 @@ impl State {
 }
 
 fn text(found: &Inspected) -> String {
-    let disks = found.disks.iter().flat_map(|disk| &disk.findings);
-    disks.chain(&found.others).cloned().collect::<Vec<_>>().join("\n")
+    let disks = found.disks.iter().flat_map(|disk| &disk.findings.told);
+    disks.chain(&found.others.told).cloned().collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -341,11 +341,15 @@ fn a_look_at_swap_areas_finds_what_recovery_finds_and_changes_nothing() {
         let found = look(&memory);
         assert!(!found.is_clean());
         let swap = found.swap.unwrap();
-        assert_eq!((swap.all_findings, swap.areas[0].lost), (1, 1), "{:?}", swap.findings);
-        assert!(swap.findings[0].starts_with("page 7 of swap area 0: "), "{:?}", swap.findings);
+        assert_eq!((swap.findings.all, swap.areas[0].lost), (1, 1), "{:?}", swap.findings.told);
+        assert!(
+            swap.findings.told[0].starts_with("page 7 of swap area 0: "),
+            "{:?}",
+            swap.findings.told
+        );
         // It cannot be read either.
         assert!(
-            found.others[0].starts_with("page 7 of swap0 cannot be read"),
+            found.others.told[0].starts_with("page 7 of swap0 cannot be read"),
             "{:?}",
             found.others
         );

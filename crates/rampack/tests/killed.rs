@@ -7,6 +7,7 @@
 //! ```
 //!
 //! `RAMPACK_STEPS` is the most steps of an operation that are tried; of more, it is a random choice.
+//! `RAMPACK_OPERATION` names the only operation.
 #![cfg(killed)]
 
 #[path = "kills/kept.rs"]
@@ -25,12 +26,11 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use rampack::Machine;
-use sync::atomic::killed::{Flaw, end_after, set_flaw};
+use sync::atomic::killed::end_after;
 use testkit::{Rng, TempDir};
 
 const DIRECTORY: &str = "RAMPACK_KILLED_DIRECTORY";
 const OPERATION: &str = "RAMPACK_KILLED_OPERATION";
-const FLAW: &str = "RAMPACK_KILLED_FLAW";
 const STEP: &str = "RAMPACK_KILLED_STEP";
 /// Steps that no operation has.
 const NEVER: u64 = u64::MAX / 2;
@@ -50,11 +50,6 @@ fn cases() -> Vec<Case> {
     operations::cases().chain(swap::cases()).collect()
 }
 
-/// The flaws, and an operation that each of them concerns.
-fn flaws() -> Vec<(Flaw, &'static str)> {
-    [operations::FLAWS, swap::FLAWS].concat()
-}
-
 /// The program of the child processes.
 #[test]
 fn child() {
@@ -62,9 +57,6 @@ fn child() {
     let number = |name| env::var(name).unwrap().parse::<u64>().unwrap();
     let case = &cases()[number(OPERATION) as usize];
     let memory = host::Memfds::new();
-    if let Ok(flaw) = env::var(FLAW) {
-        set_flaw(flaws()[flaw.parse::<usize>().unwrap()].0);
-    }
     let directory = Path::new(&directory);
     let machine = (case.machine)(&memory, directory);
     (case.prepare)(&machine);
@@ -80,23 +72,20 @@ fn child() {
     std::mem::forget(machine);
 }
 
-fn spawn(directory: &Path, operation: usize, flaw: Option<usize>, step: u64) -> Child {
+fn spawn(directory: &Path, operation: usize, step: u64) -> Child {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["child", "--exact", "--nocapture"]).env(DIRECTORY, directory);
     command.env(OPERATION, operation.to_string()).env(STEP, step.to_string());
-    if let Some(flaw) = flaw {
-        command.env(FLAW, flaw.to_string());
-    }
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     command.spawn().unwrap()
 }
 
 /// Runs an operation in a child that ends before step `step`, and checks what it left. Returns how
 /// many steps there were, if there were fewer.
-fn try_step(number: usize, flaw: Option<usize>, step: u64) -> Option<u64> {
+fn try_step(number: usize, step: u64) -> Option<u64> {
     let case = &cases()[number];
     let directory = TempDir::new();
-    let mut child = spawn(directory.path(), number, flaw, step);
+    let mut child = spawn(directory.path(), number, step);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let ready = lines.by_ref().any(|line| line.unwrap().ends_with("ready"));
     assert!(ready, "{}: it did not begin", case.name);
@@ -128,34 +117,21 @@ fn most_steps() -> u64 {
 #[test]
 fn an_end_at_any_step_leaves_all_pages() {
     let mut rng = Rng::new(testkit::seed("an_end_at_any_step_leaves_all_pages"));
-    for (number, case) in cases().iter().enumerate() {
-        let all = try_step(number, None, NEVER).expect("it has an end");
+    let only = env::var("RAMPACK_OPERATION").ok();
+    let cases = cases();
+    let is_chosen = |case: &Case| only.as_ref().is_none_or(|only| case.name == only);
+    assert!(cases.iter().any(is_chosen), "there is no operation {only:?}");
+    let chosen = cases.iter().enumerate().filter(|(_, case)| is_chosen(case));
+    for (number, case) in chosen {
+        let all = try_step(number, NEVER).expect("it has an end");
         let tried = choose(&mut rng, all, most_steps());
         for step in &tried {
-            let result = catch_unwind(AssertUnwindSafe(|| try_step(number, None, *step)));
+            let result = catch_unwind(AssertUnwindSafe(|| try_step(number, *step)));
             match result {
                 Ok(_) => {}
                 Err(_) => panic!("{}, step {step} of {all}", case.name),
             }
         }
         println!("{}: {} of {all} steps", case.name, tried.len());
-    }
-}
-
-/// An engine with a flaw is found out by one of the operations that it concerns.
-#[test]
-fn engines_with_a_flaw_are_rejected() {
-    let mut rng = Rng::new(testkit::seed("engines_with_a_flaw_are_rejected"));
-    for (flaw, (what, named)) in flaws().iter().enumerate() {
-        let number = cases().iter().position(|case| case.name == *named).unwrap();
-        let steps = |step| try_step(number, Some(flaw), step);
-        let whole = catch_unwind(AssertUnwindSafe(|| steps(NEVER)));
-        let found = match whole {
-            Err(_) => true,
-            Ok(all) => choose(&mut rng, all.unwrap(), 400)
-                .into_iter()
-                .any(|step| catch_unwind(AssertUnwindSafe(|| steps(step))).is_err()),
-        };
-        assert!(found, "{what:?} was not found out by {named}");
     }
 }

@@ -90,6 +90,24 @@ impl BlockDevice for Gated {
 
 struct One(Arc<Gated>);
 
+/// Files that take long to open: until what is to be done meanwhile is done.
+#[derive(Default)]
+struct Slow {
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl HostFiles for Slow {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        if let Some(meanwhile) = self.meanwhile.lock().unwrap().take() {
+            meanwhile();
+        }
+        Ok(Gated::new())
+    }
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        Err(ControlError::invalid(path))
+    }
+}
+
 impl HostFiles for One {
     fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
         Ok(self.0.clone())
@@ -100,10 +118,14 @@ impl HostFiles for One {
 }
 
 fn machine(backing: &Arc<Gated>) -> Machine {
+    machine_with(Arc::new(One(backing.clone())))
+}
+
+fn machine_with(files: Arc<dyn HostFiles>) -> Machine {
     let options = MachineOptions {
         cpus: 2,
         memory: 1 << 28,
-        files: Arc::new(One(backing.clone())),
+        files,
         swap_scenario: Arc::new(host::Mmap),
         track_access: false,
     };
@@ -154,6 +176,30 @@ fn removing_a_device_that_is_busy_holds_up_no_other() {
     assert!(machine.disk(0).is_none());
     assert_eq!(machine.remove(0).unwrap_err().errno, Errno::ENODEV);
     assert_eq!(machine.frames().stats().allocated, 0);
+}
+
+#[test]
+fn nobody_waits_for_a_backing_device_that_is_being_opened() {
+    let files = Arc::new(Slow::default());
+    let machine = machine_with(files.clone());
+    let disk = machine.add().unwrap();
+    let (told, tells) = mpsc::channel();
+    let asked = disk.clone();
+    let ask = move || {
+        let (say, said) = mpsc::channel();
+        // What `status` and the thread of the tiers ask of each disk.
+        let ask = move || {
+            let all = (asked.stats().disksize, asked.auto(), asked.backing_path(), asked.openers());
+            // Nobody hears it if it comes too late.
+            let _ = say.send(all);
+        };
+        thread::spawn(ask);
+        told.send(said.recv_timeout(Duration::from_secs(10))).unwrap();
+    };
+    *files.meanwhile.lock().unwrap() = Some(Box::new(ask));
+    disk.set_backing("/slow").unwrap();
+    assert_eq!(tells.recv().unwrap(), Ok((0, false, None, 0)), "it waited");
+    assert_eq!(disk.backing_path().as_deref(), Some("/slow"));
 }
 
 #[test]

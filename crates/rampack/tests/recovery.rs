@@ -5,6 +5,8 @@
 #[allow(dead_code)]
 mod kept;
 
+use kept::recover as try_recover;
+
 use std::fs::File;
 use std::mem::forget;
 use std::os::unix::fs::FileExt;
@@ -82,13 +84,6 @@ fn move_backing(disks: &mut [SavedDisk]) {
     *path = copy;
 }
 
-fn try_recover(
-    memory: &Memfds,
-    disks: &[SavedDisk],
-) -> Result<(Machine, Vec<Recovered>), control::ControlError> {
-    Machine::recover(memory, Arc::new(host::Mmap), kept::options(), disks, &|_| ())
-}
-
 fn refusal(memory: &Memfds, disks: &[SavedDisk]) -> (Errno, String) {
     let error = try_recover(memory, disks).err().expect("a refusal");
     (error.errno, error.message)
@@ -126,7 +121,7 @@ fn check(machine: &Machine, told: &Recovered, lost: &[u64]) -> Arc<Disk> {
             false => assert!(load(&disk, page) == Ok(contents(page)), "page {page}"),
         }
     }
-    assert_eq!(told.lost, lost.len() as u64, "{:?}", told.findings);
+    assert_eq!(told.lost, lost.len() as u64, "{:?}", told.findings.told);
     assert_eq!(disk.stats().lost_pages, lost.len() as u64);
     assert_eq!(machine.contradictions(), [""; 0]);
     disk.validate();
@@ -159,7 +154,7 @@ fn a_word_that_cannot_be_costs_its_page_only() {
         let word = read_word(&memory, SLOTS, *page);
         write_word(&memory, SLOTS, *page, damage(word));
         let (machine, told) = try_recover(&memory, &disks).unwrap();
-        let found = &told[0].findings;
+        let found = &told[0].findings.told;
         assert!(found.len() == 1 && found[0].contains(said), "{said}: {found:?}");
         assert!(found[0].starts_with(&format!("page {page} of zram0: ")), "{found:?}");
         let disk = check(&machine, &told[0], &[*page]);
@@ -172,7 +167,7 @@ fn a_word_that_cannot_be_costs_its_page_only() {
         // It stays lost for the next process.
         let (memory, disks) = dies(&memory, machine);
         let (machine, told) = try_recover(&memory, &disks).unwrap();
-        assert_eq!(told[0].all_findings, 0);
+        assert_eq!(told[0].findings.all, 0);
         let disk = check(&machine, &told[0], &[*page]);
         fill(&disk, *page..*page + 1);
         assert!(load(&disk, *page) == Ok(contents(*page)));
@@ -188,7 +183,7 @@ fn two_pages_with_one_object_are_both_lost() {
     let (memory, disks) = dies(&memory, machine);
     write_word(&memory, SLOTS, 500, read_word(&memory, SLOTS, 11));
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!(told[0].all_findings, 2, "{:?}", told[0].findings);
+    assert_eq!(told[0].findings.all, 2, "{:?}", told[0].findings.told);
     let disk = check(&machine, &told[0], &[11, 500]);
     disk.discard_pages(CPU, 11, 1).unwrap();
     fill(&disk, 500..501);
@@ -206,7 +201,7 @@ fn locks_claims_and_marks_of_the_dead_are_released() {
         write_word(&memory, SLOTS, page, read_word(&memory, SLOTS, page) | bits);
     }
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!(told[0].all_findings, 0);
+    assert_eq!(told[0].findings.all, 0);
     let disk = check(&machine, &told[0], &[]);
     fill(&disk, 0..PAGES);
     check(&machine, &told[0], &[]);
@@ -235,7 +230,7 @@ fn codecs_come_back_under_their_numbers() {
     let sizes = disk.stats().compressed_bytes;
     let (memory, disks) = dies(&memory, machine);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!(told[0].all_findings, 0);
+    assert_eq!(told[0].findings.all, 0);
     let disk = check(&machine, &told[0], &[]);
     assert_eq!(["comp_algorithm", "recomp_algorithm"].map(|name| show(&disk, name)), was);
     assert_eq!((told[0].compressed_bytes, told[0].pages), (sizes, PAGES));
@@ -258,7 +253,7 @@ fn a_damaged_codec_costs_its_pages_and_one_in_use_refuses_the_disk() {
     let level = read_word(&memory, RECORD, codec(0) + 2);
     write_word(&memory, RECORD, codec(0) + 2, level ^ 3);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    let found = &told[0].findings;
+    let found = &told[0].findings.told;
     assert_eq!(found[0], "what was kept of codec 0 is damaged (K7)");
     assert_eq!(found[1], "page 3 of zram0: nothing was kept of its codec 0 (K15)");
     check(&machine, &told[0], &[3]);
@@ -308,7 +303,7 @@ fn settings_and_ages_come_back() {
     move_backing(&mut disks);
     assert_eq!(disks.iter().map(|disk| disk.bytes).collect::<Vec<_>>(), [0, 2400 << 10]);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!((told.len(), told[0].id, told[0].all_findings), (1, 1, 0));
+    assert_eq!((told.len(), told[0].id, told[0].findings.all), (1, 1, 0));
     let disk = machine.disk(1).unwrap();
     assert_eq!(show(&disk, "block_state"), state);
     for (name, value) in [
@@ -342,6 +337,56 @@ fn settings_and_ages_come_back() {
     assert_eq!(machine.contradictions(), [""; 0]);
 }
 
+/// Only what an administrator changes is saved. A page that is written back changes what is left,
+/// and a disk whose daemon ends again and again must not begin anew each time.
+#[test]
+fn what_is_left_of_the_writeback_limit_outlives_the_process() {
+    let directory = TempDir::new();
+    let (memory, machine) = machine();
+    let disk = machine.add().unwrap();
+    let backing = directory.path().join("backing");
+    File::create(&backing).unwrap().set_len(100 * PAGE_SIZE as u64).unwrap();
+    for (name, value) in [
+        ("sealed_backing", "0"),
+        ("backing_dev", backing.to_str().unwrap()),
+        ("writeback_limit", "70"),
+        ("writeback_limit_enable", "1"),
+        ("disksize", &(PAGES * PAGE_SIZE as u64).to_string()),
+    ] {
+        set(&disk, name, value);
+    }
+    fill(&disk, 0..40);
+    let mut saved = machine.saved();
+    let write_back = |disk: &Disk, pages| {
+        disk.writeback(&Writeback { select: None, pages: vec![pages] }).unwrap();
+    };
+    write_back(&disk, (1, 3));
+    write_back(&disk, (5, 6));
+    let written = disk.stats().backed_pages;
+    assert!(written > 0);
+    assert_eq!(show(&disk, "writeback_limit"), format!("{}\n", 70 - written));
+    let (memory, _) = dies(&memory, machine);
+    move_backing(&mut saved);
+    let (machine, _) = try_recover(&memory, &saved).unwrap();
+    let disk = machine.disk(0).unwrap();
+    assert_eq!(show(&disk, "writeback_limit"), format!("{}\n", 70 - written));
+    // It counts on, and what an administrator sets holds at once.
+    write_back(&disk, (9, 9));
+    assert_eq!(show(&disk, "writeback_limit"), format!("{}\n", 69 - written));
+    set(&disk, "writeback_limit", "8");
+    drop(disk);
+    let (memory, _) = dies(&memory, machine);
+    move_backing(&mut saved);
+    let (machine, _) = try_recover(&memory, &saved).unwrap();
+    assert_eq!(show(&machine.disk(0).unwrap(), "writeback_limit"), "8\n");
+    // An older program kept it with the settings alone.
+    let (memory, mut saved) = dies(&memory, machine);
+    write_word(&memory, RECORD, 9, 0);
+    move_backing(&mut saved);
+    let (machine, _) = try_recover(&memory, &saved).unwrap();
+    assert_eq!(show(&machine.disk(0).unwrap(), "writeback_limit"), "8\n");
+}
+
 /// A disk with pages 11 to 13 on a sealed backing device.
 fn with_sealed_pages(directory: &TempDir) -> (Memfds, Machine) {
     let (memory, machine) = machine();
@@ -363,7 +408,7 @@ fn pages_that_were_written_back_sealed_come_back_again_and_again() {
         let (next, mut disks) = dies(&memory, machine);
         move_backing(&mut disks);
         let (recovered, told) = try_recover(&next, &disks).unwrap();
-        assert_eq!(told[0].all_findings, 0, "{told:?}");
+        assert_eq!(told[0].findings.all, 0, "{told:?}");
         check(&recovered, &told[0], &[]);
         let disk = recovered.disk(0).unwrap();
         assert_eq!(show(&disk, "bd_stat").split_whitespace().next(), Some("3"), "round {round}");
@@ -373,10 +418,21 @@ fn pages_that_were_written_back_sealed_come_back_again_and_again() {
     // The key and the seals of a device that is given up go.
     let disk = machine.disk(0).unwrap();
     let sealed = |name: &str| name.contains(".key.") || name.contains(".seals.");
-    let count = || memory.regions().iter().filter(|region| sealed(&region.name)).count();
-    assert_eq!(count(), 2);
+    let names = || {
+        let names = memory.regions().into_iter().map(|region| region.name);
+        names.filter(|name| sealed(name)).collect::<Vec<String>>()
+    };
+    let before = names();
+    assert_eq!(before.len(), 2);
     set(&disk, "reset", "1");
-    assert_eq!(count(), 0);
+    assert_eq!(names(), Vec::<String>::new());
+    // Who keeps them tells the next ones by their names.
+    let other = directory.path().join("other");
+    File::create(&other).unwrap().set_len(100 * PAGE_SIZE as u64).unwrap();
+    set(&disk, "backing_dev", other.to_str().unwrap());
+    set(&disk, "disksize", "1M");
+    let now = names();
+    assert!(now.len() == 2 && now.iter().all(|name| !before.contains(name)), "{before:?} {now:?}");
 }
 
 /// A device of 100,000 blocks needs another region for its seals than one of 100.
@@ -392,7 +448,7 @@ fn pages_that_were_written_back_sealed_stay_when_the_file_has_another_length() {
         let file = File::options().write(true).open(path).unwrap();
         file.set_len(blocks * PAGE_SIZE as u64).unwrap();
         let (recovered, told) = try_recover(&next, &disks).unwrap();
-        assert_eq!(told[0].all_findings, 0, "{blocks} blocks: {told:?}");
+        assert_eq!(told[0].findings.all, 0, "{blocks} blocks: {told:?}");
         check(&recovered, &told[0], &[]);
         let disk = recovered.disk(0).unwrap();
         set(&disk, "scrub", "1");
@@ -412,7 +468,7 @@ fn pages_that_were_sealed_with_a_key_that_is_gone_are_lost_by_name() {
     move_backing(&mut disks);
     assert!(memory.forget("zram0.key.1") && memory.forget("zram0.seals.1"));
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    let found = &told[0].findings;
+    let found = &told[0].findings.told;
     let said = "it was written back sealed, and the key ended with the process (K18)";
     assert_eq!(found[0], format!("page 11 of zram0: {said}"));
     check(&machine, &told[0], &[11, 12, 13]);
@@ -502,14 +558,57 @@ fn a_disk_that_was_reset_comes_back_without_a_size() {
 }
 
 #[test]
-fn a_machine_that_is_dropped_gives_up_its_disks() {
+fn a_machine_that_is_dropped_leaves_its_disks() {
     let (memory, machine) = machine();
     let disk = sized(&machine);
     fill(&disk, 0..PAGES);
     let (saved, regions) = (machine.saved(), memory.regions());
     drop(disk);
     drop(machine);
+    for _ in 0..2 {
+        let (machine, told) = try_recover(&kept::adopted(&regions), &saved).unwrap();
+        check(&machine, &told[0], &[]);
+        drop(machine);
+    }
+    // Who gives a disk up resets it.
+    let (machine, _) = try_recover(&kept::adopted(&regions), &saved).unwrap();
+    machine.remove(0).unwrap();
+    drop(machine);
     let (machine, told) = try_recover(&kept::adopted(&regions), &saved).unwrap();
     assert_eq!((told, machine.disk(0).unwrap().bytes()), (Vec::new(), 0));
     assert_eq!(machine.frames().stats().allocated, 0);
+}
+
+/// Stores pages of text until one is refused, and returns their number.
+fn texts_that_fit(disk: &Disk) -> u64 {
+    let text = |number: u64| {
+        let mut page = [0; PAGE_SIZE];
+        for (n, word) in page.chunks_exact_mut(8).enumerate() {
+            let digits = (number * 131 + n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44;
+            word.copy_from_slice(format!("{:8}", digits % 100_000).as_bytes());
+        }
+        page
+    };
+    (0..PAGES * 4).take_while(|n| disk.store_page(CPU, *n, &text(*n)).is_ok()).count() as u64
+}
+
+/// The limits of a device that waits are those of a new one: some frames are for smaller objects.
+#[test]
+fn a_disk_that_waits_for_room_does_so_in_another_process() {
+    let (memory, machine) = machine();
+    for _ in 0..2 {
+        let disk = machine.add().unwrap();
+        let settings = [
+            ("comp_algorithm", "lz4"),
+            ("recomp_algorithm", "algo=zstd priority=1"),
+            ("mem_limit", "1M"),
+            ("when_full", "wait"),
+            ("disksize", "16M"),
+        ];
+        settings.iter().for_each(|(name, value)| set(&disk, name, value));
+    }
+    let fit = texts_that_fit(&machine.disk(0).unwrap());
+    let (memory, disks) = dies(&memory, machine);
+    let (machine, _) = try_recover(&memory, &disks).unwrap();
+    assert_eq!(texts_that_fit(&machine.disk(1).unwrap()), fit);
 }

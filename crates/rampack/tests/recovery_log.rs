@@ -4,6 +4,8 @@
 #[allow(dead_code)]
 mod kept;
 
+use kept::recover as try_recover;
+
 use std::fs::File;
 use std::mem::forget;
 use std::os::unix::fs::FileExt;
@@ -16,7 +18,7 @@ use host::Memfds;
 use rampack::{Machine, SavedDisk};
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::{Disk, LogStats, Recovered, Select, Writeback, attributes};
+use zram::{Disk, LogStats, Select, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 /// They fill most of one segment of three.
@@ -69,13 +71,6 @@ fn dies(memory: &Memfds, machine: Machine) -> (Memfds, Vec<SavedDisk>) {
     std::fs::copy(&*path, &copy).unwrap();
     *path = copy;
     (kept::adopted(&regions), disks)
-}
-
-fn try_recover(
-    memory: &Memfds,
-    disks: &[SavedDisk],
-) -> Result<(Machine, Vec<Recovered>), control::ControlError> {
-    Machine::recover(memory, Arc::new(host::Mmap), kept::options(), disks, &|_| ())
 }
 
 fn store(disk: &Disk, versions: &mut [u64], page: usize, version: u64) {
@@ -131,7 +126,7 @@ fn pages_outlive_process_after_process(sealed: bool) {
         drop(disk);
         let (next, disks) = dies(&memory, machine);
         let (recovered, told) = try_recover(&next, &disks).unwrap();
-        assert_eq!((told[0].lost, &told[0].findings[..]), (0, &[][..]), "round {round}");
+        assert_eq!((told[0].lost, &told[0].findings.told[..]), (0, &[][..]), "round {round}");
         let disk = recovered.disk(0).unwrap();
         for (page, version) in versions.iter().enumerate() {
             assert!(load(&disk, page) == Ok(contents(*version)), "round {round}, page {page}");
@@ -197,7 +192,7 @@ fn what_cannot_be_costs_its_pages_only() {
         let (memory, disks) = written_back(directory.path(), false);
         damage(&memory);
         let (machine, told) = try_recover(&memory, &disks).unwrap();
-        let found = &told[0].findings;
+        let found = &told[0].findings.told;
         assert!(found.len() == 1 && found[0].ends_with(said), "{said}: {found:?}");
         let disk = machine.disk(0).unwrap();
         for page in 0..PAGES {
@@ -218,7 +213,7 @@ fn pages_in_a_sealed_log_without_its_key_are_lost_by_name() {
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     assert_eq!(told[0].lost, PAGES);
     let said = "it was written back sealed, and the key ended with the process (K18)";
-    assert_eq!(told[0].findings[0], format!("page 0 of zram0: {said}"));
+    assert_eq!(told[0].findings.told[0], format!("page 0 of zram0: {said}"));
     assert_eq!(load(&machine.disk(0).unwrap(), 7), Err(IoError::Corrupt));
     assert_eq!(machine.contradictions(), [""; 0]);
 }
@@ -247,8 +242,8 @@ fn a_segment_of_which_nothing_is_known_costs_its_pages_and_is_used_again() {
     let (memory, disks) = written_back(directory.path(), false);
     word(&memory, LOG, 1, |word| word | 1 << 51);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!(told[0].findings[0], "what was kept of segment 0 of its log cannot be (K24)");
-    assert_eq!((told[0].lost, told[0].all_findings), (PAGES, 1 + PAGES));
+    assert_eq!(told[0].findings.told[0], "what was kept of segment 0 of its log cannot be (K24)");
+    assert_eq!((told[0].lost, told[0].findings.all), (PAGES, 1 + PAGES));
     let (disk, mut versions) = (machine.disk(0).unwrap(), vec![0; PAGES as usize]);
     for version in [1000, 2000, 3000] {
         for page in 0..versions.len() {
@@ -272,12 +267,15 @@ fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
     let file = File::options().write(true).open(&path).unwrap();
     // Nothing but a part that nobody uses is cut off, but no log has less than three segments.
     file.set_len(3 * MIB - 4096).unwrap();
-    let error = try_recover(&memory, &disks).err().expect("a refusal");
-    assert_eq!(error.errno, Errno::EINVAL, "{}", error.message);
+    let (machine, told) = try_recover(&memory, &disks).unwrap();
+    let why = told[0].absent_backing.as_deref().unwrap();
+    assert!(why.contains("a log needs 3145728, three segments"), "{why}");
+    assert_eq!(load(&machine.disk(0).unwrap(), 0), Err(IoError::Failed));
+    drop(machine);
     file.set_len(9 * MIB).unwrap();
     let memory = kept::adopted(&regions);
     let (machine, told) = try_recover(&memory, &disks).unwrap();
-    assert_eq!(told[0].all_findings, 0);
+    assert_eq!(told[0].findings.all, 0);
     assert_eq!(log_stats(&machine.disk(0).unwrap()).segments, 3);
     for page in 0..PAGES {
         assert!(load(&machine.disk(0).unwrap(), page as usize) == Ok(contents(page)));

@@ -9,12 +9,13 @@ mod kept;
 
 use std::fs::File;
 use std::mem::forget;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Operation};
-use control::Errno;
+use control::{ControlError, Errno};
 use host::Memfds;
 use rampack::Machine;
+use rampack::store::{Layout, Memory, Spec, Store};
 use units::PAGE_SIZE;
 use zswap::{Recovered, Zswap};
 
@@ -70,7 +71,7 @@ fn all_of_a_cache_comes_back() {
         memory = now;
         (machine, zswap, told) =
             try_recover(&memory, &saved, &[(0, Some(below.clone())), (5, None)]).unwrap();
-        assert_eq!((told.all_findings, told.areas.len()), (0, 2), "{:?}", told.findings);
+        assert_eq!((told.findings.all, told.areas.len()), (0, 2), "{:?}", told.findings.told);
         assert_eq!(told.compressed_bytes, zswap.stats().compressed_bytes);
         assert_eq!(state(&zswap), was);
         assert_eq!(machine.saved_swap(), Some(saved));
@@ -120,7 +121,7 @@ fn recompressed_pages_come_back_and_the_others_follow() {
     let (memory, saved) = dies(&memory, machine);
     forget(zswap);
     let (_machine, zswap, told) = recover(&memory, &saved, None);
-    assert_eq!(told.all_findings, 0, "{:?}", told.findings);
+    assert_eq!(told.findings.all, 0, "{:?}", told.findings.told);
     assert!(zswap.auto());
     assert_eq!(zswap.stats().warm_pages, warm);
     let vain = zswap.stats().recompress_vain;
@@ -143,7 +144,7 @@ fn the_oldest_pages_are_still_written_back_first() {
     let (memory, saved) = dies(&memory, machine);
     forget(zswap);
     let (_machine, zswap, told) = recover(&memory, &saved, Some(below));
-    assert_eq!(told.all_findings, 0);
+    assert_eq!(told.findings.all, 0);
     assert_eq!(zswap.reclaim(CPU, 128).written, 128);
     // Ages tell batches of 64 apart.
     let device = device(&zswap, 0);
@@ -156,17 +157,9 @@ fn the_oldest_pages_are_still_written_back_first() {
 
 type Damage = fn(u64) -> u64;
 
-/// A flaw is one of the whole process.
-static FLAWLESS: Mutex<()> = Mutex::new(());
-
 /// Checks that a damage costs one page only, and that it is told: of the word of the page in its
 /// index, or of word `which` of its entry.
 fn costs_one(page: u64, which: Option<u64>, damage: Damage, said: &str) {
-    let _flawless = FLAWLESS.lock().unwrap();
-    costs_one_here(page, which, damage, said);
-}
-
-fn costs_one_here(page: u64, which: Option<u64>, damage: Damage, said: &str) {
     let below = plain(PAGES);
     let (memory, machine, zswap) = cache(Some(below.clone()));
     fill(&device(&zswap, 0), 0..PAGES);
@@ -175,7 +168,7 @@ fn costs_one_here(page: u64, which: Option<u64>, damage: Damage, said: &str) {
     let place = which.map_or(index_of(page), |which| entry_of(&memory, page, which));
     write_word(&memory, place, damage(read_word(&memory, place)));
     let (machine, zswap, told) = recover(&memory, &saved, Some(below.clone()));
-    let found = &told.findings;
+    let found = &told.findings.told;
     assert!(found.len() == 1 && found[0].contains(said), "{said}: {found:?}");
     assert!(found[0].starts_with(&format!("page {page} of swap area 0: ")), "{found:?}");
     check(&zswap, &told, &[page]);
@@ -183,7 +176,7 @@ fn costs_one_here(page: u64, which: Option<u64>, damage: Damage, said: &str) {
     forget(zswap);
     let (memory, saved) = dies(&memory, machine);
     let (machine, zswap, told) = recover(&memory, &saved, Some(below.clone()));
-    assert_eq!(told.all_findings, 0, "{:?}", told.findings);
+    assert_eq!(told.findings.all, 0, "{:?}", told.findings.told);
     let device = check(&zswap, &told, &[page]);
     zswap.reclaim(CPU, 100);
     zswap.compact(CPU);
@@ -193,7 +186,7 @@ fn costs_one_here(page: u64, which: Option<u64>, damage: Damage, said: &str) {
     forget(zswap);
     let (memory, saved) = dies(&memory, machine);
     let (_machine, zswap, told) = recover(&memory, &saved, Some(below));
-    assert_eq!(told.all_findings, 0);
+    assert_eq!(told.findings.all, 0);
     check(&zswap, &told, &[]);
 }
 
@@ -222,21 +215,6 @@ fn an_entry_that_cannot_be_costs_its_page_only() {
     costs_one(11, Some(3), |state| state | 9 << 24, "is of memcg 9, which is not there");
 }
 
-/// Recovery that takes any life for right does not pass the test of it.
-#[cfg(killed)]
-#[test]
-fn recovery_that_does_not_look_at_lives_is_rejected() {
-    use std::panic::catch_unwind;
-    use sync::atomic::killed::{Flaw, set_flaw};
-    let _alone = FLAWLESS.lock().unwrap();
-    let look = || costs_one_here(500, None, |word| word + (1 << 32), "is in another life");
-    look();
-    set_flaw(Flaw::IgnoresLives);
-    let found = catch_unwind(look);
-    sync::atomic::killed::set_no_flaw();
-    assert!(found.is_err());
-}
-
 #[test]
 fn what_two_pages_have_is_lost_for_both() {
     let (memory, machine, zswap) = cache(None);
@@ -249,7 +227,7 @@ fn what_two_pages_have_is_lost_for_both() {
     // Two words that name one entry: it is of one page only.
     write_word(&memory, index_of(400), read_word(&memory, index_of(12)));
     let (_machine, zswap, told) = recover(&memory, &saved, None);
-    let said = told.findings.join("\n");
+    let said = told.findings.told.join("\n");
     for what in [
         "page 500 of swap area 0: another page has the same object",
         "page 11 of swap area 0: another page has its contents too",
@@ -257,7 +235,7 @@ fn what_two_pages_have_is_lost_for_both() {
     ] {
         assert!(said.contains(what), "{what}: {said}");
     }
-    assert_eq!(told.all_findings, 3);
+    assert_eq!(told.findings.all, 3);
     check(&zswap, &told, &[11, 400, 500]);
 }
 
@@ -271,9 +249,9 @@ fn pages_on_a_device_that_is_not_given_are_lost_by_name() {
     let (memory, saved) = dies(&memory, machine);
     let (_machine, zswap, told) = recover(&memory, &saved, None);
     assert_eq!(told.areas[0].lost, written);
-    assert_eq!(told.all_findings, written);
+    assert_eq!(told.findings.all, written);
     let said = "page 0 of swap area 0: it was written to the device below, and there is none";
-    assert_eq!(told.findings[0], said);
+    assert_eq!(told.findings.told[0], said);
     let lost: Vec<u64> = (0..written).collect();
     let device = check(&zswap, &told, &lost);
     device.submit(CPU, Operation::Discard { offset: 0, length: written * P }).unwrap();
@@ -290,7 +268,7 @@ fn a_mark_beside_a_word_is_out_of_date() {
     // As if the process had died between the write of page 65 and its leaving.
     write_word(&memory, ("swap0.1.marks", 1), 2);
     let (_machine, zswap, told) = recover(&memory, &saved, Some(below));
-    assert_eq!((told.all_findings, told.areas[0].on_device), (0, 0));
+    assert_eq!((told.findings.all, told.areas[0].on_device), (0, 0));
     let device = check(&zswap, &told, &[]);
     discard(&device, 65);
     assert!(read(&device, 65) == Ok([0; PAGE_SIZE]), "what the device has is of no use");
@@ -311,8 +289,9 @@ fn a_log_goes_on_when_its_file_is_longer() {
         let open = || rampack::backing::open(&path, Default::default()).unwrap();
         set_len(400);
         let memory = Memfds::new();
-        let of = ("below", seal);
-        let kept = rampack::logged_kept(open(), &memory, "swap0", PAGES, of).unwrap().unwrap();
+        let spec =
+            |left| Spec { is_sealed: seal, left, ..Spec::new(open(), "below", Layout::Log(PAGES)) };
+        let kept = Store::open(spec(None).kept(&memory, "swap0")).unwrap().device;
         let write = |page: u64| {
             let from = contents(page);
             kept.submit(CPU, Operation::Write { offset: page * P, from: &from }).unwrap();
@@ -321,7 +300,8 @@ fn a_log_goes_on_when_its_file_is_longer() {
         let regions = memory.regions();
         let left = || {
             let memory = kept::adopted(&regions);
-            rampack::logged_left(open(), &memory, "swap0", (PAGES, 400 << 20), of)
+            let spec = spec(Some(400 << 20)).kept(&memory, "swap0");
+            Store::open(spec).map_err(ControlError::from)
         };
         drop(kept);
         set_len(399);
@@ -329,8 +309,8 @@ fn a_log_goes_on_when_its_file_is_longer() {
         assert_eq!(error.errno, Errno::EINVAL, "{}", error.message);
         // The seals of a device of this size have another length.
         set_len(900);
-        let log = left().unwrap().unwrap();
-        assert_eq!(log.findings, [""; 0]);
+        let log = left().unwrap();
+        assert_eq!(log.findings.told, [""; 0]);
         let mut into = [0; PAGE_SIZE];
         for page in 0..PAGES {
             let read = Operation::Read { offset: page * P, into: &mut into };
@@ -344,7 +324,9 @@ fn a_log_goes_on_when_its_file_is_longer() {
 #[test]
 fn a_device_need_not_keep_what_is_not_marked() {
     let memory = &host::Mmap;
-    let log = rampack::logged(plain(2048), memory, PAGES, "below", |device, _| Ok(device)).unwrap();
+    let spec = Spec::new(plain(2048), "below", Layout::Log(PAGES));
+    let memory = Memory::OfProcess(memory);
+    let log = Store::open(Spec { memory, ..spec }).unwrap().log.unwrap();
     let (memory, machine, zswap) = cache(Some(log.clone()));
     fill(&device(&zswap, 0), 0..PAGES);
     assert!(zswap.reclaim(CPU, 128).written >= 128);
@@ -385,7 +367,7 @@ fn areas_that_are_off_or_not_given_are_not_recovered() {
     let (memory, mut saved) = dies(&memory, machine);
     saved.areas.clear();
     let (_machine, last, told) = recover(&memory, &saved, None);
-    assert_eq!((told.areas.len(), told.all_findings), (0, 0));
+    assert_eq!((told.areas.len(), told.findings.all), (0, 0));
     assert_eq!((last.stats().pool_bytes, last.zone().stats().allocated), (0, 0));
     on(&last, 0, "default", None);
     assert_eq!(read(&device(&last, 0), 11), Ok([0; PAGE_SIZE]));
@@ -409,10 +391,13 @@ fn a_damaged_codec_costs_its_pages_and_a_damaged_memcg_its_settings() {
         write_word(&memory, place, read_word(&memory, place) ^ 1);
     }
     let (_machine, zswap, told) = recover(&memory, &saved, None);
-    assert_eq!(told.findings[0], "what was kept of codec 1 is damaged");
-    assert_eq!(told.findings[1], "what was kept of memcg 1 is damaged");
-    assert_eq!(told.findings[2], "page 3 of swap area 0: nothing was kept of its codec 1");
-    assert_eq!(told.all_findings, 7, "{:?}", told.findings);
+    assert_eq!(told.findings.told[0], "what was kept of codec 1 is damaged (K7)");
+    assert_eq!(told.findings.told[1], "what was kept of memcg 1 is damaged");
+    assert_eq!(
+        told.findings.told[2],
+        "page 3 of swap area 0: nothing was kept of its codec 1 (K15)"
+    );
+    assert_eq!(told.findings.all, 7, "{:?}", told.findings.told);
     // Another codec makes new pages, under a number that no page has.
     let first = check(&zswap, &told, &[3, 4, 5, 6, 7]);
     assert_eq!(
@@ -421,6 +406,58 @@ fn a_damaged_codec_costs_its_pages_and_a_damaged_memcg_its_settings() {
     );
     fill(&first, 3..8);
     check(&zswap, &Recovered::default(), &[]);
+}
+
+#[test]
+fn an_area_whose_record_is_damaged_does_not_stop_the_others() {
+    let (memory, machine, zswap) = cache(None);
+    on(&zswap, 5, "default", None);
+    [0, 5].into_iter().for_each(|number| fill(&device(&zswap, number), 0..PAGES));
+    forget(zswap);
+    let (memory, saved) = dies(&memory, machine);
+    // The pages of area 5, and how often area 0 came on.
+    let found = |memory: &Memfds| {
+        let areas = [(0, None), (5, None)];
+        let (machine, zswap, told) = try_recover(memory, &saved, &areas).unwrap();
+        let numbers: Vec<_> = told.areas.iter().map(|area| area.swap.number()).collect();
+        (machine, zswap, numbers, told.findings)
+    };
+    write_word(&memory, (RECORD, 8 + 5 * 4), 1 << 40);
+    let (machine, zswap, numbers, findings) = found(&memory);
+    assert_eq!((numbers, findings.all), (vec![0], 1), "{:?}", findings.told);
+    let why = "swap area 5 is lost with all its pages: what was kept of swap area 5 is damaged";
+    assert_eq!(findings.told, [why]);
+    assert_eq!(read(&device(&zswap, 5), 3), Err(IoError::NotReady));
+    assert_eq!(zswap.stats().stored_pages, PAGES);
+    zswap.validate();
+    // It comes on again, empty.
+    let other = on(&zswap, 5, "default", None);
+    assert_eq!(read(&other, 3), Ok([0; PAGE_SIZE]));
+    forget(zswap);
+    let (memory, _) = dies(&memory, machine);
+    write_word(&memory, (RECORD, 8 + 1), 77);
+    let (_machine, zswap, numbers, findings) = found(&memory);
+    assert_eq!((numbers, findings.all), (vec![5], 1), "{:?}", findings.told);
+    assert_eq!((zswap.stats().stored_pages, zswap.stats().pool_bytes), (0, 0));
+    zswap.validate();
+}
+
+#[test]
+fn an_area_whose_tables_are_not_there_does_not_stop_the_others() {
+    for table in ["index", "index.1", "marks"] {
+        let (memory, machine, zswap) = cache(None);
+        on(&zswap, 5, "default", None);
+        [0, 5].into_iter().for_each(|number| fill(&device(&zswap, number), 0..PAGES));
+        forget(zswap);
+        let (memory, saved) = dies(&memory, machine);
+        assert!(memory.forget(&format!("swap5.1.{table}")));
+        let areas = [(0, None), (5, None)];
+        let (_machine, zswap, told) = try_recover(&memory, &saved, &areas).unwrap();
+        assert!(told.findings.told[0].starts_with("swap area 5 is lost with all its pages: "));
+        assert!(told.findings.told[0].ends_with("is not there (K3)"), "{:?}", told.findings.told);
+        assert_eq!(read(&device(&zswap, 5), 3), Err(IoError::NotReady));
+        check(&zswap, &told, &[]);
+    }
 }
 
 #[test]
@@ -444,12 +481,11 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     assert_eq!(error.errno, Errno::EBUSY);
     forget(other);
     type Change = (&'static str, u64, u64, Errno, &'static str);
-    let changes: [Change; 5] = [
+    let changes: [Change; 4] = [
         (RECORD, 0, 5, Errno::EINVAL, "its record is none"),
         (RECORD, 1, 1, Errno::EINVAL, "its record has layout 1; this program reads layout 2"),
         (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layout 2"),
         (RECORD, 2, 0, Errno::EINVAL, "it cannot have 0 entries"),
-        (RECORD, 8, 1 << 40, Errno::EINVAL, "what was kept of swap area 0 is damaged"),
     ];
     for (name, at, word, errno, said) in changes {
         let memory = kept::adopted(&regions);
@@ -460,9 +496,6 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
         assert!(text.starts_with("the swap cache cannot be recovered: ") && text.contains(said));
         write_word(&kept::adopted(&regions), (name, at), right);
     }
-    let (errno, text) = refusal(&kept::adopted(&regions), &saved, Some(plain(PAGES - 1)));
-    assert_eq!(errno, Errno::EINVAL);
-    assert!(text.ends_with("swap area 0 has 600 pages, and its device 599"), "{text}");
     let mut wrong = saved.clone();
     wrong.settings.push(("writebacks_max".into(), "many".into()));
     let (errno, text) = refusal(&kept::adopted(&regions), &wrong, Some(below.clone()));
@@ -512,7 +545,7 @@ fn a_cache_with_memory_ahead_comes_back() {
     let (machine, _) =
         Machine::recover(&memory, Arc::new(host::Mmap), ahead(), &[], &|_| ()).unwrap();
     let (zswap, told) = machine.recover_swap(&memory, &saved, &|_| Ok(None), &|_| ()).unwrap();
-    assert!(zswap.is_ahead() && told.all_findings == 0, "{:?}", told.findings);
+    assert!(zswap.is_ahead() && told.findings.all == 0, "{:?}", told.findings.told);
     check(&zswap, &told, &[]);
     zswap.provide(CPU, zswap::Headroom::of_frames(1000));
     fill(&device(&zswap, 0), 0..PAGES);

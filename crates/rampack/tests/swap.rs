@@ -7,10 +7,12 @@ mod areas;
 #[allow(dead_code)]
 mod kept;
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
 use control::{Bound, Errno, Object};
+use rampack::store::{Layout, Spec, Store};
 use rampack::{Machine, MachineOptions, NoHostFiles};
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, DEBUG, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
@@ -54,6 +56,30 @@ fn read(device: &SwapDevice, number: u64) -> Page {
     let mut page = [1; PAGE_SIZE];
     device.submit(CPU, Operation::Read { offset: number * P, into: &mut page }).unwrap();
     page
+}
+
+/// A request that comes late must not find another area that has the number by then.
+#[test]
+fn a_swap_device_is_of_one_area_alone() {
+    let zswap = cache(2);
+    let late = on(&zswap, 8, None);
+    write(&late, 1, &page(1));
+    zswap.invalidate_area(CPU, area());
+    zswap.swapoff(area()).unwrap();
+    assert_eq!(late.geometry().bytes, 0);
+    let device = on(&zswap, 16, None);
+    write(&device, 1, &page(2));
+    let mut into = [1; PAGE_SIZE];
+    for refused in [
+        late.submit(CPU, Operation::Read { offset: P, into: &mut into }),
+        late.submit(CPU, Operation::Write { offset: P, from: &page(3) }),
+        late.submit(CPU, Operation::Discard { offset: P, length: P }),
+        late.extents(CPU, 0, P, &mut |_| ControlFlow::Continue(())),
+    ] {
+        assert_eq!(refused, Err(IoError::NotReady));
+    }
+    assert_eq!((late.geometry().bytes, device.geometry().bytes), (0, 16 * P));
+    assert_eq!(read(&device, 1), page(2));
 }
 
 /// Pages come back whether they are in the cache or were written back.
@@ -301,8 +327,7 @@ fn a_log_keeps_only_what_the_cache_has_not() {
     const PAGES: u64 = 1000;
     let zswap = cache(2);
     let below = Arc::new(Plain::new(8 << 20));
-    let seal = |device, _| Ok(device);
-    let log = rampack::logged(below, &host::Mmap, PAGES, "below", seal).unwrap();
+    let log = Store::open(Spec::new(below, "below", Layout::Log(PAGES))).unwrap().log.unwrap();
     let device = on(&zswap, PAGES, Some(log.clone()));
     let live = || log.stats().live_bytes;
     let mut rng = testkit::Rng::new(testkit::seed("a_log_keeps_only_what_the_cache_has_not"));
@@ -334,4 +359,43 @@ fn a_log_keeps_only_what_the_cache_has_not() {
     assert!(live() > 0);
     zswap.invalidate_area(CPU, area());
     assert_eq!(live(), 0, "there are no pages");
+}
+
+/// The log gets the objects of the cache byte by byte. Pages that have none, and objects of a codec
+/// that needs memory to expand a page, are compressed for the log.
+#[test]
+fn a_log_has_the_objects_of_the_cache() {
+    const PAGES: u64 = 64;
+    for (codec, is_kept) in [("lz4", true), ("lzo-rle", true), ("zstd", true), ("deflate", false)] {
+        let zswap = cache(2);
+        let below = Arc::new(Plain::new(8 << 20));
+        let spec = Spec::new(below.clone(), "below", Layout::Log(PAGES));
+        let device = on(&zswap, PAGES, Some(Store::open(spec).unwrap().device));
+        zswap.set_compressor(codec).unwrap();
+        let noise = |number| {
+            let mut page = [0; PAGE_SIZE];
+            testkit::Rng::new(number).fill(&mut page);
+            page
+        };
+        let contents = |number: u64| match number % 4 {
+            0 => [number as u8; PAGE_SIZE],
+            1 => noise(number),
+            _ => areas::contents(number | 3),
+        };
+        (0..PAGES).for_each(|number| write(&device, number, &contents(number)));
+        assert_eq!(zswap.reclaim(CPU, PAGES).written, PAGES);
+        let mut all = vec![0; 8 << 20];
+        below.submit(CPU, Operation::Read { offset: 0, into: &mut all }).unwrap();
+        let compressor = zcomp::open(codec, &Default::default()).unwrap();
+        let (mut context, mut object) = (compressor.context().unwrap(), [0; 2 * PAGE_SIZE]);
+        for number in (0..PAGES).filter(|number| number % 4 > 1) {
+            let length = context.compress(&contents(number), &mut object).unwrap();
+            let is_there = all.windows(length).any(|bytes| bytes == &object[..length]);
+            assert_eq!(is_there, is_kept, "{codec}: page {number}, {length} bytes");
+        }
+        assert_eq!(zswap.scrub(CPU).unwrap(), PAGES);
+        for number in 0..PAGES {
+            assert!(read(&device, number) == contents(number), "{codec}: page {number}");
+        }
+    }
 }

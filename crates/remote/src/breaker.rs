@@ -1,15 +1,15 @@
 //! A circuit breaker (Michael Nygard, "Release It!", 2007): a store that fails is left alone for a
-//! while, so that nobody waits for it again and again.
+//! while, so that nobody waits for it again and again. So is an object that a store has lost.
 
 use std::time::{Duration, Instant};
 
-/// So many failures in a row open it.
-const FAILURES: u32 = 3;
+/// This many failures in a row open it.
+pub(crate) const FAILURES: u32 = 3;
 /// The first pause. Each failure after it doubles the pause, up to [`LONGEST`].
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The state of one store.
+/// The state of one store, or of one object at one store.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     failures: u32,

@@ -108,22 +108,13 @@ pub(crate) struct Table {
     /// What is being written to the stores or deleted there. The device may end meanwhile.
     under_way: Option<Arc<Object>>,
     versions: u64,
-    #[cfg(test)]
-    flaw: Option<tests::Flaw>,
 }
 
 impl Table {
     /// `count` chunks, all on the device below, and empty.
     pub(crate) fn new(count: usize) -> Table {
         let chunks = vec![Chunk::default(); count];
-        Table {
-            chunks,
-            given_up: VecDeque::new(),
-            under_way: None,
-            versions: 0,
-            #[cfg(test)]
-            flaw: None,
-        }
+        Table { chunks, given_up: VecDeque::new(), under_way: None, versions: 0 }
     }
 
     /// A read begins.
@@ -226,8 +217,6 @@ impl Table {
     pub(crate) fn uploaded(&mut self, upload: &Upload, copy: Copy) -> bool {
         self.under_way = None;
         let has_changed = self.chunks[upload.chunk].changes != upload.changes;
-        #[cfg(test)]
-        let has_changed = has_changed && !self.has(tests::Flaw::IgnoresChanges);
         if has_changed {
             self.given_up.extend(copy.object);
             return false;
@@ -254,12 +243,8 @@ impl Table {
         if self.amounts().here <= keep {
             return None;
         }
-        #[cfg(test)]
-        let flawed = self.has(tests::Flaw::ReleasesWhatIsRead);
-        #[cfg(not(test))]
-        let flawed = false;
         let wants = |(_, chunk): &(usize, &Chunk)| {
-            let idle = (chunk.users == 0 || flawed) && !chunk.is_moving;
+            let idle = chunk.users == 0 && !chunk.is_moving;
             idle && !chunk.is_away && chunk.copy.is_some()
         };
         let all = self.chunks.iter().enumerate();
@@ -276,11 +261,7 @@ impl Table {
 
     /// An object to delete that nobody reads any more.
     pub(crate) fn next_deletion(&mut self) -> Option<Arc<Object>> {
-        #[cfg(test)]
-        let flawed = self.has(tests::Flaw::DeletesWhatIsRead);
-        #[cfg(not(test))]
-        let flawed = false;
-        let unused = |object: &Arc<Object>| flawed || Arc::strong_count(object) == 1;
+        let unused = |object: &Arc<Object>| Arc::strong_count(object) == 1;
         let at = self.given_up.iter().position(unused)?;
         self.under_way = self.given_up.remove(at);
         self.under_way.clone()
@@ -297,11 +278,6 @@ impl Table {
         let copies = self.chunks.iter_mut().filter_map(|chunk| chunk.copy.take());
         let objects = copies.filter_map(|copy| copy.object);
         objects.chain(self.given_up.drain(..)).chain(self.under_way.take()).collect()
-    }
-
-    #[cfg(test)]
-    fn has(&self, flaw: tests::Flaw) -> bool {
-        self.flaw == Some(flaw)
     }
 
     /// How many chunks are where.

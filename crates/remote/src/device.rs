@@ -135,6 +135,27 @@ impl Remote {
     }
 }
 
+impl Remote {
+    /// What it has at the stores, and what it has asked of them.
+    pub(crate) fn stats(&self) -> RemoteStats {
+        let shared = &self.shared;
+        let (exchange, amounts) = (&shared.exchange, shared.table.lock().amounts());
+        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let lost = exchange.stores().iter().filter(|store| store.is_lost()).count();
+        RemoteStats {
+            remote_bytes: amounts.away * shared.chunk_bytes,
+            local_bytes: amounts.here * shared.chunk_bytes,
+            uploaded_bytes: count(&exchange.counts.uploaded),
+            downloaded_bytes: count(&exchange.counts.downloaded),
+            requests: count(&exchange.counts.requests),
+            failed_requests: count(&exchange.counts.failed),
+            wrong_answers: count(&exchange.counts.wrong),
+            stores: exchange.stores().len() as u64,
+            lost_stores: lost as u64,
+        }
+    }
+}
+
 impl BlockDevice for Remote {
     fn geometry(&self) -> Geometry {
         let below = self.shared.below.geometry();
@@ -142,7 +163,7 @@ impl BlockDevice for Remote {
     }
 
     fn abilities(&self) -> Abilities {
-        self.shared.below.abilities()
+        Abilities { quick_discard: false, ..self.shared.below.abilities() }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
@@ -206,23 +227,5 @@ impl BlockDevice for Remote {
             }
         }
         Ok(())
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        let shared = &self.shared;
-        let (exchange, amounts) = (&shared.exchange, shared.table.lock().amounts());
-        let count = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let lost = exchange.stores().iter().filter(|store| store.is_lost()).count();
-        Some(RemoteStats {
-            remote_bytes: amounts.away * shared.chunk_bytes,
-            local_bytes: amounts.here * shared.chunk_bytes,
-            uploaded_bytes: count(&exchange.counts.uploaded),
-            downloaded_bytes: count(&exchange.counts.downloaded),
-            requests: count(&exchange.counts.requests),
-            failed_requests: count(&exchange.counts.failed),
-            wrong_answers: count(&exchange.counts.wrong),
-            stores: exchange.stores().len() as u64,
-            lost_stores: lost as u64,
-        })
     }
 }

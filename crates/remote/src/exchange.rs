@@ -1,16 +1,18 @@
 //! What goes to the stores and what comes from them. Only the thread of the device calls this.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use block::IoError;
 use opendal::Buffer;
 use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
+use tiers::Allowance;
 use twox_hash::XxHash3_64;
 
-use crate::budget::Budget;
+use crate::breaker::Breaker;
 use crate::chunks::{Check, Copy, Object};
 use crate::options::Options;
 use crate::store::{Failure, Store};
@@ -18,8 +20,9 @@ use crate::store::{Failure, Store};
 /// The bytes of a block: what is read at least, and has a checksum.
 pub(crate) const BLOCK: usize = 4096;
 
-const HOUR: Duration = Duration::from_secs(3600);
-const SECOND: Duration = Duration::from_secs(1);
+/// In nanoseconds.
+const SECOND: u64 = 1_000_000_000;
+const HOUR: u64 = 3600 * SECOND;
 
 /// The stores of a device.
 pub(crate) struct Exchange {
@@ -27,10 +30,16 @@ pub(crate) struct Exchange {
     /// All objects of this device are in it.
     directory: String,
     copies: usize,
+    /// Bytes a second, and requests an hour.
     bandwidth: Mutex<Option<Budget>>,
     requests: Mutex<Option<Budget>>,
+    /// Objects that a store does not have any more, by their version and its number.
+    lost: Mutex<HashMap<(u64, usize), Breaker>>,
     pub(crate) counts: Counts,
 }
+
+/// What may be spent, and when it earned last.
+type Budget = (Allowance, Instant);
 
 /// What has happened so far.
 #[derive(Default)]
@@ -49,13 +58,17 @@ fn add(count: &AtomicU64, more: u64) {
 
 impl Exchange {
     pub(crate) fn new(stores: Vec<Store>, options: &Options, now: Instant) -> Exchange {
-        let budget = |amount: Option<u64>, period| Some(Budget::new(amount?, period, now));
+        let budget = |amount: Option<u64>, period| {
+            let full = Allowance::new(amount?, period, amount?).full();
+            Some((full, now))
+        };
         Exchange {
             stores,
             directory: format!("rampack-{:016x}", fastrand::u64(..)),
             copies: options.copies,
             bandwidth: Mutex::new(budget(options.bandwidth, SECOND)),
             requests: Mutex::new(budget(options.requests, HOUR)),
+            lost: Mutex::new(HashMap::new()),
             counts: Counts::default(),
         }
     }
@@ -77,12 +90,16 @@ impl Exchange {
     /// Whether the budgets allow to write or delete something now.
     pub(crate) fn may_spend(&self, now: Instant) -> bool {
         let left = |budget: &Mutex<Option<Budget>>| {
-            budget.lock().as_mut().is_none_or(|budget| budget.has_some(now))
+            budget.lock().as_mut().is_none_or(|(left, at)| {
+                left.earn(now.saturating_duration_since(*at).as_nanos() as u64);
+                *at = now;
+                left.left() > 0
+            })
         };
         left(&self.bandwidth) && left(&self.requests)
     }
 
-    /// Whether so many stores take writes now as must have a copy.
+    /// Whether this many stores take writes now as must have a copy.
     pub(crate) fn enough_stores(&self, now: Instant) -> bool {
         self.stores.iter().filter(|store| store.may_write(now)).count() >= self.copies
     }
@@ -94,17 +111,36 @@ impl Exchange {
         }
         add(&self.counts.requests, 1);
         if let Some(budget) = &mut *self.requests.lock() {
-            budget.spend(1);
+            budget.0.spend(1);
         }
         if result.is_err() {
             add(&self.counts.failed, 1);
         }
     }
 
+    /// Whether a store may be asked for an object now. One that it has lost is left alone for a
+    /// while; its other objects are not.
+    fn may_ask(&self, which: (u64, usize)) -> bool {
+        let mut lost = self.lost.lock();
+        lost.get_mut(&which).is_none_or(|breaker| breaker.allows(Instant::now()))
+    }
+
+    /// Notes that a store returned what was written in an object, or why not. What is wrong with
+    /// one block says nothing of the others.
+    fn judge_read(&self, which: (u64, usize), failure: Option<&Failure>) {
+        self.stores[which.1].judge_read(failure.is_none());
+        let mut lost = self.lost.lock();
+        match failure {
+            None => _ = lost.remove(&which),
+            Some(Failure::Wrong) => {}
+            Some(_) => _ = lost.entry(which).or_default().failed(Instant::now()),
+        }
+    }
+
     /// Reads blocks of a copy: of the first store that has them as they were written.
     ///
     /// # Errors
-    /// `Corrupt` if a store returned something else, `Failed` if none answered.
+    /// `Corrupt` if a store returned something else, `Failed` if none answered or may be asked.
     pub(crate) async fn read(&self, copy: &Copy, blocks: Range<usize>) -> Result<Vec<u8>, IoError> {
         let checks = &copy.checks[blocks.clone()];
         let mut bytes = vec![0; checks.len() * BLOCK];
@@ -120,7 +156,11 @@ impl Exchange {
         let wanted = &mut bytes[first * BLOCK..(last + 1) * BLOCK];
         let mut error = IoError::Failed;
         let having = self.stores.iter().enumerate();
-        for (_, store) in having.filter(|(n, _)| object.stores & 1 << n != 0) {
+        for (n, store) in having.filter(|(n, _)| object.stores & 1 << n != 0) {
+            let which = (object.version, n);
+            if !self.may_ask(which) {
+                continue;
+            }
             let read = store.read(&name, range.clone()).await;
             let read = read.and_then(|read| match fits(&read, &checks[first..=last], skip) {
                 true => Ok(read),
@@ -129,6 +169,7 @@ impl Exchange {
             self.note(&read);
             match read {
                 Ok(read) => {
+                    self.judge_read(which, None);
                     add(&self.counts.downloaded, read.len() as u64);
                     let blocks = wanted.chunks_exact_mut(BLOCK).zip(read.chunks_exact(BLOCK));
                     let checked = blocks.zip(&checks[first..=last]);
@@ -138,11 +179,12 @@ impl Exchange {
                     return Ok(bytes);
                 }
                 Err(failure @ (Failure::Wrong | Failure::Refused(_))) => {
+                    self.judge_read(which, Some(&failure));
                     if matches!(failure, Failure::Wrong) {
                         add(&self.counts.wrong, 1);
                         error = IoError::Corrupt;
                     }
-                    tracing::warn!("{store}: {name}: {failure}");
+                    store.tell(format_args!("{name}"), &failure);
                 }
                 Err(_) => {}
             }
@@ -167,7 +209,7 @@ impl Exchange {
         let name = self.name(&object);
         let all = Buffer::from(bytes).slice(..(last + 1) * BLOCK);
         if let Some(budget) = &mut *self.bandwidth.lock() {
-            budget.spend(all.len() as u64);
+            budget.0.spend(all.len() as u64);
         }
         let mut written = 0;
         for (n, store) in self.stores.iter().enumerate() {
@@ -183,7 +225,7 @@ impl Exchange {
                 // A store that did not answer may have written it all the same.
                 Err(failure) => {
                     object.stores |= 1 << n;
-                    tracing::warn!("{store}: {name} is not written: {failure}");
+                    store.tell(format_args!("{name} is not written"), &failure);
                 }
             }
         }
@@ -198,12 +240,21 @@ impl Exchange {
         let name = self.name(object);
         let mut gone = true;
         let stores = self.stores.iter().enumerate();
-        for (_, store) in stores.filter(|(n, _)| object.stores & 1 << n != 0) {
+        for (n, store) in stores.filter(|(n, _)| object.stores & 1 << n != 0) {
             let result = store.delete(&name).await;
             self.note(&result);
             gone &= result.is_ok();
+            self.lost.lock().remove(&(object.version, n));
         }
         gone
+    }
+
+    /// Deletes the directory of the objects, which is empty, where a store has directories.
+    pub(crate) async fn delete_directory(&self) {
+        for store in &self.stores {
+            // It takes no room.
+            let _ = store.delete(&format!("{}/", self.directory)).await;
+        }
     }
 }
 

@@ -20,25 +20,26 @@
 #![forbid(unsafe_code)]
 
 mod breaker;
-mod budget;
 mod chunks;
 mod device;
 mod exchange;
 mod mover;
 mod options;
+mod rarely;
 mod shared;
 mod store;
 
 use std::sync::Arc;
 
-use block::{BlockDevice, Checked};
+use block::{AskRemote, BlockDevice, Checked};
 use control::{ControlError, Errno};
 
-pub use options::{MOST_STORES, Options, without_secrets};
+pub use options::{MOST_STORES, Options};
 
 /// Puts the layer above `below`, whose pages must be encrypted already. Asks each store whether it
-/// can be written, read, and deleted from. Any thread may call it. The device ends when the last
-/// reference goes: that deletes its objects, and takes ten seconds at most if stores do not answer.
+/// can be written, read, and deleted from. Also returns what tells how much is there. Any thread
+/// may call it. The device ends when the last reference goes, that of the second value included:
+/// that deletes its objects, and takes ten seconds at most if stores do not answer.
 ///
 /// An operation may take as long as the deadlines of all stores together. A read fails with
 /// [`block::IoError::Corrupt`] if a store returned something else than was written, and with
@@ -52,11 +53,13 @@ pub use options::{MOST_STORES, Options, without_secrets};
 pub fn open(
     below: Arc<dyn BlockDevice>,
     options: &Options,
-) -> Result<Arc<dyn BlockDevice>, ControlError> {
+) -> Result<(Arc<dyn BlockDevice>, AskRemote), ControlError> {
     let block = below.geometry().minimum_block;
     if block == 0 || !(block as usize).is_multiple_of(exchange::BLOCK) {
         let message = format!("a device with blocks of {block} bytes cannot be at remote stores");
         return Err(ControlError::new(Errno::EINVAL, message));
     }
-    Ok(Arc::new(Checked::new(mover::start(below, options)?)))
+    let device = Arc::new(mover::start(below, options)?);
+    let asked = device.clone();
+    Ok((Arc::new(Checked::new(device)), Arc::new(move || asked.stats())))
 }

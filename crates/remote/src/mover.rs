@@ -91,7 +91,10 @@ async fn begin(
     let stores: Vec<Store> = stores.collect::<Result<_, _>>()?;
     let exchange = Exchange::new(stores, options, Instant::now());
     for store in exchange.stores() {
-        store.probe(exchange.directory()).await?;
+        if let Err(error) = store.probe(exchange.directory()).await {
+            exchange.delete_directory().await;
+            return Err(error);
+        }
     }
     tracing::info!("remote: {} in {}", options.shown(), exchange.directory());
     let chunk_bytes = if below.geometry().bytes >= LARGE { 4 << 20 } else { 1 << 20 };
@@ -193,6 +196,9 @@ async fn clear(shared: &Shared) {
         for object in &objects {
             // If one store is lost, the others are asked all the same.
             gone += usize::from(shared.exchange.delete(object).await);
+        }
+        if gone == objects.len() {
+            shared.exchange.delete_directory().await;
         }
     };
     let _ = timeout(END, all).await;

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::str::FromStr;
 use std::time::Duration;
 
-use control::{ControlError, Errno};
+use control::{ControlError, Errno, without_secrets};
 use units::parse_size;
 
 /// The most stores: a word has a bit for each.
@@ -23,7 +23,7 @@ pub struct Options {
     pub stores: Vec<String>,
     /// What was not used for so long may go to the stores. A minute by default.
     pub cold: Duration,
-    /// So many stores must have acknowledged a chunk before it goes from the device below. All of
+    /// This many stores must have acknowledged a chunk before it goes from the device below. All of
     /// them by default.
     pub copies: usize,
     /// Bytes that may stay on the device below although the stores have them. None by default.
@@ -53,6 +53,7 @@ impl FromStr for Options {
         let mut copies = None;
         for word in text.split_whitespace() {
             if word.contains("://") {
+                check_directory(word)?;
                 options.stores.push(word.to_owned());
                 continue;
             }
@@ -75,7 +76,9 @@ impl FromStr for Options {
                     options.deadline = Duration::from_millis(limit);
                 }
                 _ => {
-                    let message = format!("a remote knows no {word:?}; it takes {ALLOWED}");
+                    // What follows may be a secret.
+                    let name = word.split([':', '=', '/', '@']).next().unwrap_or_default();
+                    let message = format!("a remote knows no \"{name}…\"; it takes {ALLOWED}");
                     return Err(ControlError::invalid(message));
                 }
             }
@@ -92,6 +95,23 @@ impl FromStr for Options {
         }
         Ok(options)
     }
+}
+
+/// Checks that the directory of a store is named from the top: the process that uses it has another
+/// working directory than who names it.
+fn check_directory(uri: &str) -> Result<(), ControlError> {
+    let (scheme, rest) = uri.split_once("://").unwrap_or_default();
+    if !["fs", "file"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
+        return Ok(());
+    }
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let mut roots = query.split('&').filter_map(|it| it.strip_prefix("root="));
+    let is_absolute = |path: &str| path.starts_with('/') || path.to_lowercase().starts_with("%2f");
+    if is_absolute(path) && roots.all(is_absolute) {
+        return Ok(());
+    }
+    let message = format!("{uri}: a directory is named by an absolute path, fs:///DIRECTORY");
+    Err(ControlError::invalid(message))
 }
 
 fn number(what: &str, value: &str, least: u64, most: u64) -> Result<u64, ControlError> {
@@ -123,30 +143,6 @@ impl Options {
     }
 }
 
-/// The URI without a password before its `@`, and without the values of parameters that are
-/// secrets.
-#[must_use]
-pub fn without_secrets(uri: &str) -> String {
-    let (scheme, rest) = uri.split_once("://").unwrap_or(("", uri));
-    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, path) = path.find('/').map_or((path, ""), |at| path.split_at(at));
-    let authority = match authority.rsplit_once('@') {
-        Some((_, host)) => format!("…@{host}"),
-        None => authority.to_owned(),
-    };
-    let mut text = format!("{scheme}://{authority}{path}");
-    for (n, parameter) in query.split('&').filter(|it| !it.is_empty()).enumerate() {
-        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let open = ["bucket", "db", "endpoint", "region", "root"].contains(&name);
-        let _ = write!(text, "{}{name}={}", if n == 0 { '?' } else { '&' }, shown(open, value));
-    }
-    text
-}
-
-fn shown(open: bool, value: &str) -> &str {
-    if open { value } else { "…" }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,8 +170,10 @@ mod tests {
             ("fs:///a copies=2", "copies=2 of 1"),
             ("fs:///a copies=0", "1 to 8"),
             ("fs:///a keep=x", "keep=x"),
-            ("fs:///a warm=1", "warm=1"),
+            ("fs:///a warm=1", "warm…"),
             ("/mnt", "redis://HOST"),
+            ("fs://mnt/nfs", "fs://mnt/nfs: a directory is named by an absolute path"),
+            ("fs:///?root=nfs", "absolute path"),
             ("fs:///a deadline=0", "deadline=0"),
         ] {
             assert!(refused(text).contains(word), "{text}: {}", refused(text));
@@ -184,10 +182,9 @@ mod tests {
 
     #[test]
     fn secrets_are_not_shown() {
-        let uri = "redis://me:word@host:6379/2?root=a&password=p";
-        assert_eq!(without_secrets(uri), "redis://…@host:6379/2?root=a&password=…");
-        let uri = "s3://b/p?access_key_id=AK&secret_access_key=SK&region=r";
-        assert_eq!(without_secrets(uri), "s3://b/p?access_key_id=…&secret_access_key=…&region=r");
-        assert_eq!(without_secrets("fs:///mnt/nfs"), "fs:///mnt/nfs");
+        for word in ["redis:/me:hush@host", "password=hush", "me@hush"] {
+            let error = word.parse::<Options>().unwrap_err();
+            assert!(!error.message.contains("hush"), "{error}");
+        }
     }
 }

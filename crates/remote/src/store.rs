@@ -1,32 +1,41 @@
 //! One store: an operator of OpenDAL with retries and deadlines, and a circuit breaker.
 
+use std::error::Error;
 use std::fmt;
+use std::io;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use control::{ControlError, Errno};
+use control::{ControlError, Errno, without_secrets};
 use opendal::layers::{RetryLayer, TimeoutLayer};
 use opendal::{Buffer, ErrorKind, HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use sync::Mutex;
+use sync::atomic::{AtomicU32, Ordering};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::breaker::Breaker;
-use crate::options::without_secrets;
+use crate::breaker::{Breaker, FAILURES};
+use crate::rarely::Rarely;
 
 /// How often a request is tried again within its deadline, if the store says that this may help.
 const RETRIES: usize = 2;
-/// A write may take so many deadlines of a read: it has a whole chunk.
+/// A write may take this many deadlines of a read: it has a whole chunk.
 const WRITE_DEADLINES: u32 = 4;
 
 /// A store.
 pub(crate) struct Store {
     operator: Operator,
     shown: String,
+    /// Where it listens, if the URI says that.
+    address: Option<String>,
     deadline: Duration,
     /// A store that is full can still be read.
     writes: Mutex<Breaker>,
     others: Mutex<Breaker>,
+    /// Reads in a row of which none gave what was written.
+    bad_reads: AtomicU32,
+    failures: Mutex<Rarely>,
 }
 
 /// Why a request failed.
@@ -40,6 +49,8 @@ pub(crate) enum Failure {
     Refused(opendal::Error),
     /// Something came that was not written there.
     Wrong,
+    /// There is no connection.
+    NotReached(io::Error),
 }
 
 impl fmt::Display for Failure {
@@ -48,7 +59,11 @@ impl fmt::Display for Failure {
             Failure::LeftAlone => f.write_str("it failed a moment ago"),
             Failure::Late => f.write_str("it did not answer in time"),
             // The whole error may tell secrets of the URI.
-            Failure::Refused(error) => write!(f, "{}: {}", error.kind(), error.message()),
+            Failure::Refused(error) => {
+                write!(f, "{}: {}", error.kind(), error.message())?;
+                cause(error).map_or(Ok(()), |cause| write!(f, ": {cause}"))
+            }
+            Failure::NotReached(error) => error.fmt(f),
             Failure::Wrong => f.write_str("it returned something else than was written"),
         }
     }
@@ -78,13 +93,45 @@ impl Store {
         };
         // The limit of a try is below the retries, and the one of all tries above.
         let operator = operator.layer(limit).layer(retry);
-        let (writes, others) = (Mutex::new(Breaker::default()), Mutex::new(Breaker::default()));
-        Ok(Store { operator, shown, deadline, writes, others })
+        Ok(Store {
+            operator,
+            shown,
+            deadline,
+            address: address_of(uri),
+            writes: Mutex::new(Breaker::default()),
+            others: Mutex::new(Breaker::default()),
+            bad_reads: AtomicU32::new(0),
+            failures: Mutex::new(Rarely::default()),
+        })
     }
 
-    /// Whether it failed lately.
+    /// Whether it failed lately, or its last answers were not what was written.
     pub(crate) fn is_lost(&self) -> bool {
-        self.writes.lock().is_open() || self.others.lock().is_open()
+        let is_open = |breaker: &Mutex<Breaker>| breaker.lock().is_open();
+        // Relaxed: a number alone.
+        let bad_reads = self.bad_reads.load(Ordering::Relaxed);
+        is_open(&self.writes) || is_open(&self.others) || bad_reads >= FAILURES
+    }
+
+    /// Notes whether a read gave what was written.
+    pub(crate) fn judge_read(&self, good: bool) {
+        // Relaxed: a number alone. Of two reads at once either is the last.
+        let before = self.bad_reads.load(Ordering::Relaxed);
+        let now = if good { 0 } else { before.saturating_add(1) };
+        if now != before {
+            self.bad_reads.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Tells the log that something with an object failed, once a minute.
+    pub(crate) fn tell(&self, what: fmt::Arguments<'_>, failure: &Failure) {
+        match self.failures.lock().tells(Instant::now()) {
+            None => {}
+            Some(0) => tracing::warn!("{self}: {what}: {failure}"),
+            Some(more) => {
+                tracing::warn!("{self}: {what}: {failure}; {more} more failures before this one");
+            }
+        }
     }
 
     /// Whether it may be asked to write now.
@@ -150,6 +197,16 @@ impl Store {
         }
     }
 
+    /// Connects to a server whose address is known. Its client would try again and again until the
+    /// deadline, and not say why.
+    async fn reach(&self) -> Result<(), Failure> {
+        let Some(address) = &self.address else { return Ok(()) };
+        match timeout(self.deadline, TcpStream::connect(address)).await {
+            Ok(connected) => connected.map(drop).map_err(Failure::NotReached),
+            Err(_) => Err(Failure::Late),
+        }
+    }
+
     /// Writes, reads and deletes an object.
     ///
     /// # Errors
@@ -158,6 +215,7 @@ impl Store {
         const WORD: &[u8] = b"rampack was here";
         let name = format!("{directory}/probe");
         let tried = async {
+            self.reach().await?;
             self.write(&name, Buffer::from(WORD)).await?;
             let read = self.read(&name, 0..WORD.len() as u64).await?;
             self.delete(&name).await?;
@@ -167,6 +225,33 @@ impl Store {
             ControlError::new(Errno::EIO, format!("{self} cannot be used: {failure}"))
         })
     }
+}
+
+/// The host and the port of a Redis server.
+fn address_of(uri: &str) -> Option<String> {
+    let rest = uri.strip_prefix("redis://").or_else(|| uri.strip_prefix("rediss://"))?;
+    let authority = rest.split(['/', '?']).next()?;
+    let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    match host {
+        "" => None,
+        host if has_port => Some(host.into()),
+        host => Some(format!("{host}:6379")),
+    }
+}
+
+/// The error of the system below the error of a store.
+fn cause(error: &opendal::Error) -> Option<&io::Error> {
+    let mut next = error.source();
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            return Some(error);
+        }
+        next = error.source();
+    }
+    None
 }
 
 /// A client of HTTP for one store. Its connections belong to the runtime of the device, so devices
@@ -182,5 +267,26 @@ fn by_http(shown: &str) -> Result<OperationContext, ControlError> {
 impl fmt::Display for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address_of;
+
+    #[test]
+    fn a_server_is_where_the_uri_says() {
+        for (uri, address) in [
+            ("redis://127.0.0.1:6380/0", Some("127.0.0.1:6380")),
+            ("redis://me:p@host/2?root=a", Some("host:6379")),
+            ("rediss://host", Some("host:6379")),
+            ("redis://[::1]:7000", Some("[::1]:7000")),
+            ("redis://[::1]/0", Some("[::1]:6379")),
+            ("redis:///0", None),
+            ("s3://bucket/a", None),
+            ("fs:///a", None),
+        ] {
+            assert_eq!(address_of(uri).as_deref(), address, "{uri}");
+        }
     }
 }

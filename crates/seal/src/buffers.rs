@@ -1,6 +1,6 @@
 //! Buffers for what is written: it is encrypted there, and not where the caller keeps it.
 
-use sync::{Mutex, MutexGuard};
+use sync::{Mutex, MutexGuard, lock_one};
 use units::{Cpu, PAGE_SIZE};
 
 /// Pages of a buffer.
@@ -39,9 +39,6 @@ impl Buffers {
 
     /// A buffer that is free. If none is, waits until the write that has this CPU's is done.
     pub fn take(&self, cpu: Cpu) -> MutexGuard<'_, Buffer> {
-        let own = cpu.0 as usize % self.buffers.len();
-        let (before, from) = self.buffers.split_at(own);
-        let free = from.iter().chain(before).find_map(Mutex::try_lock);
-        free.unwrap_or_else(|| self.buffers[own].lock())
+        lock_one(&self.buffers, cpu)
     }
 }

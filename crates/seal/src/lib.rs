@@ -20,7 +20,7 @@
 //!
 //! # Operations
 //! Those of [`BlockDevice`]. Ranges are multiples of a page. Operations on one block must not
-//! overlap. [`BlockDevice::scrub`] opens every block that was written.
+//! overlap.
 //!
 //! A write takes one of a few buffers that are made at the start, and no operation takes memory.
 #![forbid(unsafe_code)]

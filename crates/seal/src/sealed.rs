@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use block::{
-    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation,
-    RemoteStats, Scrubbed, Visit,
+    Abilities, BlockDevice, Context, Extent, ExtentKind, Geometry, IoError, Job, Operation, Visit,
 };
 use host::KeptSecret;
 use pagealloc::{MemoryProvider, NoMemory};
@@ -262,7 +261,13 @@ impl BlockDevice for Sealed {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { discard: true, fast_zero: true, ..self.next.abilities() }
+        Abilities {
+            discard: true,
+            fast_zero: true,
+            checked: true,
+            quick_discard: false,
+            ..self.next.abilities()
+        }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
@@ -310,31 +315,5 @@ impl BlockDevice for Sealed {
             }
         }
         Ok(())
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        self.next.remote()
-    }
-
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        let mut found = Scrubbed::default();
-        let mut page = vec![0; 2 * PAGE_SIZE];
-        let start = page.as_ptr().align_offset(PAGE_SIZE).min(PAGE_SIZE);
-        let page = &mut page[start..start + PAGE_SIZE];
-        for block in 0..self.blocks {
-            let before = self.seals.get(block);
-            let Known::Sealed(_) = before else { continue };
-            let read = self.read(Context::waiting(cpu), block * P, page);
-            // The block may have been written or given up meanwhile.
-            if self.seals.get(block) != before {
-                continue;
-            }
-            found.checked += 1;
-            if read.is_err() {
-                found.bad += 1;
-                bad(block);
-            }
-        }
-        Ok(found)
     }
 }

@@ -33,8 +33,8 @@ pub(crate) struct Seals {
 }
 
 impl Seals {
-    /// The seals of so many blocks, which are all empty. If memory is provided ahead, all of it is
-    /// provided here.
+    /// The seals of this many blocks, which are all empty. If memory is provided ahead, all of it
+    /// is provided here.
     pub fn new(provider: &dyn MemoryProvider, blocks: usize) -> Result<Seals, NoMemory> {
         let seals = Seals { blocks: LazyTable::provided(provider, blocks + 1)?, count: blocks };
         seals.mark();

@@ -5,7 +5,7 @@
 //! age, which stands for how long that space stays free. The cost is reading all of the segment and
 //! writing what lives. Here it is the square root of the age: pages that are written back have been
 //! idle already, so their age tells less of their future than that of a file does. With pages used
-//! by rank the log writes 6 % less (`rampack-lab log --ages zipf`).
+//! by rank the log writes 6 % less, under ages by Zipf's law.
 
 use crate::segment::Segment;
 

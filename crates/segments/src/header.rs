@@ -2,8 +2,8 @@
 //!
 //! | bytes | what |
 //! |---|---|
-//! | 0–3 | the key: the index of the page, or of the first page of an extent |
-//! | 4–7 | bits 0–13: the length less one; 14–18: the codec; 19: an extent; 20–31: the generation |
+//! | 0–3 | the key: the index of the page |
+//! | 4–7 | bits 0–13: the length less one; 14–18: the codec; 19: zero; 20–31: the generation |
 //! | 8–23 | the tag, which the caller makes and checks |
 //!
 //! Numbers are little-endian.
@@ -12,13 +12,11 @@
 pub const HEADER_BYTES: usize = 24;
 /// Bytes of a tag.
 pub const TAG_BYTES: usize = 16;
-/// The longest object in bytes: an extent of four pages that did not shrink.
-pub const MOST_BYTES: usize = 4 * PAGE_BYTES;
-/// The longest object that is no extent.
-const PAGE_BYTES: usize = 4096;
+/// The longest object in bytes: a page that did not shrink.
+pub const MOST_BYTES: usize = 4096;
 
 const CODEC_SHIFT: u32 = 14;
-const EXTENT_SHIFT: u32 = 19;
+const ZERO_BIT: u32 = 1 << 19;
 const GENERATION_SHIFT: u32 = 20;
 const MOST_GENERATION: u16 = 0xfff;
 
@@ -58,12 +56,10 @@ impl Generation {
 pub struct Header {
     /// Whose object it is.
     pub key: Key,
-    /// Bytes of the object, without the header: 1 to 4096, for an extent to [`MOST_BYTES`].
+    /// Bytes of the object, without the header: 1 to [`MOST_BYTES`].
     pub length: u16,
     /// The number of its codec, 0 to 31.
     pub codec: u8,
-    /// It holds several pages.
-    pub extent: bool,
     /// The life of the segment.
     pub generation: Generation,
     /// A checksum or an authentication tag. This crate only carries it.
@@ -74,13 +70,11 @@ impl Header {
     /// The bytes of the header; `None` if the length or the codec is out of range.
     #[must_use]
     pub fn encode(&self) -> Option<[u8; HEADER_BYTES]> {
-        let most = if self.extent { MOST_BYTES } else { PAGE_BYTES };
-        if self.length == 0 || usize::from(self.length) > most || self.codec > 31 {
+        if self.length == 0 || usize::from(self.length) > MOST_BYTES || self.codec > 31 {
             return None;
         }
         let word = u32::from(self.length - 1)
             | u32::from(self.codec) << CODEC_SHIFT
-            | u32::from(self.extent) << EXTENT_SHIFT
             | u32::from(self.generation.0) << GENERATION_SHIFT;
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&self.key.to_le_bytes());
@@ -98,11 +92,10 @@ impl Header {
             key: u32::from_le_bytes([k0, k1, k2, k3]),
             length: (word & ((1 << CODEC_SHIFT) - 1)) as u16 + 1,
             codec: (word >> CODEC_SHIFT & 31) as u8,
-            extent: word >> EXTENT_SHIFT & 1 != 0,
             generation: Generation::new((word >> GENERATION_SHIFT) as u16)?,
             tag,
         };
-        let fits = header.extent || usize::from(header.length) <= PAGE_BYTES;
+        let fits = usize::from(header.length) <= MOST_BYTES && word & ZERO_BIT == 0;
         fits.then_some(header)
     }
 }

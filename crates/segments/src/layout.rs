@@ -76,19 +76,8 @@ pub struct Span {
     pub skip: u32,
 }
 
-/// Survivors are flushed when there are so many bytes of them, or no more.
+/// Survivors are flushed when there are this many bytes of them, or no more.
 const FLUSH_BYTES: u32 = 1 << 20;
-
-/// Where the survivors of cleaning go.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Survivors {
-    /// To segments of their own: what survived once lives longer than what is new.
-    #[default]
-    Apart,
-    /// To the segment of new objects. No new object comes while a segment is cleaned, nor until
-    /// the reserve is there again.
-    Together,
-}
 
 /// How a device is divided.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,8 +86,6 @@ pub struct Layout {
     pub bytes: u64,
     /// Bytes of a segment: 1, 2 or 4 MiB.
     pub segment_bytes: u32,
-    /// Where the survivors of cleaning go.
-    pub survivors: Survivors,
 }
 
 impl Layout {

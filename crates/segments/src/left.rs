@@ -136,7 +136,7 @@ impl Left {
         let Left { mut log, ends } = self;
         // As in a new log, the first free segment is on top.
         for number in (0..log.count()).rev() {
-            let survivors = log.open[log.survivors()] == Some(number);
+            let survivors = log.open[SURVIVORS] == Some(number);
             let segment = &mut log.segments[number as usize];
             match segment.state {
                 State::Free => log.free.push(number),

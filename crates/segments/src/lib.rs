@@ -1,5 +1,5 @@
-//! Keeps account of a log: compressed pages and extents, one behind the other, in segments of a
-//! device of 1 to 4 MiB that are written from front to back.
+//! Keeps account of a log: compressed pages, one behind the other, in segments of a device of 1 to
+//! 4 MiB that are written from front to back.
 //!
 //! * [`Segments`] says where the next object goes, counts the bytes of each segment that are still
 //!   in use, and chooses the segment to clean. All of its memory is taken when it is made.
@@ -41,7 +41,7 @@ mod word;
 
 pub use header::{Generation, HEADER_BYTES, Header, Key, MOST_BYTES, TAG_BYTES};
 pub use layout::{
-    BLOCK_BYTES, Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, Survivors, UNIT_BYTES, stored,
+    BLOCK_BYTES, Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, UNIT_BYTES, stored,
 };
 pub use left::{Left, Misplaced};
 pub use segments::{Cleaned, NoVictim, NotLive, Pending, Punch, Refused, Segments, Victim};

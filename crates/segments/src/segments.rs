@@ -7,7 +7,7 @@ use core::ops::Range;
 
 use crate::choice;
 use crate::header::{Generation, MOST_BYTES};
-use crate::layout::{BLOCK_BYTES, Layout, LayoutError, Place, Survivors, UNIT_BYTES, stored};
+use crate::layout::{BLOCK_BYTES, Layout, LayoutError, Place, UNIT_BYTES, stored};
 use crate::segment::{Segment, State};
 use crate::word::{Keep, Use, Word};
 
@@ -131,7 +131,7 @@ impl Punch {
 /// Why an object has no place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refused {
-    /// Objects have 1 to 16384 bytes.
+    /// Objects have 1 to 4096 bytes.
     Length(usize),
     /// No segment may be opened. Punching and cleaning may help.
     Full,
@@ -282,11 +282,6 @@ impl Segments {
     /// See [`Refused`]. The bytes that are live have not changed.
     pub fn append(&mut self, length: usize, now: u32) -> Result<Pending, Refused> {
         let length = checked(length)?;
-        // What cleaning has taken from the reserve is not for new objects.
-        let cleans = self.cleaning.is_some() || self.free.len() < RESERVE;
-        if self.layout.survivors == Survivors::Together && cleans {
-            return Err(Refused::Full);
-        }
         self.reserve(NEW, length, now, RESERVE)
     }
 
@@ -297,7 +292,7 @@ impl Segments {
     /// should be [put back](Segments::put_back).
     pub fn append_survivor(&mut self, of: &Victim, length: usize) -> Result<Pending, Refused> {
         let length = checked(length)?;
-        self.reserve(self.survivors(), length, of.youngest, 0)
+        self.reserve(SURVIVORS, length, of.youngest, 0)
     }
 
     /// Ends what is written together: the next object begins at a multiple of [`BLOCK_BYTES`].
@@ -305,7 +300,7 @@ impl Segments {
     /// and once at the end. Returns the bytes of the device that are to be zeroes, if there are
     /// any. They count as free when the segment is cleaned.
     pub fn pad(&mut self, of: Option<&Victim>) -> Option<Range<u64>> {
-        let number = self.open[if of.is_some() { self.survivors() } else { NEW }]?;
+        let number = self.open[if of.is_some() { SURVIVORS } else { NEW }]?;
         let start = self.start(number);
         let used = &mut self.segments[number as usize].used;
         let end = used.next_multiple_of(BLOCK_BYTES);
@@ -328,14 +323,6 @@ impl Segments {
     pub fn generation(&self, place: Place) -> Option<Generation> {
         let segment = self.segments.get(self.segment_of(place) as usize)?;
         Some(segment.generation)
-    }
-
-    /// The open segment that takes survivors.
-    pub(crate) fn survivors(&self) -> usize {
-        match self.layout.survivors {
-            Survivors::Apart => SURVIVORS,
-            Survivors::Together => NEW,
-        }
     }
 
     fn reserve(
@@ -515,7 +502,7 @@ impl Segments {
     /// The bytes that surely fit into the open segment of survivors.
     fn rest(&self) -> u32 {
         let rest = |number: u32| self.layout.segment_bytes - self.segments[number as usize].used;
-        self.open[self.survivors()].map_or(0, rest).saturating_sub(self.layout.padding())
+        self.open[SURVIVORS].map_or(0, rest).saturating_sub(self.layout.padding())
     }
 
     /// Closes the segment of survivors if enough of what was written there is free by now.

@@ -43,6 +43,11 @@ pub enum Damage {
         /// Where the header of the object begins.
         offset: u32,
     },
+    /// Another object begins in it, at the next block.
+    Overwritten {
+        /// Where the header of the object begins.
+        offset: u32,
+    },
 }
 
 impl fmt::Display for Damage {
@@ -60,6 +65,9 @@ impl fmt::Display for Damage {
             Damage::Padding { offset } => {
                 write!(f, "the object at byte {offset} of the segment is not followed by zeroes")
             }
+            Damage::Overwritten { offset } => {
+                write!(f, "the object at byte {offset} of the segment has another one in it")
+            }
         }
     }
 }
@@ -68,10 +76,11 @@ impl core::error::Error for Damage {}
 
 /// The objects of a segment, in the order in which they were appended. See [`walk`].
 #[derive(Clone, Debug)]
-pub struct Walk<'a> {
+pub struct Walk<'a, F> {
     bytes: &'a [u8],
     offset: usize,
     generation: Generation,
+    is_whole: F,
 }
 
 /// Walks the part of a segment that was written: `bytes` begins with the segment and ends where the
@@ -80,13 +89,21 @@ pub struct Walk<'a> {
 /// it goes on at the next such multiple: a block that could not be read or written hides only the
 /// objects that begin in it. That a header is right does not mean that its object is: only the
 /// caller can check the tag, and only the slot knows whether the object is in use.
+///
+/// An object that a dead process had begun to write may reach into a block that the next process
+/// has written. So where an object lies in two blocks or more, and a header is at the beginning of
+/// the second one, `is_whole` is asked whether the object has the bytes that its tag says. If it
+/// has not, it is passed by, and the walk goes on with that header.
 #[must_use]
-pub fn walk(bytes: &[u8], generation: Generation) -> Walk<'_> {
+pub fn walk<F>(bytes: &[u8], generation: Generation, is_whole: F) -> Walk<'_, F>
+where
+    F: Fn(&Found<'_>) -> bool,
+{
     let most = bytes.len().min(u32::MAX as usize);
-    Walk { bytes: &bytes[..most], offset: 0, generation }
+    Walk { bytes: &bytes[..most], offset: 0, generation, is_whole }
 }
 
-impl Walk<'_> {
+impl<F> Walk<'_, F> {
     /// Goes to the next block if the rest of this one, not all of it, is zeroes.
     fn pass_padding(&mut self) {
         let next = self.offset.next_multiple_of(BLOCK).min(self.bytes.len());
@@ -97,17 +114,33 @@ impl Walk<'_> {
     }
 }
 
-impl<'a> Iterator for Walk<'a> {
+impl<'a, F: Fn(&Found<'a>) -> bool> Walk<'a, F> {
+    /// Whether another process has written over an object from the block at `next` on.
+    fn is_overwritten(&self, found: &Found<'a>, next: usize) -> bool {
+        let end = found.offset + stored(found.header.length);
+        next < end as usize
+            && parse(&self.bytes[next..], next as u32, self.generation).is_ok()
+            && !(self.is_whole)(found)
+    }
+}
+
+impl<'a, F: Fn(&Found<'a>) -> bool> Iterator for Walk<'a, F> {
     type Item = Result<Found<'a>, Damage>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.pass_padding();
         let rest = self.bytes.get(self.offset..).filter(|rest| !rest.is_empty())?;
         let offset = self.offset as u32;
-        let found = parse(rest, offset, self.generation);
+        let next_block = (self.offset + 1).next_multiple_of(BLOCK);
+        let found = parse(rest, offset, self.generation).and_then(|found| {
+            match self.is_overwritten(&found, next_block) {
+                true => Err(Damage::Overwritten { offset }),
+                false => Ok(found),
+            }
+        });
         self.offset = match &found {
             Ok(found) => self.offset + stored(found.header.length) as usize,
-            Err(_) => (self.offset + 1).next_multiple_of(BLOCK),
+            Err(_) => next_block,
         };
         Some(found)
     }

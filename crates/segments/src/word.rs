@@ -61,7 +61,7 @@ impl Word {
             | u64::from(self.generation.get()) << GENERATION_SHIFT
     }
 
-    /// What a number says of a segment of so many bytes; `None` if it cannot be.
+    /// What a number says of a segment of this many bytes; `None` if it cannot be.
     pub fn decode(word: u64, segment_bytes: u32) -> Option<Word> {
         if word == 0 {
             let generation = Generation::FIRST;

@@ -2,9 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use segments::{
-    Cleaned, Keep, Layout, Left, Misplaced, Place, Refused, Segments, Survivors, stored,
-};
+use segments::{Cleaned, Keep, Layout, Left, Misplaced, Place, Refused, Segments, stored};
 
 const MIB: u32 = 1 << 20;
 const LENGTH: u16 = 100;
@@ -23,7 +21,7 @@ impl Keep for Keeper {
 
 fn layout(segments: u64) -> Layout {
     let bytes = segments * u64::from(MIB);
-    Layout { bytes, segment_bytes: MIB, survivors: Survivors::Apart }
+    Layout { bytes, segment_bytes: MIB }
 }
 
 fn kept(segments: u64) -> (Segments, Words) {

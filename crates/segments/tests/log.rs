@@ -8,7 +8,6 @@ mod model;
 
 use adapter::Flaw;
 use model::{Plan, run};
-use segments::Survivors;
 use testkit::Rng;
 
 /// Events of each run, if `RAMPACK_EVENTS` does not say otherwise.
@@ -20,17 +19,15 @@ fn events() -> u64 {
 }
 
 fn plans() -> Vec<Plan> {
-    let mut plans = Vec::new();
-    for survivors in [Survivors::Apart, Survivors::Together] {
-        let (extents, deaths) = (false, false);
-        let plan = Plan { segments: 16, mib: 1, percent: 90, survivors, extents, deaths };
-        plans.push(plan);
-        plans.push(Plan { segments: 3, ..plan });
-        plans.push(Plan { segments: 4, percent: 99, ..plan });
-        plans.push(Plan { mib: 4, segments: 5, ..plan });
-        plans.push(Plan { extents: true, percent: 80, ..plan });
-        plans.push(Plan { extents: true, segments: 3, percent: 100, ..plan });
-    }
+    let plan = Plan { segments: 16, mib: 1, percent: 90, deaths: false };
+    let plans = [
+        plan,
+        Plan { segments: 3, ..plan },
+        Plan { segments: 4, percent: 99, ..plan },
+        Plan { mib: 4, segments: 5, ..plan },
+        Plan { percent: 80, ..plan },
+        Plan { segments: 3, percent: 100, ..plan },
+    ];
     let mortal: Vec<Plan> = plans.iter().map(|plan| Plan { deaths: true, ..*plan }).collect();
     plans.into_iter().chain(mortal).collect()
 }

@@ -1,6 +1,6 @@
 //! After a log was made it does not use the heap.
 
-use segments::{Layout, NoVictim, Place, Segments, Survivors};
+use segments::{Layout, NoVictim, Place, Segments};
 use testkit::CountingHeap;
 
 #[global_allocator]
@@ -9,7 +9,7 @@ static HEAP: CountingHeap = CountingHeap;
 #[test]
 fn a_log_takes_its_memory_when_it_is_made() {
     const PAGES: usize = 4000;
-    let layout = Layout { bytes: 16 << 20, segment_bytes: 1 << 20, survivors: Survivors::Apart };
+    let layout = Layout { bytes: 16 << 20, segment_bytes: 1 << 20 };
     let mut log = Segments::new(layout).expect("a log");
     let mut slots: Vec<Option<Place>> = vec![None; PAGES];
     let mut rng = testkit::Rng::new(testkit::seed("a_log_takes_its_memory_when_it_is_made"));

@@ -98,14 +98,14 @@ impl WaitQueues {
         }
     }
 
-    /// The wait queue of a key.
-    pub(crate) fn queue(&self, key: usize) -> &AtomicU32 {
+    /// The wait queue of a key, for a lock of another kind on these queues.
+    pub fn queue(&self, key: usize) -> &AtomicU32 {
         &self.tickets[key % QUEUES]
     }
 
     /// Wakes every sleeper in the wait queue of a key.
     #[cold]
-    pub(crate) fn open(&self, key: usize) {
+    pub fn open(&self, key: usize) {
         let queue = self.queue(key);
         // Release pairs with the Acquire of the threads that take a ticket.
         queue.fetch_add(1, Ordering::Release);

@@ -11,17 +11,12 @@ mod bitlock;
 mod counter;
 mod event_count;
 mod mutex;
-mod owned;
-mod owner;
-mod park;
+pub mod park;
 mod percpu;
 mod prefetch;
 mod published;
 mod reader_epochs;
 mod retired;
-mod rwlock;
-mod shared;
-mod system;
 
 pub use backoff::Backoff;
 pub use bitlock::{LOCKED, WAITED, WORD_BITS, WaitQueues};
@@ -29,16 +24,11 @@ pub use counter::PerCpuCounters;
 pub use crossbeam_utils::CachePadded;
 pub use event_count::{EventCount, Ticket};
 pub use mutex::{Mutex, MutexGuard};
-pub use owned::{disown, own};
-pub use owner::{OwnerGuard, OwnerMutex};
-pub use percpu::PerCpu;
+pub use percpu::{PerCpu, lock_one};
 pub use prefetch::{prefetch, prefetch_bytes, touch};
 pub use published::Published;
 pub use reader_epochs::{Reader, ReaderEpochs};
 pub use retired::Retired;
-pub use rwlock::{ReadGuard, RwLock, WriteGuard};
-pub use shared::SharedWaitQueues;
-pub use system::{SystemGuard, SystemMutex};
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! A futex: a thread sleeps until a word changes.
+//! A futex: a thread sleeps until a word changes. Locks are built on it, here and in `research`.
 //!
 //! Under loom and shuttle this is a model of a futex. Sleepers queue per address and are blocked
 //! until they are woken. The check of the word and the start of the sleep are one step. So a
@@ -9,29 +9,7 @@ use crate::atomic::AtomicU32;
 /// How often a waiter checks again before it parks. `pause` takes 10 to 60 ns, depending on the
 /// processor, so this is 2 to 12 us. That is at least one decompression, and less than a wake-up
 /// costs the waking thread.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const SPINS: u32 = 200;
-#[cfg(any(loom, shuttle))]
-pub(crate) const SPINS: u32 = 1;
-
-/// How often a waiter checks again if the holder probably runs on another CPU: 160 us or more.
-/// Linux's mutex would spin as long as the holder runs.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const OWNER_SPINS: u32 = 16384;
-#[cfg(any(loom, shuttle))]
-pub(crate) const OWNER_SPINS: u32 = 1;
-
-/// The most pauses between two checks of such a waiter.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const OWNER_GAP: u32 = 2048;
-#[cfg(any(loom, shuttle))]
-pub(crate) const OWNER_GAP: u32 = 1;
-
-/// Pauses for which such a waiter leaves a free lock to the last holder.
-#[cfg(not(any(loom, shuttle)))]
-pub(crate) const OWNER_PATIENCE: u32 = 128;
-#[cfg(any(loom, shuttle))]
-pub(crate) const OWNER_PATIENCE: u32 = 1;
+pub const SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 200 };
 
 /// The processor's atomic, for the system.
 #[cfg(not(any(loom, shuttle, killed)))]
@@ -46,7 +24,7 @@ fn plain(word: &AtomicU32) -> &core::sync::atomic::AtomicU32 {
 /// Sleeps while `word` is `expected`. May return early; the caller checks again.
 #[inline(never)]
 #[cold]
-pub(crate) fn wait(word: &AtomicU32, expected: u32) {
+pub fn wait(word: &AtomicU32, expected: u32) {
     #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wait(plain(word), expected);
     #[cfg(any(loom, shuttle))]
@@ -56,7 +34,7 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
 /// Wakes one sleeper on `word`.
 #[inline(never)]
 #[cold]
-pub(crate) fn wake_one(word: &AtomicU32) {
+pub fn wake_one(word: &AtomicU32) {
     #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wake_one(plain(word));
     #[cfg(any(loom, shuttle))]
@@ -66,7 +44,7 @@ pub(crate) fn wake_one(word: &AtomicU32) {
 /// Wakes every sleeper on `word`.
 #[inline(never)]
 #[cold]
-pub(crate) fn wake_all(word: &AtomicU32) {
+pub fn wake_all(word: &AtomicU32) {
     #[cfg(not(any(loom, shuttle)))]
     atomic_wait::wake_all(plain(word));
     #[cfg(any(loom, shuttle))]
@@ -75,7 +53,7 @@ pub(crate) fn wake_all(word: &AtomicU32) {
 
 /// Lets other threads run, for a wait that cannot sleep.
 #[cold]
-pub(crate) fn let_others_run() {
+pub fn let_others_run() {
     #[cfg(not(any(loom, shuttle)))]
     std::thread::yield_now();
     #[cfg(any(loom, shuttle))]

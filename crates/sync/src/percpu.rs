@@ -2,7 +2,7 @@
 
 use units::Cpu;
 
-use crate::CachePadded;
+use crate::{CachePadded, Mutex, MutexGuard};
 
 /// One `T` per CPU.
 pub struct PerCpu<T> {
@@ -34,4 +34,16 @@ impl<T> PerCpu<T> {
     pub fn count(&self) -> usize {
         self.items.len()
     }
+}
+
+/// Locks the item of `cpu`, modulo the number of items, or another one that is free. If none is,
+/// waits for that of the CPU.
+///
+/// # Panics
+/// If there are no items.
+pub fn lock_one<T>(items: &[Mutex<T>], cpu: Cpu) -> MutexGuard<'_, T> {
+    let own = cpu.0 as usize % items.len();
+    let (before, from) = items.split_at(own);
+    let free = from.iter().chain(before).find_map(Mutex::try_lock);
+    free.unwrap_or_else(|| items[own].lock())
 }

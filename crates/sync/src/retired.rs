@@ -72,7 +72,7 @@ impl Retired {
         barrier_after_rmw();
         let epoch = self.readers.epoch();
         bag.push(Waiting { word, epoch });
-        if bag.count.is_multiple_of(bag.words.len().div_ceil(LOOKS)) {
+        if bag.is_full() || bag.count.is_multiple_of(bag.words.len().div_ceil(LOOKS)) {
             self.tidy(&mut bag, free);
         }
     }
@@ -88,7 +88,7 @@ impl Retired {
             bag.pop();
             free(oldest.word);
         }
-        if bag.count == bag.words.len() {
+        if bag.is_full() {
             self.empty(bag, free);
         }
     }
@@ -140,6 +140,11 @@ impl Retired {
 }
 
 impl Bag {
+    fn is_full(&self) -> bool {
+        self.count == self.words.len()
+    }
+
+    /// There is room for a word.
     fn push(&mut self, waiting: Waiting) {
         let at = (self.first + self.count) % self.words.len();
         self.words[at] = waiting;

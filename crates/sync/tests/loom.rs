@@ -22,61 +22,19 @@
 
 #[path = "loom/bitlock.rs"]
 mod bitlock;
+#[path = "loom/check.rs"]
+mod check;
 #[path = "loom/event_count.rs"]
 mod event_count;
 #[path = "loom/futex.rs"]
 mod futex;
 #[path = "loom/mutex.rs"]
 mod mutex;
-#[path = "loom/owned.rs"]
-mod owned;
-#[path = "loom/owner.rs"]
-mod owner;
 #[path = "loom/published.rs"]
 mod published;
 #[path = "loom/reader_epochs.rs"]
 mod reader_epochs;
 #[path = "loom/retired.rs"]
 mod retired;
-#[path = "loom/rwlock.rs"]
-mod rwlock;
-#[path = "loom/shared.rs"]
-mod shared;
-#[path = "loom/slots.rs"]
-mod slots;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use loom::model::Builder;
-
-/// Every interleaving.
-fn every(model: impl Fn() + Send + Sync + 'static) {
-    Builder::new().check(model);
-}
-
-/// Every interleaving with at most `preemptions` switches away from a thread that could go on.
-fn bounded(preemptions: usize, model: impl Fn() + Send + Sync + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(preemptions);
-    builder.check(model);
-}
-
-/// Loom must find fault with the model; what it says must contain one of `complaints`.
-fn refused(complaints: &[&str], model: impl Fn() + Send + Sync + 'static) {
-    let checked = catch_unwind(AssertUnwindSafe(|| bounded(3, model)));
-    let payload = checked.expect_err("loom passed a model that is broken on purpose");
-    let said = payload
-        .downcast_ref::<String>()
-        .map(String::as_str)
-        .or_else(|| payload.downcast_ref::<&str>().copied())
-        .unwrap_or("");
-    assert!(
-        complaints.iter().any(|complaint| said.contains(complaint)),
-        "loom refused the model, but for another reason: {said}"
-    );
-}
-
-/// What loom says when two accesses to a cell are not ordered.
-const RACE: &[&str] = &["Causality violation"];
-/// What loom says when every thread that is left sleeps.
-const DEADLOCK: &[&str] = &["deadlock"];
+use check::{DEADLOCK, RACE, bounded, every, refused};

@@ -1,60 +1,82 @@
-//! The bytes that may be written.
+//! What may be spent: one token bucket, for CPU time, bytes and requests.
 
-/// The nanoseconds of a day, and of the time that is saved up: an hour.
-const DAY: i128 = 86_400_000_000_000;
-const SAVED: i128 = DAY / 24;
-/// The least that is saved up, in bytes, whatever the rate: so much is written at a time.
+const SECOND: u64 = 1_000_000_000;
+const DAY: u64 = 86_400 * SECOND;
+/// CPU time that may be saved up: the share of this many seconds.
+const SAVED_SECONDS: u64 = 2;
+/// The least that is saved up, in bytes, whatever the rate: this much is written at a time.
 const LEAST: u64 = 32 << 10;
 
-/// Bytes that a day allows, earned as time goes by and spent by writes. No more is saved up than an
-/// hour's.
+/// What is earned as time goes by and spent by work. More than is left may be spent: the debt is
+/// paid before the next work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowance {
-    a_day: u64,
-    /// Bytes, times the nanoseconds of a day: nothing is rounded.
+    amount: u64,
+    period: u64,
+    most: u64,
+    /// Times `period`: nothing is rounded.
     left: i128,
 }
 
 impl Allowance {
-    /// Nothing is allowed yet. It earns `a_day` bytes a day.
+    /// `amount` in each `period` (nanoseconds, at least one). No more than `most` is saved up, and
+    /// nothing is there yet.
     #[must_use]
-    pub fn new(a_day: u64) -> Allowance {
-        Allowance { a_day, left: 0 }
+    pub fn new(amount: u64, period: u64, most: u64) -> Allowance {
+        Allowance { amount, period: period.max(1), most, left: 0 }
     }
 
-    /// The bytes of a day.
+    /// The CPU time, in nanoseconds, of `percent` of one CPU.
     #[must_use]
-    pub fn a_day(&self) -> u64 {
-        self.a_day
+    pub fn of_cpu(percent: u32) -> Allowance {
+        let amount = SECOND / 100 * u64::from(percent);
+        Allowance::new(amount, SECOND, SAVED_SECONDS * amount)
     }
 
-    /// The most that may be saved up, in bytes: that of an hour, or 32 KiB if that is more.
+    /// The bytes of a day. Those of an hour are saved up, or 32 KiB if that is more.
+    #[must_use]
+    pub fn of_a_day(bytes: u64) -> Allowance {
+        let most = if bytes == 0 { 0 } else { (bytes / 24).max(LEAST) };
+        Allowance::new(bytes, DAY, most)
+    }
+
+    /// The same with all saved up.
+    #[must_use]
+    pub fn full(self) -> Allowance {
+        Allowance { left: self.limit(), ..self }
+    }
+
+    /// What a period allows.
+    #[must_use]
+    pub fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// The most that may be saved up.
     #[must_use]
     pub fn most(&self) -> u64 {
-        match self.a_day {
-            0 => 0,
-            a_day => (a_day / 24).max(LEAST),
-        }
+        self.most
     }
 
-    /// Earns the bytes of `nanoseconds` that went by.
+    fn limit(&self) -> i128 {
+        i128::from(self.most) * i128::from(self.period)
+    }
+
+    /// Earns for `nanoseconds` that went by.
     pub fn earn(&mut self, nanoseconds: u64) {
-        // More than is saved up is lost anyway, so nothing overflows.
-        let elapsed = i128::from(nanoseconds).min(DAY);
-        let a_day = i128::from(self.a_day);
-        let most = (a_day * SAVED).max(i128::from(self.most()) * DAY);
-        self.left = (self.left + a_day * elapsed).min(most);
+        let earned = i128::from(self.amount).saturating_mul(i128::from(nanoseconds));
+        self.left = self.left.saturating_add(earned).min(self.limit());
     }
 
-    /// Spends bytes that were written. More than were left may have been: they are paid back before
-    /// the next write.
-    pub fn spend(&mut self, bytes: u64) {
-        self.left = self.left.saturating_sub(i128::from(bytes).saturating_mul(DAY));
+    /// Spends, whether or not that much is left.
+    pub fn spend(&mut self, amount: u64) {
+        let spent = i128::from(amount).saturating_mul(i128::from(self.period));
+        self.left = self.left.saturating_sub(spent);
     }
 
-    /// The bytes that may be written now.
+    /// What may be spent now.
     #[must_use]
     pub fn left(&self) -> u64 {
-        u64::try_from(self.left.max(0) / DAY).unwrap_or(u64::MAX)
+        u64::try_from(self.left.max(0) / i128::from(self.period)).unwrap_or(u64::MAX)
     }
 }

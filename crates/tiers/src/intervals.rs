@@ -54,7 +54,7 @@ pub(crate) struct Past {
 }
 
 impl Past {
-    /// Adds what a pass of so many seconds saw.
+    /// Adds what a pass of this many seconds saw.
     pub(crate) fn add(&mut self, ended: &Intervals, seconds: u32) {
         self.ended.add_all(ended);
         self.seconds = self.seconds.saturating_add(seconds);

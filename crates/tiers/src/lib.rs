@@ -9,20 +9,20 @@
 //!   moves them at the age at which this would have gained most.
 //! * [`Memory`] is what the policy remembers of a page, in 32 bits: its last use, its tier, and how
 //!   often it came back too soon. Each time doubles the age that the page must reach.
-//! * [`Credit`] limits the CPU time, [`Allowance`] the bytes that are written to a device.
+//! * [`Allowance`] limits the CPU time, and the bytes that are written to a device.
 //!
 //! All of it is values. There is no I/O, no clock, no thread, no lock and no heap.
 #![no_std]
 #![forbid(unsafe_code)]
 
 mod allowance;
-mod credit;
+mod forms;
 mod intervals;
 mod memory;
 mod policy;
 
 pub use allowance::Allowance;
-pub use credit::Credit;
+pub use forms::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS, WARM, WARM_CODEC};
 pub use intervals::{GENERATIONS, Intervals, generation};
 pub use memory::Memory;
 pub use policy::{Action, Budgets, News, PATIENCE, Pass, Policy, Seen, Tier, TierPass, Verdict};

@@ -1,6 +1,6 @@
 use crate::{
-    Action, Allowance, Budgets, Credit, GENERATIONS, Memory, News, PATIENCE, Pass, Policy, Seen,
-    Tier, Verdict, generation,
+    Action, Allowance, Budgets, GENERATIONS, Memory, News, PATIENCE, Pass, Policy, Seen, Tier,
+    Verdict, generation,
 };
 
 static TIERS: [Tier; 3] = [
@@ -186,7 +186,7 @@ fn pages_that_cannot_move_do_not_count_for_a_target() {
     assert_eq!(policy.age(1), Some(64), "the old ones are of no help");
 }
 
-/// A pass that sees these intervals end, so many of each.
+/// A pass that sees these intervals end, this many of each.
 fn pass(intervals: &[(u32, u64)]) -> Pass {
     let mut pass = Pass { seconds: 4, ..Pass::default() };
     let stays = Policy::new(&TIERS, Budgets::default()).judge(seen(0, 9, Memory::default()), 9);
@@ -243,8 +243,8 @@ fn memory_is_put_together_after_moves() {
 }
 
 #[test]
-fn credit_is_a_share_of_time_and_debts_are_paid() {
-    let mut credit = Credit::new(5);
+fn cpu_time_is_a_share_of_time_and_debts_are_paid() {
+    let mut credit = Allowance::of_cpu(5);
     assert_eq!(credit.left(), 0);
     credit.earn(1_000_000_000);
     assert_eq!(credit.left(), 50_000_000);
@@ -314,7 +314,7 @@ fn pages_that_move_to_a_device_are_older_than_cold_ones() {
 #[test]
 fn bytes_are_allowed_by_the_day_and_an_hour_is_saved_up() {
     const SECOND: u64 = 1_000_000_000;
-    let mut allowance = Allowance::new(86_400_000);
+    let mut allowance = Allowance::of_a_day(86_400_000);
     assert_eq!((allowance.left(), allowance.most()), (0, 3_600_000));
     allowance.earn(10 * SECOND);
     assert_eq!(allowance.left(), 10_000);
@@ -325,15 +325,31 @@ fn bytes_are_allowed_by_the_day_and_an_hour_is_saved_up() {
     allowance.earn(u64::MAX);
     assert_eq!(allowance.left(), 3_600_000);
     // Nothing is rounded away: a byte a day in steps of a second.
-    let mut slow = Allowance::new(1);
+    let mut slow = Allowance::of_a_day(1);
     (0..86_400).for_each(|_| slow.earn(SECOND));
     assert_eq!((slow.left(), slow.most()), (1, 32 << 10));
-    let mut most = Allowance::new(u64::MAX);
+    let mut most = Allowance::of_a_day(u64::MAX);
     most.earn(u64::MAX);
     assert_eq!(most.left(), u64::MAX / 24);
     most.spend(u64::MAX);
     assert_eq!(most.left(), 0);
-    let mut never = Allowance::new(0);
+    let mut never = Allowance::of_a_day(0);
     never.earn(u64::MAX);
     assert_eq!((never.left(), never.most()), (0, 0));
+}
+
+#[test]
+fn a_full_bucket_is_spent_and_grows_again() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut budget = Allowance::new(100, 10 * SECOND, 100).full();
+    assert_eq!(budget.left(), 100);
+    budget.spend(99);
+    assert_eq!(budget.left(), 1);
+    budget.spend(51);
+    budget.earn(5 * SECOND);
+    assert_eq!(budget.left(), 0);
+    budget.earn(SECOND);
+    assert_eq!(budget.left(), 10);
+    budget.earn(u64::MAX);
+    assert_eq!(budget.left(), 100, "no more is saved up");
 }

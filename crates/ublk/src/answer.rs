@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use block::{BlockDevice, Context, IoError, Operation, Wait, ZeroMode};
+use host::errno;
 use units::Cpu;
 
 use crate::wire::{self, Descriptor, SECTOR_SHIFT};
@@ -27,18 +28,18 @@ pub(crate) fn parse(request: &Descriptor, largest: usize) -> Result<Request, i32
         return Ok(Request::Flush);
     }
     let length = u64::from(request.sectors) << SECTOR_SHIFT;
-    let offset = request.start.checked_mul(1 << SECTOR_SHIFT).ok_or(libc::EINVAL)?;
+    let offset = request.start.checked_mul(1 << SECTOR_SHIFT).ok_or(errno::EINVAL)?;
     let data = usize::try_from(length).ok().filter(|length| *length <= largest);
     match operation {
-        wire::READ => Ok(Request::Read { offset, length: data.ok_or(libc::EINVAL)? }),
-        wire::WRITE => Ok(Request::Write { offset, length: data.ok_or(libc::EINVAL)? }),
+        wire::READ => Ok(Request::Read { offset, length: data.ok_or(errno::EINVAL)? }),
+        wire::WRITE => Ok(Request::Write { offset, length: data.ok_or(errno::EINVAL)? }),
         wire::DISCARDED => Ok(Request::Discard { offset, length }),
         wire::ZEROED => {
             let stays = request.what & wire::NO_UNMAP != 0;
             let mode = if stays { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
             Ok(Request::WriteZeroes { offset, length, mode })
         }
-        _ => Err(libc::EOPNOTSUPP),
+        _ => Err(errno::EOPNOTSUPP),
     }
 }
 
@@ -67,11 +68,11 @@ impl Served {
     pub(crate) fn answer(&self, request: Request, buffer: &mut [u8], wait: Wait) -> Option<i32> {
         let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(request, buffer, wait)));
         Some(match done {
-            Ok(Ok(moved)) => i32::try_from(moved).unwrap_or(-libc::EIO),
+            Ok(Ok(moved)) => i32::try_from(moved).unwrap_or(-errno::EIO),
             Ok(Err(IoError::WouldBlock)) if wait == Wait::No => return None,
-            Ok(Err(IoError::WouldBlock)) => -libc::EIO,
+            Ok(Err(IoError::WouldBlock)) => -errno::EIO,
             Ok(Err(error)) => -error.errno(),
-            Err(_) => -libc::EIO,
+            Err(_) => -errno::EIO,
         })
     }
 

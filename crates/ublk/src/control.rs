@@ -3,8 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 
+use host::errno;
+
 use crate::Error;
-use crate::sys::{Argument, ControlRing};
+use crate::control_ring::{Argument, ControlRing};
 use crate::wire::{self, Command, Info, Parameters};
 
 const CONTROL: &str = "/dev/ublk-control";
@@ -31,15 +33,15 @@ impl Control {
         let file = open_file()?;
         let ring = ControlRing::new(file).map_err(|error| match error.raw_os_error() {
             // Entries of 128 bytes came with Linux 5.19, before the driver.
-            Some(libc::EINVAL) => Error::TooOld,
-            Some(libc::ENOSYS | libc::EPERM | libc::EACCES) => Error::NoUring(error),
+            Some(errno::EINVAL) => Error::TooOld,
+            Some(errno::ENOSYS | errno::EPERM | errno::EACCES) => Error::NoUring(error),
             _ => Error::system("make a ring for the ublk driver")(error),
         })?;
         let mut control = Control { ring };
         let asked = control.info(NOBODY).map(drop).map_err(|error| error.raw_os_error());
         match asked {
-            Ok(()) | Err(Some(libc::ENODEV)) => Ok(control),
-            Err(Some(libc::EPERM | libc::EACCES)) => Err(Error::NoPermission),
+            Ok(()) | Err(Some(errno::ENODEV)) => Ok(control),
+            Err(Some(errno::EPERM | errno::EACCES)) => Err(Error::NoPermission),
             Err(_) => Err(Error::TooOld),
         }
     }
@@ -103,7 +105,7 @@ impl Control {
 /// A device that does not exist counts as deleted.
 fn gone(answer: io::Result<()>) -> io::Result<()> {
     match answer {
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(errno::ENODEV) => Ok(()),
         answer => answer,
     }
 }

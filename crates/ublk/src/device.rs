@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
-use host::Role;
+use host::{Role, errno};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::Error;
@@ -18,8 +18,8 @@ use crate::answer::Served;
 use crate::control::Control;
 use crate::nodes::{self, Kind};
 use crate::queue::Queue;
+use crate::ring;
 use crate::ring::{Ring, Shape, Tag};
-use crate::sys;
 use crate::waiters::{self, Jobs, Mailbox};
 use crate::wire::{self, Info, Parameters};
 
@@ -141,7 +141,7 @@ impl Ublk {
         let mut info = Info::new(queues, options.depth, options.largest, wire::mark(maker));
         info.flags = if options.recoverable { wire::RECOVERABLE } else { 0 };
         control.add(&mut info).map_err(|error| match error.raw_os_error() {
-            Some(libc::EPERM | libc::EACCES) => Error::NoPermission,
+            Some(errno::EPERM | errno::EACCES) => Error::NoPermission,
             _ => Error::system("add a ublk device")(error),
         })?;
         // From here on, dropping `ublk` undoes everything.
@@ -192,7 +192,7 @@ impl Ublk {
         let (ready, is_ready) = mpsc::channel();
         let begin = options.begin;
         for number in 0..info.queues {
-            let wake = Arc::new(sys::wake().map_err(doing())?);
+            let wake = Arc::new(ring::wake().map_err(doing())?);
             let mailbox = Arc::new(Mailbox::new(usize::from(info.depth), wake.clone()));
             self.mailboxes.push(mailbox.clone());
             let (served, jobs) = (served.clone(), self.jobs.clone());
@@ -255,7 +255,7 @@ impl Ublk {
         let device = OpenOptions::new().read(true).write(true).open(&self.path).map_err(doing())?;
         let mut nodes = Vec::new();
         for (number, part) in (1..).zip(parts) {
-            sys::add_partition(&device, number, part.clone()).map_err(doing())?;
+            host::add_partition(&device, number, part.clone()).map_err(doing())?;
             nodes.push(wait_for(|| nodes::make_part(self.number, number)).map_err(doing())?);
         }
         Ok(nodes)
@@ -310,7 +310,7 @@ impl Ublk {
     #[must_use]
     pub fn is_in_use(&self) -> bool {
         let claimed = nodes::claim(self.number);
-        claimed.is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY))
+        claimed.is_err_and(|error| error.raw_os_error() == Some(errno::EBUSY))
     }
 
     /// Removes the device. Waits until the requests under way are answered and its threads have
@@ -325,7 +325,7 @@ impl Ublk {
         }
         // The exclusive open is held until the device is stopped, so that no user can begin.
         let claim = match nodes::claim(self.number) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {
                 return Err(Error::Busy(self.path.clone()));
             }
             // A device without a node, or a node without a device, has no users.
@@ -341,7 +341,7 @@ impl Ublk {
         let doing = Error::system(format!("take {} down", self.path.display()));
         let stopped = match stopped {
             // Another process deleted it.
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(errno::ENODEV) => Ok(()),
             stopped => stopped,
         };
         self.join();
@@ -417,7 +417,7 @@ fn open(node: &Path) -> io::Result<File> {
     let end = Instant::now() + NODES;
     loop {
         match OpenOptions::new().read(true).write(true).open(node) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && Instant::now() < end => {
+            Err(error) if error.raw_os_error() == Some(errno::EBUSY) && Instant::now() < end => {
                 thread::sleep(Duration::from_millis(1));
             }
             opened => return opened,

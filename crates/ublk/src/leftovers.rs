@@ -16,6 +16,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
+use host::errno;
+
 use crate::Error;
 use crate::control::Control;
 use crate::device::wait_until_gone;
@@ -107,9 +109,9 @@ pub fn clear(number: u32, maker: u32) -> Result<(), Error> {
 fn look(control: &mut Control, number: u32) -> Result<Option<Info>, Error> {
     match control.info(number) {
         Ok(info) => Ok(Some(info)),
-        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(errno::ENODEV) => Ok(None),
         // The device of a user other than root: the driver wants its path.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => Ok(None),
         Err(error) => Err(Error::system(format!("ask for ublk device {number}"))(error)),
     }
 }

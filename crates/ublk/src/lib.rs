@@ -15,13 +15,13 @@
 
 mod answer;
 mod control;
+mod control_ring;
 mod device;
 mod error;
 mod leftovers;
 mod nodes;
 mod queue;
 mod ring;
-mod sys;
 mod waiters;
 mod wire;
 

@@ -5,7 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::sys;
+use host::flags;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 /// The kinds of nodes that a device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,12 +77,21 @@ fn make_at(path: PathBuf, kind: Kind, attributes: &Path) -> io::Result<PathBuf> 
     if path.symlink_metadata().is_ok() {
         fs::remove_file(&path)?;
     }
-    match sys::make_node(&path, kind == Kind::Block, device) {
+    match make_node(&path, kind, device) {
         // Another process may have made it first.
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(error),
         _ if is_node(&path, kind, device) => Ok(path),
         _ => Err(ErrorKind::AlreadyExists.into()),
     }
+}
+
+/// Makes the node of a device, with access for its owner only.
+fn make_node(path: &Path, kind: Kind, (major, minor): (u32, u32)) -> io::Result<()> {
+    let kind = match kind {
+        Kind::Character => FileType::CharacterDevice,
+        Kind::Block => FileType::BlockDevice,
+    };
+    Ok(mknodat(CWD, path, kind, Mode::RUSR | Mode::WUSR, host::makedev(major, minor))?)
 }
 
 fn is_node(path: &Path, kind: Kind, (major, minor): (u32, u32)) -> bool {
@@ -90,7 +100,7 @@ fn is_node(path: &Path, kind: Kind, (major, minor): (u32, u32)) -> bool {
             Kind::Character => found.file_type().is_char_device(),
             Kind::Block => found.file_type().is_block_device(),
         };
-        right_kind && found.rdev() == libc::makedev(major, minor)
+        right_kind && found.rdev() == host::makedev(major, minor)
     })
 }
 
@@ -125,5 +135,5 @@ pub(crate) fn remove(number: u32) {
 /// Opens the device exclusively; EBUSY if it is mounted, swapped to or held.
 pub(crate) fn claim(number: u32) -> io::Result<File> {
     let path = path(Kind::Block, number);
-    OpenOptions::new().read(true).custom_flags(libc::O_EXCL).open(path)
+    OpenOptions::new().read(true).custom_flags(flags::O_EXCL).open(path)
 }

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use block::Wait;
+use host::errno;
 
 use crate::answer::Served;
 use crate::ring::{Event, Ring, Tag};
@@ -63,6 +64,6 @@ impl Queue {
             }
         }
         let result = self.served.answer(request, tag.buffer(), Wait::Yes);
-        ring.commit(tag, result.unwrap_or(-libc::EIO));
+        ring.commit(tag, result.unwrap_or(-errno::EIO));
     }
 }

@@ -21,8 +21,11 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
+use host::errno;
 use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, squeue, types};
+use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::wire::{self, Descriptor, IoCommand};
 
@@ -32,6 +35,11 @@ const WAKE: u64 = u64::MAX;
 const FIXED_FILE: u8 = squeue::Flags::FIXED_FILE.bits();
 /// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
+
+/// Makes a wake-up for a thread: an eventfd, readable after a write to it. A read does not wait.
+pub(crate) fn wake() -> io::Result<File> {
+    Ok(File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
+}
 
 /// The buffers of a queue.
 struct Memory {
@@ -105,15 +113,11 @@ impl Descriptors {
         let one = size_of::<Descriptor>();
         let bytes = (usize::from(depth) * one).next_multiple_of(page);
         let apart = (usize::from(wire::MOST_DEPTH) * one).next_multiple_of(page);
-        let offset = (usize::from(queue) * apart) as libc::off_t;
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        let fd = device.as_raw_fd();
+        let offset = (usize::from(queue) * apart) as u64;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
         // SAFETY: a new mapping at an address that the system chooses.
         let start =
-            unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ, flags, fd, offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+            unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, flags, device, offset) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
         Ok(Descriptors { start, bytes, depth })
     }
@@ -130,7 +134,7 @@ impl Descriptors {
 impl Drop for Descriptors {
     fn drop(&mut self) {
         // SAFETY: it was mapped with this length, and nothing refers to it.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
 
@@ -245,7 +249,7 @@ impl Ring {
     /// Waits for the next write to the wake-up, once.
     pub(crate) fn rearm(&mut self) {
         let wake = types::Fd(self.wake.as_raw_fd());
-        let entry = opcode::PollAdd::new(wake, libc::POLLIN as u32).build().user_data(WAKE);
+        let entry = opcode::PollAdd::new(wake, PollFlags::IN.bits().into()).build().user_data(WAKE);
         self.push(&entry);
     }
 
@@ -265,7 +269,7 @@ impl Ring {
     /// Sends the answers to the driver and waits for the next event.
     pub(crate) fn wait(&mut self) {
         if let Err(error) = self.uring.submit_and_wait(1)
-            && error.raw_os_error() != Some(libc::EINTR)
+            && error.raw_os_error() != Some(errno::EINTR)
             && self.uring.completion().is_empty()
         {
             sleep(PAUSE);
@@ -311,7 +315,7 @@ impl Ring {
 }
 
 fn is_passing(errno: i32) -> bool {
-    matches!(errno, libc::ENOMEM | libc::EAGAIN | libc::EINTR)
+    matches!(errno, errno::ENOMEM | errno::EAGAIN | errno::EINTR)
 }
 
 /// Makes a ring that is disabled until [`restrict`] (Linux 5.10; ublk itself needs 6.0). Its task
@@ -325,11 +329,11 @@ fn build(entries: u32) -> io::Result<(IoUring, bool)> {
         .setup_defer_taskrun()
         .build(entries);
     match built {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {}
         built => return built.map(|uring| (uring, true)),
     }
     match IoUring::builder().dontfork().setup_r_disabled().setup_coop_taskrun().build(entries) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {
             IoUring::builder().dontfork().build(entries).map(|uring| (uring, false))
         }
         built => built.map(|uring| (uring, true)),

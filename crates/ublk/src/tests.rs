@@ -13,7 +13,7 @@ use units::{Cpu, PAGE_SIZE};
 use crate::answer::{Request, Served, parse};
 use crate::leftovers::{Fate, Leftover, judge};
 use crate::nodes::parse_device;
-use crate::sys;
+use crate::ring;
 use crate::waiters::{Job, Jobs, Mailbox, Room};
 use crate::wire::{self, Command, Descriptor, Info, IoCommand, Parameters};
 use crate::{Error, Options, Ublk};
@@ -96,7 +96,7 @@ fn a_device_is_described_by_its_abilities() {
     assert_eq!((told.sectors, told.discard_granularity), (BYTES / 512, 4096));
     assert_eq!((told.discard_segments, told.most_discarded), (1, 1 << 19));
     assert_eq!(told.most_zeroed, 1 << 19);
-    let poor = block::Abilities { read_only: true, discard: false, fast_zero: false, flush: true };
+    let poor = block::Abilities { read_only: true, flush: true, ..block::Abilities::default() };
     let told = Parameters::new(geometry, poor, 65536);
     assert_eq!(told.attributes, wire::READ_ONLY | wire::VOLATILE_CACHE);
     assert_eq!((told.most_discarded, told.most_zeroed), (0, 0));
@@ -256,7 +256,7 @@ fn every_job_comes_back_to_its_queue_once() {
     const QUEUES: u16 = 3;
     const DEPTH: u32 = 8;
     const TURNS: u32 = 2000;
-    let wakes: Vec<Arc<File>> = (0..QUEUES).map(|_| Arc::new(sys::wake().unwrap())).collect();
+    let wakes: Vec<Arc<File>> = (0..QUEUES).map(|_| Arc::new(ring::wake().unwrap())).collect();
     let mailbox = |wake: &Arc<File>| Arc::new(Mailbox::new(DEPTH as usize, wake.clone()));
     let mailboxes: Vec<Arc<Mailbox<u32>>> = wakes.iter().map(mailbox).collect();
     let jobs = Jobs::new(usize::from(QUEUES) * DEPTH as usize);
@@ -310,7 +310,7 @@ fn every_job_comes_back_to_its_queue_once() {
 
 #[test]
 fn a_queue_is_told_to_leave() {
-    let wake = Arc::new(sys::wake().unwrap());
+    let wake = Arc::new(ring::wake().unwrap());
     let mailbox = Mailbox::<()>::new(1, wake.clone());
     assert!(!mailbox.is_to_leave());
     mailbox.leave();

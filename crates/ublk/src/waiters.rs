@@ -6,6 +6,7 @@ use std::io::Write;
 use std::sync::Arc;
 
 use block::Wait;
+use host::errno;
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex};
 
@@ -143,7 +144,7 @@ impl<T> Jobs<T> {
 /// The loop of a waiter, until the list of jobs is closed.
 pub(crate) fn wait(jobs: &Jobs<Tag>, mailboxes: &[Arc<Mailbox<Tag>>], served: &Served) {
     while let Some(Job { queue, mut tag, request }) = jobs.take() {
-        let result = served.answer(request, tag.buffer(), Wait::Yes).unwrap_or(-libc::EIO);
+        let result = served.answer(request, tag.buffer(), Wait::Yes).unwrap_or(-errno::EIO);
         mailboxes[usize::from(queue)].finish(tag, result);
     }
 }

@@ -2,10 +2,11 @@
 //!
 //! Source: Linux `Documentation/admin-guide/blockdev/zram.rst`, and for max_comp_streams and the
 //! one-value statistics the same document of 2014 (`Documentation/blockdev/zram.txt`). The
-//! differences are in docs/compatibility.md.
+//! differences are in docs/reference/zram.md.
 
 mod algorithms;
 mod keys;
+mod paths;
 mod saved;
 mod settings;
 mod statistics;
@@ -16,6 +17,7 @@ use alloc::sync::Arc;
 
 use control::{Attribute, Bound};
 
+pub use paths::with_absolute_paths;
 pub use saved::saved_settings;
 
 use crate::Disk;

@@ -1,5 +1,17 @@
 //! The device: users and statistics.
 
+mod configure;
+mod lifecycle;
+mod settings;
+mod stats;
+mod when_full;
+
+pub use settings::Which;
+pub(crate) use settings::{Settings, find};
+pub use stats::{Density, Stats};
+pub use when_full::WhenFull;
+pub(crate) use when_full::{Hand, Moved};
+
 use alloc::{format, string::String, sync::Arc};
 use core::ops::Deref;
 
@@ -13,10 +25,8 @@ use zcomp::Streams;
 use crate::counts::{Count, Counts};
 use crate::engine::Engine;
 use crate::resources::{Design, Product, Resources};
-use crate::settings::Settings;
-use crate::stats::Stats;
-use crate::tier_walk::TierWalk;
-use crate::when_full::Full;
+use crate::tiering::TierWalk;
+use when_full::Full;
 
 /// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
 /// `reset`. Any number of threads may call all methods at once.
@@ -30,9 +40,9 @@ pub struct Disk<D: Design = Product> {
     pub(crate) bytes: AtomicU64,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) counts: Arc<Counts>,
-    /// Held by a thread that goes through all pages, or that changes their codecs or the size.
-    /// Taken before `settings`.
-    pub(crate) post: Mutex<()>,
+    /// Held by a thread that goes through all pages, makes room, or changes the codecs, the size or
+    /// the backing device. Taken before `settings`.
+    pub(crate) post: Mutex<Hand>,
     /// What moves pages between tiers by itself. Taken after `post`.
     pub(crate) tier_walk: Mutex<Option<TierWalk>>,
     /// What a write does at `mem_limit`.
@@ -52,7 +62,7 @@ impl<D: Design> Disk<D> {
             bytes: AtomicU64::new(0),
             settings: Mutex::new(Settings::new(&resources)),
             counts: Arc::new(Counts::new(resources.counting_cpus)),
-            post: Mutex::new(()),
+            post: Mutex::new(0),
             tier_walk: Mutex::new(None),
             full: Full::new(),
             resources,
@@ -191,15 +201,6 @@ impl<D: Design> Disk<D> {
             engine.give_back(Cpu(0));
             engine.pool().validate();
         });
-    }
-}
-
-impl<D: Design> Drop for Disk<D> {
-    fn drop(&mut self) {
-        // Its frames become free now: nothing of it may be recovered.
-        if let Some(record) = self.engine().as_deref().and_then(Engine::record) {
-            record.set_bytes(0);
-        }
     }
 }
 

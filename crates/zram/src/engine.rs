@@ -3,6 +3,20 @@
 //! A stored object is never modified. A store makes a new object and swaps one word. Every step
 //! that can fail comes before the swap; every free comes after it.
 
+mod access;
+mod page_ops;
+mod shared;
+mod slot;
+mod tables;
+
+pub use access::Clock;
+pub use page_ops::Select;
+pub(crate) use page_ops::{Loaded, Recompressed, Recompression};
+pub(crate) use shared::Shared;
+pub(crate) use slot::SLOT_BITS;
+pub use slot::{Kind, Part, Slot};
+pub(crate) use tables::Table;
+
 mod compaction;
 mod contents;
 mod gauges;
@@ -21,22 +35,18 @@ use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
 use objects::{Object, Objects};
 use pagealloc::NoMemory;
-use pagelog::Backed;
+use pagelog::{Backed, Backing};
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Chosen, OneStream, Register, Streams, prefetch_beginning};
-use zsmalloc::{Pool, PoolOptions};
+use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
+use zsmalloc::{Limits, Pool, PoolOptions, Room};
 
-use crate::access::{Accesses, Clock, TIME_BYTES};
-use crate::backing::Backing;
 use crate::counts::Counts;
-use crate::page_ops::Loaded;
 use crate::record::Record;
 use crate::resources::{Design, Resources};
-use crate::shared::{ENTRY_BYTES, SharedObjects};
-use crate::slot::{Kind, Slot};
 use crate::slots::SlotTable;
-use crate::tables::Table;
+use access::{Accesses, TIME_BYTES};
+use shared::{ENTRY_BYTES, SharedObjects};
 
 /// The options of an engine.
 pub(crate) struct EngineOptions<'a> {
@@ -46,8 +56,8 @@ pub(crate) struct EngineOptions<'a> {
     pub(crate) room: usize,
     /// The codec of each priority.
     pub(crate) codecs: &'a [Option<Chosen>],
-    /// The most frames its pool may have; 0 for no limit.
-    pub(crate) limit_frames: u64,
+    /// The limits of its pool.
+    pub(crate) limits: Limits,
     /// Streams of each codec that may be used at once, at first.
     pub(crate) streams: u32,
     /// The readers of the device.
@@ -57,11 +67,11 @@ pub(crate) struct EngineOptions<'a> {
     /// The counters of the device.
     pub(crate) counts: Arc<Counts>,
     /// The backing device.
-    pub(crate) backing: Option<Arc<Backing>>,
+    pub(crate) backing: Option<Arc<dyn Backing>>,
     /// The name of its tables, if they outlive the process.
     pub(crate) name: &'a str,
     /// The record of the device, if it outlives the process.
-    pub(crate) record: Option<Arc<Record>>,
+    pub(crate) record: Option<Record>,
 }
 
 /// The store of pages. Indices must be below its capacity. Any number of threads may call every
@@ -75,14 +85,11 @@ pub(crate) struct Engine<D: Design> {
     readers: Arc<ReaderEpochs>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
-    backing: Option<Arc<Backing>>,
-    record: Option<Arc<Record>>,
+    backing: Option<Arc<dyn Backing>>,
+    record: Option<Record>,
     /// A thread that prepares a replacement from the present contents holds the turn of the page,
     /// so that a claim has one owner.
     turns: Box<[CachePadded<Mutex<()>>]>,
-    /// What the engine leaves out.
-    #[cfg(any(shuttle, asan))]
-    without: crate::Without,
 }
 
 const TURNS: usize = 64;
@@ -101,14 +108,15 @@ impl<D: Design> Engine<D> {
         options: EngineOptions<'_>,
     ) -> Result<Engine<D>, ControlError> {
         let cpus = resources.cpus;
-        let EngineOptions { pages, room, codecs: chosen, limit_frames, streams, .. } = options;
+        let EngineOptions { pages, room, codecs: chosen, limits, streams, .. } = options;
         let EngineOptions { readers, clock, counts, backing, name, record, .. } = options;
         let memory = |table| resources.memory_of(name, table);
-        let pool = PoolOptions { frames: resources.frames.clone(), limit_frames };
+        let pool = PoolOptions { frames: resources.frames.clone(), limit_frames: 0 };
         let objects =
             Objects::new(&*memory(Table::Zspages), pool, readers.clone(), cpus, streams as usize);
-        let register = record.clone().map(|record| record as Arc<dyn Register>);
+        let register = record.as_ref().map(Record::register);
         let objects = objects.map_err(no_memory)?.registered(register);
+        objects.pool().set_limits(limits);
         // If addresses are short, the device has no room to grow.
         let slots = |count| D::Slots::new(&*memory(Table::Slots), count, cpus);
         let slots = slots(room).or_else(|_| slots(pages)).map_err(|_| {
@@ -139,8 +147,6 @@ impl<D: Design> Engine<D> {
             backing,
             record,
             turns,
-            #[cfg(any(shuttle, asan))]
-            without: resources.without,
         };
         for (priority, codec) in chosen.iter().enumerate() {
             if let Some(codec) = codec {
@@ -153,26 +159,49 @@ impl<D: Design> Engine<D> {
     /// Makes `new` the slot of a page, whatever the slot was.
     #[inline]
     fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
-        #[cfg(killed)]
-        if sync::atomic::killed::has(sync::atomic::killed::Flaw::FreesFirst) {
-            self.release(cpu, self.slots.peek(index));
-            let _ = self.slots.update(index, |_| Some(new));
-            return;
+        self.replace(cpu, index, new, |_| Some(new));
+    }
+
+    /// Makes `new` the slot of a page, as `to` has it for the slot there is, and gives up what that
+    /// named: the end of every change. Returns false if `to` has none; nothing has changed then.
+    #[inline]
+    fn replace(
+        &self,
+        cpu: Cpu,
+        index: usize,
+        new: Slot,
+        to: impl FnMut(Slot) -> Option<Slot>,
+    ) -> bool {
+        let Ok(old) = self.slots.update(index, to) else { return false };
+        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        self.account(cpu, old, new);
+        true
+    }
+
+    /// Replaces a page that the caller has claimed as `held` by what was made of it. Returns false
+    /// if the page was used meanwhile: what was made may have outdated contents.
+    ///
+    /// # Errors
+    /// That of `made`; the page is unchanged.
+    fn put(
+        &self,
+        cpu: Cpu,
+        index: usize,
+        held: Slot,
+        made: Result<Slot, IoError>,
+    ) -> Result<bool, IoError> {
+        let new = made.inspect_err(|_| self.unclaim(index, held))?;
+        let is_put = self.replace(cpu, index, new, |now| (now == held).then_some(new));
+        if !is_put {
+            self.release(cpu, new);
         }
-        if let Ok(old) = self.slots.update(index, |_| Some(new)) {
-            self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-            self.account(cpu, old, new);
-        }
+        Ok(is_put)
     }
 
     /// Takes the turn of a page. Waits for the thread that prepares a replacement of it.
     #[inline]
-    pub(super) fn turn(&self, index: usize) -> Option<MutexGuard<'_, ()>> {
-        #[cfg(any(shuttle, asan))]
-        if self.without.turns {
-            return None;
-        }
-        Some(self.turns[index % TURNS].lock())
+    pub(super) fn turn(&self, index: usize) -> MutexGuard<'_, ()> {
+        self.turns[index % TURNS].lock()
     }
 
     /// Claims the slot of a page and reads its contents; `None` if the slot was displaced
@@ -209,6 +238,15 @@ impl<D: Design> Engine<D> {
     }
 }
 
+impl<D: Design> Drop for Engine<D> {
+    fn drop(&mut self) {
+        // Only who resets a device gives it up. Another process finds it as it was otherwise.
+        if self.record.as_ref().is_some_and(|record| record.bytes() != 0) {
+            self.objects.leave();
+        }
+    }
+}
+
 fn no_memory(error: NoMemory) -> ControlError {
     ControlError::new(Errno::ENOMEM, format!("{error}"))
 }
@@ -222,7 +260,7 @@ fn extent_kind(slot: Slot) -> ExtentKind {
 }
 
 impl<D: Design> Engine<D> {
-    /// Replaces a page.
+    /// Replaces a page by an object in frames of `room`.
     ///
     /// # Errors
     /// `NoSpace` or `NoMemory`; the page is unchanged.
@@ -230,18 +268,13 @@ impl<D: Design> Engine<D> {
     pub(crate) fn store(
         &self,
         reader: &Reader<'_>,
-        cpu: Cpu,
+        (cpu, room): (Cpu, Room),
         index: usize,
         page: &Page,
     ) -> Result<(), IoError> {
-        #[cfg(killed)]
-        if sync::atomic::killed::has(sync::atomic::killed::Flaw::CommitsFirst) {
-            let stale = self.make(reader, cpu, &[0x5a; PAGE_SIZE], || self.slots.peek(index))?;
-            self.commit(cpu, index, stale);
-        }
         self.slots.prefetch(index);
         prefetch_beginning(page);
-        let new = self.make(reader, cpu, page, || self.slots.peek(index))?;
+        let new = self.make(reader, (cpu, room), page, || self.slots.peek(index))?;
         // The time is set before the page can be seen: a page without a time counts as the oldest.
         self.note(index);
         self.commit(cpu, index, new);
@@ -295,17 +328,17 @@ impl<D: Design> Engine<D> {
         Ok(())
     }
 
-    /// Replaces a page by the result of `edit`, in one step: no other change to the page comes
-    /// between. `edit` may run more than once, each time on the present contents. For a page on the
-    /// backing device the function only returns its place, unless `known` holds the contents of
-    /// that place.
+    /// Replaces a page by the result of `edit`, in frames of `room` and in one step: no other
+    /// change to the page comes between. `edit` may run more than once, each time on the present
+    /// contents. For a page on the backing device the function only returns its place, unless
+    /// `known` holds the contents of that place.
     ///
     /// # Errors
     /// Those of `store` and `load`; the page is unchanged.
     pub(crate) fn modify(
         &self,
         reader: &Reader<'_>,
-        cpu: Cpu,
+        (cpu, room): (Cpu, Room),
         index: usize,
         known: Option<(Backed, &Page)>,
         edit: &mut dyn FnMut(&mut Page),
@@ -325,20 +358,11 @@ impl<D: Design> Engine<D> {
             }
             let made = read.and_then(|_| {
                 edit(&mut page);
-                self.make(reader, cpu, &page, || held)
+                self.make(reader, (cpu, room), &page, || held)
             });
-            let new = made.unwrap_or(held.unclaimed());
-            let swapped = self.slots.update(index, |now| (now == held).then_some(new));
-            match (made, swapped) {
-                (Err(error), _) => return Err(error),
-                (Ok(new), Ok(old)) => {
-                    self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-                    self.account(cpu, old, new);
-                    self.note(index);
-                    return Ok(Loaded::Page);
-                }
-                // Another thread stored the page meanwhile: the new object has outdated contents.
-                (Ok(new), Err(_)) => self.release(cpu, new),
+            if self.put(cpu, index, held, made)? {
+                self.note(index);
+                return Ok(Loaded::Page);
             }
         }
     }
@@ -454,13 +478,18 @@ impl<D: Design> Engine<D> {
     }
 
     /// The backing device.
-    pub(crate) fn backing(&self) -> Option<&Arc<Backing>> {
+    pub(crate) fn backing(&self) -> Option<&Arc<dyn Backing>> {
         self.backing.as_ref()
     }
 
     /// The record of the device, if it outlives the process.
     pub(crate) fn record(&self) -> Option<&Record> {
-        self.record.as_deref()
+        self.record.as_ref()
+    }
+
+    /// The objects.
+    pub(crate) fn objects(&self) -> &Objects<D::Streams> {
+        &self.objects
     }
 
     /// The pool of objects. It may still hold objects that their pages gave up.

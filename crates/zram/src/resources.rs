@@ -2,16 +2,14 @@
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
-use block::BlockDevice;
+use block::{Absent, AskRemote, BlockDevice};
 use control::{ControlError, Errno};
 use pagealloc::{Frames, KeptMemory, MemoryProvider};
 use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 
-use crate::access::Clock;
-use crate::backing::Backing;
-use crate::blocks::BackingBlocks;
+use crate::engine::Clock;
 use crate::slots::{BitLock, SlotTable};
-use pagelog::{NoLog, PageLog};
+use pagelog::{Backing, BackingBlocks, NoLog, PageLog};
 
 /// The compile-time choices of a device. The product has one design, [`Product`]; experiments add
 /// others.
@@ -57,37 +55,6 @@ pub struct Resources {
     pub clock: Arc<Clock>,
     /// Whether devices keep the time of last use of each page by default.
     pub track_access: bool,
-    /// What is left out. A test leaves something out to see that the race checker finds the error.
-    #[cfg(any(shuttle, asan))]
-    pub without: Without,
-}
-
-/// Waits and checks that a test leaves out.
-#[cfg(any(shuttle, asan))]
-#[derive(Clone, Copy, Default)]
-pub struct Without {
-    /// Compaction gives back the old place of an object at once, while readers may use it.
-    pub readers_of_objects: bool,
-    /// Compaction lets a slot name the moved object, whatever it names by now.
-    pub newer_stores: bool,
-    /// Compaction clears the flags of a slot whose object it moves.
-    pub flags: bool,
-    /// A block of the backing device is free as soon as no slot names it.
-    pub readers_of_blocks: bool,
-    /// A thread that changes a part of a page does not wait for other such threads.
-    pub turns: bool,
-    /// Pages of one fingerprint share an object without a comparison.
-    pub comparisons: bool,
-    /// A shared object is freed when the first page gives it up.
-    pub references: bool,
-    /// Compaction gives back the old place of a shared object at once.
-    pub readers_of_shared: bool,
-    /// Compaction moves a shared object, and its entry names the old place.
-    pub entries: bool,
-    /// A write that waited while another one made room does not try again.
-    pub room_of_others: bool,
-    /// The page of a write for which there is no room is freed before there is some.
-    pub old_contents: bool,
 }
 
 impl Resources {
@@ -110,8 +77,6 @@ impl Resources {
             files,
             clock: Arc::default(),
             track_access: false,
-            #[cfg(any(shuttle, asan))]
-            without: Without::default(),
         }
     }
 
@@ -127,7 +92,7 @@ impl Resources {
         (self.open_codec)(name, params).map_err(|error| ControlError::invalid(format!("{error}")))
     }
 
-    /// Opens a backing device.
+    /// Opens a backing device. Also returns what tells how much it has at remote stores.
     ///
     /// # Errors
     /// The errors of [`HostFiles::open_backing`] and [`HostFiles::open_remote`]; `ENOMEM` when
@@ -138,30 +103,40 @@ impl Resources {
         seal: Option<&str>,
         remote: Option<&str>,
         is_log: bool,
-    ) -> Result<Backing, ControlError> {
-        let device = match (seal, remote) {
-            (Some(seal), Some(remote)) => self.files.open_remote(path, seal, remote)?,
-            _ => self.files.open_backing(path, seal)?,
+    ) -> Result<(Arc<dyn Backing>, Option<AskRemote>), ControlError> {
+        let (device, ask) = match (seal, remote) {
+            (Some(seal), Some(remote)) => {
+                let (device, ask) = self.files.open_remote(path, seal, remote)?;
+                (device, Some(ask))
+            }
+            _ => (self.files.open_backing(path, seal)?, None),
         };
-        match is_log {
-            true => self.log_on(device, path).map(Backing::Log),
-            false => self.blocks_of(device, path).map(Backing::Pages),
-        }
+        Ok((self.backing_on(device, path, is_log)?, ask))
+    }
+
+    /// What `device`, which was opened as `path`, holds.
+    ///
+    /// # Errors
+    /// `EINVAL` if it is too small for a log; `ENOMEM` when address space is out.
+    pub(crate) fn backing_on(
+        &self,
+        device: Arc<dyn BlockDevice>,
+        path: &str,
+        is_log: bool,
+    ) -> Result<Arc<dyn Backing>, ControlError> {
+        Ok(match is_log {
+            true => Arc::new(self.log_on(device, path)?),
+            false => Arc::new(self.blocks_of(device, path)?),
+        })
     }
 
     fn log_on(&self, device: Arc<dyn BlockDevice>, path: &str) -> Result<PageLog, ControlError> {
-        let log = PageLog::new(device, path, self.cpus).map_err(|error| match error {
+        PageLog::new(device, path, self.cpus).map_err(|error| match error {
             NoLog::Layout(error) => ControlError::invalid(format!("{path} is {error}")),
             NoLog::NoMemory => {
                 ControlError::new(Errno::ENOMEM, format!("no memory for the log on {path}"))
             }
-        })?;
-        #[cfg(any(shuttle, asan))]
-        let log = match self.without.readers_of_blocks {
-            true => log.without_readers(),
-            false => log,
-        };
-        Ok(log)
+        })
     }
 
     fn blocks_of(
@@ -170,14 +145,7 @@ impl Resources {
         path: &str,
     ) -> Result<BackingBlocks, ControlError> {
         let backing = BackingBlocks::new(&*self.provider, device, path, self.cpus);
-        let backing =
-            backing.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
-        #[cfg(any(shuttle, asan))]
-        let backing = match self.without.readers_of_blocks {
-            true => backing.without_readers(),
-            false => backing,
-        };
-        Ok(backing)
+        backing.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))
     }
 }
 
@@ -197,6 +165,20 @@ pub trait HostFiles: Send + Sync {
         seal: Option<&str>,
     ) -> Result<Arc<dyn BlockDevice>, ControlError>;
 
+    /// Stands for the backing device at `path`, which [`HostFiles::open_backing`] cannot open now:
+    /// what is asked of it fails. With `seal`, what opens the sealed pages stays.
+    ///
+    /// # Errors
+    /// `ENOMEM` when there is no memory for that.
+    fn absent_backing(
+        &self,
+        path: &str,
+        seal: Option<&str>,
+    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        let _ = (path, seal);
+        Ok(Arc::new(Absent::new(Absent::MOST)))
+    }
+
     /// Reads a description of remote stores, as `backing_remote` takes it. Returns it without
     /// secrets. Asks no store.
     ///
@@ -208,7 +190,7 @@ pub trait HostFiles: Send + Sync {
     }
 
     /// As [`HostFiles::open_backing`] with a seal. Cold parts of what is written go to the stores
-    /// that `remote` describes.
+    /// that `remote` describes. Also returns what tells how much is there.
     ///
     /// # Errors
     /// As [`HostFiles::open_backing`] and [`HostFiles::check_remote`]; `EIO` if a store does not
@@ -218,7 +200,7 @@ pub trait HostFiles: Send + Sync {
         path: &str,
         seal: &str,
         remote: &str,
-    ) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    ) -> Result<(Arc<dyn BlockDevice>, AskRemote), ControlError> {
         let _ = (path, seal, remote);
         Err(ControlError::new(Errno::ENOTSUP, "this program has no remote stores"))
     }

@@ -14,7 +14,7 @@ pub use bit_lock::BitLock;
 pub use pagealloc::Touched;
 use units::Cpu;
 
-use crate::slot::Slot;
+use crate::engine::Slot;
 
 /// A table of slots. Any number of threads may call every method at once. No closure may call the
 /// table again.

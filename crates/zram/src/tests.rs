@@ -4,8 +4,8 @@ use core::ops::ControlFlow;
 use block::{Extent, ExtentKind};
 use units::PAGE_SIZE;
 
-use crate::post_processing::apart;
-use crate::ranges::{clip, touched_pages};
+use crate::ops::apart;
+use crate::path::{clip, touched_pages};
 use crate::{Backed, Kind, Object, Slot};
 use zcomp::{fill, same_filled};
 use zsmalloc::Handle;
@@ -25,7 +25,7 @@ fn what_is_known_of_a_slot_is_apart_from_its_contents() {
         let touched = known.touched();
         assert!(!touched.is_marked() && !touched.is_idle() && touched.is_incompressible());
         assert_eq!(known.with_mark(false).with_idle(false), slot.claimed().incompressible());
-        assert_eq!(known.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
+        assert_eq!(known.word() >> crate::engine::SLOT_BITS, 0, "the lock's bits are free");
         assert_eq!(slot.is_backed(), matches!(slot.kind(), Kind::WrittenBack(_)));
     }
     let other = Slot::written_back(Backed { huge: false, ..PLACE });
@@ -67,7 +67,7 @@ fn slots_say_what_they_were_made_of() {
         assert!(slot.claimed().is_claimed() && !slot.is_claimed());
         assert_eq!(slot.claimed().unclaimed(), slot);
         assert_eq!(Slot::from_word(slot.word()), slot);
-        assert_eq!(slot.word() >> crate::slot::SLOT_BITS, 0, "the lock's bits are free");
+        assert_eq!(slot.word() >> crate::engine::SLOT_BITS, 0, "the lock's bits are free");
         assert_eq!(slot.is_empty(), kind == Kind::Empty);
     }
     assert_eq!(Slot::same_filled(1), None, "its halves differ");

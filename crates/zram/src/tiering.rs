@@ -1,17 +1,28 @@
-//! Tiers of a device: its pages move by themselves. See `tier_walk`.
+//! Tiers of a device: its pages move by themselves. See `walk`.
+
+mod fingerprints;
+mod moves;
+mod out;
+mod press;
+mod stats;
+mod walk;
+mod writeback;
+
+pub use fingerprints::fingerprint;
+pub use stats::{TierCounts, TierStats};
+pub(crate) use walk::TierWalk;
 
 use alloc::format;
 
 use control::{ControlError, Errno};
-use tiers::Budgets;
+use tiers::{Budgets, WARM_CODEC};
 use zcomp::Params;
 
 use crate::disk::Disk;
+use crate::disk::Moved;
 use crate::engine::Engine;
 use crate::resources::Design;
-use crate::tier_moves::WARM_CODEC;
-use crate::tier_stats::TierStats;
-use crate::tier_walk::{Place, TierWalk};
+use walk::Place;
 
 impl<D: Design> Disk<D> {
     /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
@@ -114,14 +125,13 @@ impl<D: Design> Disk<D> {
     }
 
     /// Moves pages down for a writer that needs their memory: with the same walk as the thread of
-    /// the tiers, which goes on where it was. `post` keeps them apart. The calling thread may wait,
-    /// and is no reader. Returns whether objects are smaller now.
-    pub(crate) fn press_tiers(&self, engine: &Engine<D>) -> bool {
-        let _post = self.post.lock();
+    /// the tiers, which goes on where it was. `post` keeps them apart. The calling thread holds it,
+    /// may wait, and is no reader.
+    pub(crate) fn press_tiers(&self, engine: &Engine<D>, has_room: &dyn Fn() -> bool) -> Moved {
         let mut tier_walk = self.tier_walk.lock();
         // Without memory for the walk, nothing moves.
-        let Ok(tier_walk) = self.ready_walk(engine, &mut tier_walk) else { return false };
-        tier_walk.press(&self.place(engine)) > 0
+        let walk = self.ready_walk(engine, &mut tier_walk);
+        walk.map_or(Moved::Nothing, |walk| walk.press(&self.place(engine), has_room))
     }
 
     /// The walk of the device as it is now, made if need be. The caller holds `post`.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Pool, PoolOptions};
+use zsmalloc::{Handle, Pool, PoolOptions, Room};
 
 const CPU: Cpu = Cpu(0);
 /// Lengths: objects within one frame, one over the end of a frame, and a page.
@@ -35,7 +35,7 @@ impl Site {
     }
 
     fn store(&self, bytes: &[u8]) -> Handle {
-        self.pool.store(CPU, bytes, None).expect("memory")
+        self.pool.store(CPU, Room::Open, bytes, None).expect("memory")
     }
 
     fn free(&self, handle: Handle) {

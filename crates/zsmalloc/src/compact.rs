@@ -29,7 +29,7 @@ use crate::class::SizeClass;
 use crate::fullness::{ClassState, NO_GROUP, group_of};
 use crate::handle::Handle;
 use crate::loose::LooseFrames;
-use crate::pool::Pool;
+use crate::pool::{Pool, Room};
 use crate::slots::Lack;
 use crate::zspage::EMPTYING;
 
@@ -217,10 +217,7 @@ impl Pool {
 impl<'a> Pass<'a> {
     fn begin(pool: &'a Pool, cpu: Cpu) -> Pass<'a> {
         let frames = pool.frames();
-        let room = match pool.limit() {
-            0 => u64::MAX,
-            limit => limit.saturating_sub(frames),
-        };
+        let room = pool.limit(Room::All).saturating_sub(frames);
         // Stores need frames at the same time.
         let spare = room.min(pool.headroom()) / 2;
         let growth = ((frames >> GROWTH_SHIFT) + MORE_FRAMES).min(spare);
@@ -277,7 +274,7 @@ impl<'a> Pass<'a> {
                 return None;
             }
             let before = self.loose.len();
-            let allocated = pool.alloc_loose(cpu, &mut self.loose, before + more);
+            let allocated = pool.alloc_loose(cpu, Room::All, &mut self.loose, before + more);
             self.taken += (self.loose.len() - before) as u64;
             // Where one frame is refused, others will be.
             self.growth = if allocated.is_ok() { self.growth - more } else { 0 };

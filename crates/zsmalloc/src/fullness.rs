@@ -31,6 +31,8 @@ pub(crate) struct ClassState {
     heads: [u32; GROUPS - 1],
     /// A bit for each group that has a zspage.
     nonempty: u16,
+    /// See [`Pool::shut`](crate::Pool::shut).
+    pub(crate) is_shut: bool,
     /// Slots in use.
     pub(crate) objects: u32,
     /// Free slots in frames that are allocated, except those of zspages that are being emptied.

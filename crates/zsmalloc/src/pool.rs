@@ -49,6 +49,27 @@ pub struct PoolOptions {
     pub limit_frames: u64,
 }
 
+/// For whom an object is stored, and so which room in the pool it may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Room {
+    /// For anybody: none while the pool is [`shut`](Pool::shut).
+    Open,
+    /// For the thread that makes room while the pool is shut.
+    Made,
+    /// For a move of an object that is in the pool: a smaller one needs a place before the larger
+    /// one is gone. All frames.
+    All,
+}
+
+/// The most frames of a pool; `u64::MAX` for no limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// While there are so many, a store gets no frame.
+    pub stores: u64,
+    /// The same of a move.
+    pub all: u64,
+}
+
 /// A pool of objects. Any number of threads may call all methods at once.
 pub struct Pool {
     pub(crate) sizes: SizeClasses,
@@ -80,7 +101,9 @@ pub(crate) struct ClassLock {
 pub(crate) struct Account {
     pub(crate) used: AtomicU64,
     pub(crate) peak: AtomicU64,
-    pub(crate) limit: AtomicU64,
+    /// [`Limits::stores`] and [`Limits::all`].
+    stores: AtomicU64,
+    all: AtomicU64,
     /// Frames that came free in zspages that were being emptied.
     pub(crate) emptied: AtomicU64,
     pub(crate) compacted: AtomicU64,
@@ -163,18 +186,19 @@ impl Pool {
             let (state, has_holes) = (Mutex::new(ClassState::default()), AtomicBool::new(false));
             CachePadded::new(ClassLock { state, has_holes })
         };
-        let account = Account::default();
-        account.limit.store(options.limit_frames, Ordering::Relaxed);
-        Ok(Pool {
+        let limit = options.limit_frames;
+        let pool = Pool {
             classes: (0..sizes.count()).map(class).collect(),
             sizes,
             zspages: LazyTable::new(provider, zspages)?,
             ids: Mutex::new(Ids { fresh: 1, unused: 0, live: 0 }),
             base: options.frames.base(),
             frames: options.frames,
-            account: CachePadded::new(account),
+            account: CachePadded::default(),
             compacting: Mutex::new(()),
-        })
+        };
+        pool.set_limit(limit);
+        Ok(pool)
     }
 
     /// Stores a copy of `bytes`, from one byte to a page, and returns its handle. `replacing` is a
@@ -187,11 +211,12 @@ impl Pool {
     pub fn store(
         &self,
         cpu: Cpu,
+        room: Room,
         bytes: &[u8],
         replacing: Option<Handle>,
     ) -> Result<Handle, StoreError> {
         debug_assert!(!bytes.is_empty() && bytes.len() <= PAGE_SIZE);
-        let handle = self.take_slot(cpu, bytes.len(), replacing)?;
+        let handle = self.take_slot(cpu, room, bytes.len(), replacing)?;
         let zspage = self.zspages.get(handle.zspage() as usize);
         let class = self.sizes.get(zspage.class());
         let (head, tail) = self.place(zspage, class, handle.slot(), bytes.len());
@@ -277,16 +302,32 @@ impl Pool {
         self.sizes.get(self.sizes.index_of(length)).slot
     }
 
-    /// Limits the pool to `frames` frames from now on; 0 lifts the limit. Stored objects stay, even
-    /// above a new limit.
+    /// Limits the pool to `frames` frames from now on, whoever asks for one; 0 lifts the limit.
+    /// Stored objects stay, even above a new limit.
     pub fn set_limit(&self, frames: u64) {
-        self.account.limit.store(frames, Ordering::Relaxed);
+        let most = if frames == 0 { u64::MAX } else { frames };
+        self.set_limits(Limits { stores: most, all: most });
     }
 
-    /// The limit in frames; 0 for no limit.
+    /// Limits the pool from now on. Stored objects stay.
+    pub fn set_limits(&self, limits: Limits) {
+        self.account.stores.store(limits.stores, Ordering::Relaxed);
+        self.account.all.store(limits.all, Ordering::Relaxed);
+    }
+
+    /// The most frames that the pool may have before one is refused; `u64::MAX` for no limit.
+    #[inline]
     #[must_use]
-    pub fn limit(&self) -> u64 {
-        self.account.limit.load(Ordering::Relaxed)
+    pub fn limit(&self, room: Room) -> u64 {
+        let limit = if room == Room::All { &self.account.all } else { &self.account.stores };
+        limit.load(Ordering::Relaxed)
+    }
+
+    /// Shuts the pool, or opens it again. While it is shut it has neither frames nor holes for
+    /// [`Room::Open`], but for a store that began before: what comes free is for the thread that
+    /// makes room. Takes the lock of each class in turn.
+    pub fn shut(&self, on: bool) {
+        (0..self.classes.len()).for_each(|class| self.lock(class).is_shut = on);
     }
 
     /// The source of its frames.

@@ -15,7 +15,7 @@
 //!   it is entered.
 //! * A slot has one name at most.
 //!
-//! What breaks them is told with numbers, such as K16: docs/kept-state.md has the list.
+//! What breaks them is told with numbers, such as K16: docs/internals/kept-state.md has the list.
 //!
 //! # Operations
 //! [`Recovery::survey`] for all pools of the zone, [`Recovery::mark`] for each name,

@@ -7,7 +7,7 @@ use crate::class::{CHAIN_MAX, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
 use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::loose::LooseFrames;
-use crate::pool::{Pool, StoreError};
+use crate::pool::{Pool, Room, StoreError};
 use crate::zspage::Zspage;
 
 /// Larger classes that are searched for a hole before a frame is allocated.
@@ -38,11 +38,15 @@ impl Pool {
     pub(crate) fn take_slot(
         &self,
         cpu: Cpu,
+        room: Room,
         size: usize,
         replacing: Option<Handle>,
     ) -> Result<Handle, StoreError> {
         let class = self.sizes.index_of(size);
         let mut state = self.lock(class);
+        if room == Room::Open && state.is_shut {
+            return Err(StoreError::OverLimit);
+        }
         if let Some(id) = state.fullest() {
             let handle = self.take_hole_of(&mut state, class, id);
             self.unlock(class, state);
@@ -56,10 +60,10 @@ impl Pool {
             let old = self.zspages.get(old.zspage() as usize).class();
             (class..=class + NEIGHBOURS).contains(&old)
         };
-        let share = sparse || replacing.is_some_and(replaces);
-        match share.then(|| self.take_larger_hole(class, size)).flatten() {
+        let in_larger = sparse || replacing.is_some_and(replaces);
+        match in_larger.then(|| self.take_larger_hole(class, size)).flatten() {
             Some(handle) => Ok(handle),
-            None => self.take_slot_growing(cpu, class, frames),
+            None => self.take_slot_growing(cpu, room, class, frames),
         }
     }
 
@@ -78,12 +82,13 @@ impl Pool {
     fn take_slot_growing(
         &self,
         cpu: Cpu,
+        room: Room,
         class: usize,
         mut frames: usize,
     ) -> Result<Handle, StoreError> {
         let mut loose = LooseFrames::default();
         let taken = loop {
-            let allocated = self.alloc_loose(cpu, &mut loose, frames);
+            let allocated = self.alloc_loose(cpu, room, &mut loose, frames);
             let mut state = self.lock(class);
             let mut taken = self.take_hole_or_grow(&mut state, class, &mut loose);
             if taken.is_err() && allocated.is_err() && self.take_back(&mut state, class) {
@@ -260,11 +265,12 @@ impl Pool {
     pub(crate) fn alloc_loose(
         &self,
         cpu: Cpu,
+        room: Room,
         loose: &mut LooseFrames,
         count: usize,
     ) -> Result<(), StoreError> {
         while loose.len() < count.min(CHAIN_MAX) {
-            loose.push(self.alloc_frame(cpu)?);
+            loose.push(self.alloc_frame(cpu, room)?);
         }
         Ok(())
     }
@@ -279,10 +285,10 @@ impl Pool {
     }
 
     /// Allocates a frame, if the limit allows another one.
-    fn alloc_frame(&self, cpu: Cpu) -> Result<Frame, StoreError> {
+    fn alloc_frame(&self, cpu: Cpu, room: Room) -> Result<Frame, StoreError> {
         let used = &self.account.used;
-        let before = match self.account.limit.load(Ordering::Relaxed) {
-            0 => used.fetch_add(1, Ordering::Relaxed),
+        let before = match self.limit(room) {
+            u64::MAX => used.fetch_add(1, Ordering::Relaxed),
             // The count never exceeds the limit, not even for a moment: another thread would be
             // refused because of it.
             limit => used
@@ -324,10 +330,6 @@ impl Pool {
     /// Keeps in descriptor 0 how many descriptors were ever used, for another process that finds
     /// the table. Called before the new descriptor is used.
     pub(crate) fn save_fresh(&self, fresh: u32) {
-        #[cfg(killed)]
-        if sync::atomic::killed::has(sync::atomic::killed::Flaw::ForgetsDescriptors) {
-            return;
-        }
         let first = self.zspages.get(0);
         first.previous.store(self.sizes.mark(), Ordering::Relaxed);
         first.next.store(fresh, Ordering::Relaxed);

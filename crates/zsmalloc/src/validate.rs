@@ -137,6 +137,13 @@ impl Pool {
     }
 }
 
+impl Pool {
+    /// Leaves the objects to another process: a drop frees no frame from now on.
+    pub fn leave(&mut self) {
+        self.ids.lock().fresh = 1;
+    }
+}
+
 impl Drop for Pool {
     fn drop(&mut self) {
         let fresh = self.ids.lock().fresh;

@@ -1,5 +1,5 @@
 //! AddressSanitizer sees objects: one that is touched when nobody may is found out at once. Without
-//! `--cfg asan` this file is empty; docs/TESTING.md says how it is run.
+//! `--cfg asan` this file is empty; docs/internals/testing.md says how it is run.
 #![cfg(asan)]
 
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use testkit::dies;
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Object, Pass, Pool, PoolOptions};
+use zsmalloc::{Handle, Object, Pass, Pool, PoolOptions, Room};
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
@@ -26,7 +26,7 @@ fn sum(object: Object<'_>) -> u64 {
 /// Frees one of two objects that share a frame, or the only one, while it is read.
 fn read_after_free(length: usize, others: usize) {
     let (pool, _) = pool();
-    let store = || pool.store(CPU, &vec![7; length], None).unwrap();
+    let store = || pool.store(CPU, Room::Open, &vec![7; length], None).unwrap();
     let object = store();
     (0..others).for_each(|_| {
         store();
@@ -74,7 +74,7 @@ fn a_frame_that_is_not_allocated_cannot_be_touched() {
 fn a_slot_that_was_never_taken_cannot_be_read() {
     dies("a_slot_that_was_never_taken_cannot_be_read", REPORT, || {
         let (pool, _) = pool();
-        let object = pool.store(CPU, &[7; 100], None).unwrap();
+        let object = pool.store(CPU, Room::Open, &[7; 100], None).unwrap();
         // Longer than it was stored with, which is what the caller promises not to ask for.
         let beyond = |object: Object<'_>| match object {
             Object::Whole(bytes) => {
@@ -101,7 +101,7 @@ fn what_is_live_can_be_read_whatever_happens_beside() {
         if rng.below(5) < 3 && live.len() < 200 {
             let length = 1 + rng.below(PAGE_SIZE as u64) as usize;
             let byte = rng.next_u64() as u8;
-            if let Ok(object) = pool.store(CPU, &vec![byte; length], None) {
+            if let Ok(object) = pool.store(CPU, Room::Open, &vec![byte; length], None) {
                 live.push((object, length, byte));
             }
         } else if !live.is_empty() {
@@ -144,7 +144,7 @@ fn a_place_that_an_object_left_cannot_be_read() {
     dies("a_place_that_an_object_left_cannot_be_read", REPORT, || {
         let (pool, _) = pool();
         let mut live: Vec<Handle> =
-            (0..200).map(|_| pool.store(CPU, &[7; 700], None).unwrap()).collect();
+            (0..200).map(|_| pool.store(CPU, Room::Open, &[7; 700], None).unwrap()).collect();
         let mut n = 0;
         live.retain(|object| {
             n += 1;

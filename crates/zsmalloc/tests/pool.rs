@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{CPU, contents, pick, site, some_size};
 use testkit::Rng;
-use zsmalloc::{Handle, StoreError};
+use zsmalloc::{Handle, Limits, Room, StoreError};
 
 #[test]
 fn random_life_matches_the_model() {
@@ -63,6 +63,32 @@ fn a_limit_refuses_and_changes_nothing() {
 }
 
 #[test]
+fn a_shut_pool_has_room_for_one_thread_only() {
+    let site = site(1 << 12, 0);
+    site.pool.set_limits(Limits { stores: 4, all: 6 });
+    let store = |room, bytes: u64| site.pool.store(CPU, room, &contents(7, bytes as usize), None);
+    let mut large: Vec<_> = (0..4).map(|_| store(Room::Open, 4000).unwrap()).collect();
+    assert_eq!(store(Room::Open, 4000), Err(StoreError::OverLimit));
+    assert_eq!(store(Room::Made, 4000), Err(StoreError::OverLimit));
+    // Two frames are for moves alone. Their holes are anybody's.
+    for _ in 0..4 {
+        store(Room::All, 2000).unwrap();
+    }
+    assert_eq!(store(Room::All, 2000), Err(StoreError::OverLimit));
+    site.pool.shut(true);
+    // SAFETY: the objects were stored above, and nobody uses them.
+    large.drain(..3).for_each(|handle| unsafe { site.pool.free(CPU, handle) });
+    assert_eq!(store(Room::Open, 2000), Err(StoreError::OverLimit), "a frame");
+    store(Room::Made, 2000).unwrap();
+    assert_eq!(store(Room::Open, 2000), Err(StoreError::OverLimit), "a hole");
+    store(Room::Made, 2000).unwrap();
+    site.pool.shut(false);
+    assert_eq!(store(Room::Open, 2000), Err(StoreError::OverLimit), "the limit");
+    site.pool.set_limit(0);
+    store(Room::Open, 2000).unwrap();
+}
+
+#[test]
 fn no_memory_refuses_and_changes_nothing() {
     let site = site(8, 0);
     let mut live = BTreeMap::new();
@@ -110,7 +136,7 @@ fn growth_of_replacing(lengths: &[usize], hint: fn(Handle) -> Option<Handle>) ->
     for stamp in 0..12 {
         for (object, length) in objects.iter_mut().zip(lengths) {
             let (old, bytes) = (*object, contents(stamp, *length));
-            *object = site.pool.store(CPU, &bytes, hint(old)).unwrap();
+            *object = site.pool.store(CPU, Room::Open, &bytes, hint(old)).unwrap();
             site.free(CPU, old);
         }
         let after = site.pool.frames();

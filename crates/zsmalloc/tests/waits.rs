@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pagealloc::{Frames, Zone, ZoneOptions, ZoneStats};
 use units::{Cpu, Frame, Order, PAGE_SIZE};
-use zsmalloc::{Handle, Pool, PoolOptions};
+use zsmalloc::{Handle, Pool, PoolOptions, Room};
 
 /// Two objects of this size fill a frame.
 const HALF: usize = PAGE_SIZE / 2;
@@ -107,7 +107,7 @@ fn site(slow: Cpu) -> Site {
 
 impl Site {
     fn store(&self, cpu: Cpu) -> Handle {
-        self.pool.store(cpu, &[7; HALF], None).unwrap()
+        self.pool.store(cpu, Room::Open, &[7; HALF], None).unwrap()
     }
 
     fn free(&self, cpu: Cpu, handle: Handle) {

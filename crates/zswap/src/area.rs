@@ -18,7 +18,7 @@
 use alloc::sync::Arc;
 use core::ops::Range;
 
-use block::BlockDevice;
+use block::{BlockDevice, Context, Operation};
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
@@ -34,9 +34,13 @@ pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 /// An area that is on. Any number of threads may call every method at once.
 pub(crate) struct Area<I: Index> {
     pub(crate) swap: SwapType,
+    /// How often an area of this number was turned on.
+    pub(crate) generation: u64,
     pub(crate) pages: u64,
     pub(crate) index: I,
     pub(crate) device: Option<Arc<dyn BlockDevice>>,
+    /// The device frees room at once when it is told that nobody reads a page any more.
+    quick_discard: bool,
     /// The memcg that is charged for pages stored through the device of this area.
     pub(crate) memcg: Memcg,
     locks: LazyTable<AtomicU64>,
@@ -65,7 +69,7 @@ impl<I: Index> Area<I> {
     /// there.
     pub(crate) fn new(
         (provider, marks): (&dyn MemoryProvider, &dyn MemoryProvider),
-        (swap, pages): (SwapType, u64),
+        (swap, generation, pages): (SwapType, u64, u64),
         index: I,
         device: Option<Arc<dyn BlockDevice>>,
         memcg: Memcg,
@@ -73,8 +77,19 @@ impl<I: Index> Area<I> {
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
         let on_device = LazyTable::provided(marks, words)?;
-        let given_up = EventCount::default();
-        Ok(Area { swap, pages, index, device, memcg, locks, on_device, given_up })
+        let quick_discard = device.as_ref().is_some_and(|it| it.abilities().quick_discard);
+        Ok(Area {
+            swap,
+            generation,
+            pages,
+            index,
+            device,
+            quick_discard,
+            memcg,
+            locks,
+            on_device,
+            given_up: EventCount::default(),
+        })
     }
 
     /// Locks a page if no thread holds its lock. Later lookups find no page whose removal came
@@ -183,7 +198,7 @@ impl<I: Index> Area<I> {
             .any(|(word, bits)| self.on_device.get(word).load(Ordering::Relaxed) & bits != 0)
     }
 
-    /// The pages among these that are marked, in ascending order. For recovery.
+    /// The pages among these that are marked, in ascending order.
     pub(crate) fn marked(&self, offsets: Range<u64>) -> impl Iterator<Item = u64> {
         parts(offsets).flat_map(|(word, bits)| {
             let marks = self.on_device.get(word).load(Ordering::Relaxed) & bits;
@@ -210,23 +225,25 @@ impl<I: Index> Area<I> {
     /// Lets the device use the room of a page that it does not hold. The calling thread has the
     /// lock of the page, or has cleared its mark.
     pub(crate) fn forget(&self, cpu: Cpu, offset: u64) {
-        if let Some(device) = &self.device {
-            device.forget(cpu, offset * PAGE_SIZE as u64, PAGE_SIZE as u64);
-        }
+        self.forget_all(cpu, offset, 1);
+    }
+
+    fn forget_all(&self, cpu: Cpu, first: u64, count: u64) {
+        let Some(device) = self.device.as_ref().filter(|_| self.quick_discard) else { return };
+        let (offset, length) = (first * PAGE_SIZE as u64, count * PAGE_SIZE as u64);
+        // A hint: if it keeps the room, nothing is wrong.
+        let _ = device.perform(Context::at_once(cpu), Operation::Discard { offset, length });
     }
 
     /// Lets the device use the room of the pages among these that are not marked. For recovery: a
     /// process may end between clearing a mark and telling the device.
     pub(crate) fn forget_unmarked(&self, cpu: Cpu, offsets: Range<u64>) {
-        let Some(device) = &self.device else { return };
         for (word, bits) in parts(offsets) {
             let mut rest = !self.on_device.get(word).load(Ordering::Relaxed) & bits;
             while rest != 0 {
                 let first = rest.trailing_zeros();
                 let count = (!(rest >> first)).trailing_zeros();
-                let start = word as u64 * 64 + u64::from(first);
-                let page = PAGE_SIZE as u64;
-                device.forget(cpu, start * page, u64::from(count) * page);
+                self.forget_all(cpu, word as u64 * 64 + u64::from(first), count.into());
                 rest &= u64::MAX.checked_shl(first + count).unwrap_or(0);
             }
         }

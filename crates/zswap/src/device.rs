@@ -22,19 +22,23 @@ const P: u64 = PAGE_SIZE as u64;
 
 static ZEROES: Page = [0; PAGE_SIZE];
 
-/// A swap area that is on, as a block device with the same number of pages. Operations are of whole
-/// pages, each of them atomic. A stored page stays until it is discarded, whatever
-/// `exclusive_loads` says: a client of a block device may read it again.
+/// A swap area that is on, as a block device with the same number of pages. It is of this area
+/// alone: once the area is off, every operation fails, also when another one gets its number.
+/// Operations are of whole pages, each of them atomic. A stored page stays until it is discarded,
+/// whatever `exclusive_loads` says: a client of a block device may read it again.
 pub struct SwapDevice<I: Index = Flat> {
     zswap: Arc<Zswap<I>>,
     swap: SwapType,
+    /// How often an area of this number was on, this time included; 0 if none is.
+    generation: u64,
 }
 
 impl<I: Index> SwapDevice<I> {
-    /// The device of area `swap`, which should be on. While the area is off, every operation fails.
+    /// The device of area `swap`. If no such area is on, every operation fails.
     #[must_use]
     pub fn new(zswap: Arc<Zswap<I>>, swap: SwapType) -> SwapDevice<I> {
-        SwapDevice { zswap, swap }
+        let generation = zswap.area(swap).map_or(0, |area| area.generation);
+        SwapDevice { zswap, swap, generation }
     }
 
     /// The cache behind the device.
@@ -53,6 +57,17 @@ impl<I: Index> SwapDevice<I> {
         Key { swap: self.swap, offset }
     }
 
+    /// The area of the device, if it is still on.
+    #[inline]
+    fn area<'p>(&'p self, reader: &'p Reader<'_>) -> Option<&'p Arc<Area<I>>> {
+        let area = self.zswap.area_here(reader, self.swap)?;
+        (area.generation == self.generation).then_some(area)
+    }
+
+    fn owner(&self) -> Owner {
+        Owner::Device(self.generation)
+    }
+
     /// The area, and the pages of a byte range if the area has all of them.
     #[inline]
     fn judge<'p>(
@@ -61,7 +76,7 @@ impl<I: Index> SwapDevice<I> {
         offset: u64,
         length: u64,
     ) -> Result<(&'p Arc<Area<I>>, Range<u64>), IoError> {
-        let area = self.zswap.area_here(reader, self.swap).ok_or(IoError::NotReady)?;
+        let area = self.area(reader).ok_or(IoError::NotReady)?;
         if !(offset | length).is_multiple_of(P) {
             return Err(IoError::Unaligned);
         }
@@ -117,7 +132,7 @@ impl<I: Index> SwapDevice<I> {
         let mut stored = 0;
         for (page, from) in pages.clone().zip(from) {
             zcomp::prefetch_beginning(from);
-            let put = |key| zswap.try_put(&reader, cpu, key, None, from, Owner::HasNoOther);
+            let put = |key| zswap.try_put(&reader, cpu, key, None, from, self.owner());
             // A page that the device holds is replaced under its lock: see `area`.
             if area.is_on_device(page) || put(self.key(page)).is_err() {
                 break;
@@ -139,7 +154,7 @@ impl<I: Index> SwapDevice<I> {
         let mut refused: Option<(Range<usize>, Reject)> = None;
         for (n, page) in from.iter().enumerate() {
             let key = self.key(start + n as u64);
-            match self.zswap.put(cpu, key, None, page, Owner::HasNoOther) {
+            match self.zswap.put(cpu, key, None, page, self.owner()) {
                 Ok(()) => {}
                 Err(reject) => {
                     let start = refused.take().map_or(n, |(run, _)| run.start);
@@ -262,8 +277,13 @@ impl<I: Index> SwapDevice<I> {
                 context.may_wait()?;
                 locks.add(offset);
             }
-            match self.zswap.load_and_keep(cpu, self.key(offset), page) {
-                Ok(()) => {}
+            let loaded = {
+                let reader = self.zswap.readers.enter(cpu);
+                let _reading = self.zswap.retired.read(cpu);
+                self.zswap.load_here(&reader, cpu, (area, offset), page)
+            };
+            match loaded {
+                Ok(()) => self.zswap.counts.add(cpu, Count::Loads, 1),
                 Err(LoadError::NotFound) if area.is_on_device(offset) => {
                     context.may_wait()?;
                     there |= 1 << n;
@@ -371,13 +391,13 @@ impl<I: Index> SwapDevice<I> {
 impl<I: Index> BlockDevice for SwapDevice<I> {
     fn geometry(&self) -> Geometry {
         let reader = self.zswap.readers.enter(Cpu(0));
-        let bytes = self.zswap.area_here(&reader, self.swap).map_or(0, |area| area.pages * P);
+        let bytes = self.area(&reader).map_or(0, |area| area.pages * P);
         let page = PAGE_SIZE as u32;
         Geometry { bytes, minimum_block: page, preferred_block: page }
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+        Abilities { discard: true, fast_zero: true, ..Abilities::default() }
     }
 
     /// Under [`Wait::No`] a read blocks if a page is on the area's device. A store blocks if it

@@ -10,8 +10,6 @@ mod admin;
 mod areas;
 mod compaction;
 mod contents;
-#[cfg(killed)]
-mod flaws;
 mod frees;
 mod headroom;
 mod passes;
@@ -27,7 +25,7 @@ use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
-use zcomp::{CODECS, Chosen, PerCpuStreams, Register, prefetch_beginning};
+use zcomp::{CODECS, Chosen, PerCpuStreams, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
@@ -51,8 +49,8 @@ const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
 /// The names of what outlives the process; those of an area have its number and how often it came
 /// on.
 pub(crate) const RECORD: &str = "swap.record";
-const ZSPAGES: &str = "swap.zspages";
-const ENTRIES: &str = "swap.entries";
+pub(crate) const ZSPAGES: &str = "swap.zspages";
+pub(crate) const ENTRIES: &str = "swap.entries";
 
 /// The names of the index and of the marks of an area.
 pub(crate) fn names_of(swap: SwapType, generation: u64) -> (String, String) {
@@ -87,8 +85,8 @@ pub struct Parts {
 /// A cache of pages in front of swap areas. Any number of threads may call every method at once.
 pub struct Zswap<I: Index = Flat> {
     pub(crate) provider: Arc<dyn MemoryProvider>,
-    kept: Option<Arc<dyn KeptMemory>>,
-    pub(crate) record: Arc<Record>,
+    pub(crate) kept: Option<Arc<dyn KeptMemory>>,
+    pub(crate) record: Record,
     pub(crate) objects: Objects<PerCpuStreams>,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
@@ -115,12 +113,6 @@ pub struct Zswap<I: Index = Flat> {
     changing: Mutex<()>,
     pub(crate) find_codec: FindCodec,
     pub(crate) cpus: usize,
-    /// See [`Zswap::without_readers`].
-    #[cfg(any(shuttle, asan))]
-    without_readers: bool,
-    /// A store that was answered too early, see [`sync::atomic::killed::Flaw::AnswersFirst`].
-    #[cfg(killed)]
-    late: Mutex<Option<(Key, Word)>>,
 }
 
 /// The options of an area.
@@ -133,13 +125,24 @@ pub struct AreaOptions {
     pub memcg: Memcg,
 }
 
-/// Whether an incompressible page may be refused when there is no device for it.
+/// Who stores a page. It says whether an incompressible page may be refused when there is no device
+/// for it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The owner can keep a refused page (Linux's reclaim).
     MayKeep,
-    /// A refused page is lost.
-    HasNoOther,
+    /// A device of the area of this generation. A refused page is lost.
+    Device(u64),
+}
+
+impl Owner {
+    /// Whether it may store into the area of this generation.
+    fn has(self, generation: u64) -> bool {
+        match self {
+            Owner::MayKeep => true,
+            Owner::Device(own) => own == generation,
+        }
+    }
 }
 
 impl<I: Index> Zswap<I> {
@@ -150,7 +153,8 @@ impl<I: Index> Zswap<I> {
     pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap<I>, ControlError> {
         let codec = parts.codec.clone();
         let memory = memory_of(&provider, parts.kept.as_ref(), RECORD);
-        let record = Record::create(&*memory, parts.entries).map_err(no_memory)?;
+        let record = Record::create(&*memory, parts.entries);
+        let record = record.map_err(|why| ControlError::new(Errno::ENOMEM, why))?;
         let zswap = Zswap::without_codec(provider, parts, record)?;
         zswap.install(0, codec)?;
         zswap.memcg("default")?;
@@ -166,8 +170,7 @@ impl<I: Index> Zswap<I> {
     ) -> Result<Zswap<I>, ControlError> {
         let kept = parts.kept;
         let memory = |name: &str| memory_of(&provider, kept.as_ref(), name);
-        let record = Arc::new(record);
-        let register = kept.as_ref().map(|_| record.clone() as Arc<dyn Register>);
+        let register = kept.as_ref().map(|_| record.register());
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
         let pool = PoolOptions { frames: parts.frames, limit_frames: 0 };
         let objects =
@@ -196,10 +199,6 @@ impl<I: Index> Zswap<I> {
             changing: Mutex::new(()),
             find_codec: parts.find_codec,
             cpus: parts.cpus,
-            #[cfg(any(shuttle, asan))]
-            without_readers: false,
-            #[cfg(killed)]
-            late: Mutex::new(None),
             provider,
             kept,
         };
@@ -210,15 +209,6 @@ impl<I: Index> Zswap<I> {
     /// The memory of a table that another process may need.
     pub(crate) fn memory_of(&self, name: &str) -> Arc<dyn MemoryProvider> {
         memory_of(&self.provider, self.kept.as_ref(), name)
-    }
-
-    /// An engine whose compaction and recompression give back the old place of an object at once,
-    /// while readers may use it: a race checker must find the error.
-    #[cfg(any(shuttle, asan))]
-    #[must_use]
-    pub fn without_readers(mut self) -> Zswap<I> {
-        self.without_readers = true;
-        self
     }
 
     /// The pool of objects.
@@ -345,7 +335,8 @@ impl<I: Index> Zswap<I> {
         if !self.policy.enabled() {
             return Err(Reject::Disabled);
         }
-        let area = self.area_of(reader, key).ok_or(Reject::NoArea)?;
+        let area = self.area_of(reader, key).filter(|area| owner.has(area.generation));
+        let area = area.ok_or(Reject::NoArea)?;
         let memcg = memcg.unwrap_or(&area.memcg);
         if memcg.is_full() {
             return Err(Reject::MemcgLimit);
@@ -356,10 +347,6 @@ impl<I: Index> Zswap<I> {
             self.free(cpu, content);
             return Err(Reject::NoEntry);
         };
-        #[cfg(killed)]
-        if self.commits_with_flaw(reader, cpu, area, (key, word), memcg, content) {
-            return Ok(());
-        }
         self.entries.write(word, key, memcg.0.number, content);
         // The entry joins its list before a thread can find it: a thread that finds it may take it
         // out.
@@ -494,6 +481,16 @@ impl<I: Index> Zswap<I> {
     fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, (offset, word): (u64, Word)) {
         if area.index.remove_if(cpu, offset, word) {
             self.dispose(reader, cpu, word);
+        }
+    }
+}
+
+impl<I: Index> Drop for Zswap<I> {
+    fn drop(&mut self) {
+        // Areas are given up by `swapoff`. Another process finds those that are on.
+        let reader = self.readers.enter(Cpu(0));
+        if self.kept.is_some() && self.areas.iter().any(|area| area.get(&reader).is_some()) {
+            self.objects.leave();
         }
     }
 }

@@ -91,6 +91,8 @@ const PASSES: u64 = 0xff << PASSES_SHIFT;
 
 /// The age is kept above the key.
 const AGE_BITS: u32 = 64 - Key::BITS;
+/// The ages that an entry can have: as many lower bits as are kept.
+pub(crate) const AGES: u64 = 1 << AGE_BITS;
 
 /// All entries of an engine. Any number of threads may call every method at once. The thread that
 /// writes an entry owns it.
@@ -402,12 +404,6 @@ impl Entries {
         let key = word.load(Ordering::Relaxed) & ((1 << Key::BITS) - 1);
         word.store(key | u64::from(age) << Key::BITS, Ordering::Relaxed);
     }
-}
-
-/// The age difference: how much older `first` is than `second`. Ages wrap. Negative if `first` is
-/// younger.
-pub(crate) fn older_by(first: u32, second: u32) -> i32 {
-    (second.wrapping_sub(first) << (32 - AGE_BITS)) as i32
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@
 //! heads of all lists. An entry that was read since it came gets a second chance: it goes to the
 //! end (F. J. Corbató, "A Paging Experiment with the Multics System", 1968).
 
-use sync::atomic::{AtomicU32, Ordering};
+use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
 
 use crate::Word;
-use crate::entry::{Entries, older_by};
+use crate::entry::{AGES, Entries};
 
 /// Entries that join between two ages. Ages order entries across lists, roughly; within a list the
 /// order is exact.
@@ -18,21 +18,28 @@ const PER_AGE: u32 = if cfg!(shuttle) { 1 } else { 64 };
 /// The most lists of a memcg: an entry stores the number of its list in one byte.
 const MOST_LISTS: usize = 256;
 
-/// The clock of ages, which all lists share.
+/// The clock of ages, which all lists share. It never turns over. An entry has only the lower bits
+/// of its age.
 #[derive(Default)]
 pub(crate) struct Ages {
-    now: AtomicU32,
+    now: AtomicU64,
 }
 
 impl Ages {
-    fn now(&self) -> u32 {
+    fn now(&self) -> u64 {
         self.now.load(Ordering::Relaxed)
     }
 
-    /// Goes on from the age that entries of another process had.
+    /// Goes on from the age, as an entry has it, of the youngest entry of another process.
     pub(crate) fn go_on_from(&self, age: u32) {
-        self.now.store(age, Ordering::Relaxed);
+        // Older entries have a lower age.
+        self.now.store(AGES + u64::from(age), Ordering::Relaxed);
     }
+}
+
+/// The age of which an entry has the lower bits, and which is `most` at the most.
+fn whole(age: u32, most: u64) -> u64 {
+    most.saturating_sub(most.wrapping_sub(age.into()) % AGES)
 }
 
 /// The lists of a memcg. Any number of threads may call every method at once.
@@ -46,6 +53,10 @@ struct List {
     last: u32,
     count: u64,
     joined: u32,
+    /// The whole age of the first entry. So one that stays for ever is never taken for a young one.
+    oldest: u64,
+    /// The whole age of the entry that came last, which may have left.
+    youngest: u64,
 }
 
 impl Lru {
@@ -67,16 +78,16 @@ impl Lru {
         if list.joined.is_multiple_of(PER_AGE) {
             ages.now.fetch_add(1, Ordering::Relaxed);
         }
-        entries.set_age(number, ages.now());
-        list.push(entries, number);
+        list.push(entries, number, ages.now());
     }
 
     /// Adds an entry that another process left to the end of the list that it was in, with its age.
     /// Older entries were added before.
-    pub(crate) fn restore(&self, entries: &Entries, number: u32) {
+    pub(crate) fn restore(&self, entries: &Entries, ages: &Ages, number: u32) {
         let which = usize::from(entries.list(number)) % self.lists.count();
         entries.set_list(number, which as u8);
-        self.lists.get(Cpu(which as u32)).lock().push(entries, number);
+        let age = whole(entries.age(number), ages.now());
+        self.lists.get(Cpu(which as u32)).lock().push(entries, number, age);
     }
 
     /// Takes an entry out of its list, if it is in one.
@@ -105,17 +116,16 @@ impl Lru {
             *left = list.lock().count;
         }
         while want > 0 {
-            let Some(which) = self.oldest_list(entries, &left) else { break };
+            let Some(which) = self.oldest_list(&left) else { break };
             let mut list = self.lists.get(Cpu(which as u32)).lock();
-            let (age, left) = (entries.age(list.first), &mut left[which]);
+            let (age, left) = (list.oldest, &mut left[which]);
             // While the head has the age at which the list was chosen, no other list has an older
             // one.
-            while want > 0 && *left > 0 && list.first != 0 && entries.age(list.first) == age {
+            while want > 0 && *left > 0 && list.first != 0 && list.oldest == age {
                 let number = list.first;
                 (*left, passed) = (*left - 1, passed + 1);
                 list.take_out(entries, number);
-                entries.set_age(number, ages.now());
-                list.push(entries, number);
+                list.push(entries, number, ages.now());
                 if entries.take_reference(number) {
                     continue;
                 }
@@ -129,27 +139,23 @@ impl Lru {
     }
 
     /// The list with the oldest head, among the lists with entries left to visit.
-    fn oldest_list(&self, entries: &Entries, left: &[u64]) -> Option<usize> {
-        let mut oldest: Option<(usize, u32)> = None;
-        for (which, list) in self.lists.iter().enumerate().filter(|(which, _)| left[*which] > 0) {
+    fn oldest_list(&self, left: &[u64]) -> Option<usize> {
+        let lists = self.lists.iter().enumerate().filter(|(which, _)| left[*which] > 0);
+        let ages = lists.filter_map(|(which, list)| {
             let list = list.lock();
-            if list.first == 0 {
-                continue;
-            }
-            let age = entries.age(list.first);
-            if oldest.is_none_or(|(_, other)| older_by(age, other) > 0) {
-                oldest = Some((which, age));
-            }
-        }
-        oldest.map(|(which, _)| which)
+            (list.first != 0).then_some((list.oldest, which))
+        });
+        ages.min().map(|(_, which)| which)
     }
 }
 
 impl List {
-    fn push(&mut self, entries: &Entries, number: u32) {
+    fn push(&mut self, entries: &Entries, number: u32, age: u64) {
+        entries.set_age(number, (age % AGES) as u32);
         entries.set_links(number, self.last, 0);
+        self.youngest = age;
         match self.last {
-            0 => self.first = number,
+            0 => (self.first, self.oldest) = (number, age),
             last => {
                 let (before, _) = entries.links(last);
                 entries.set_links(last, before, number);
@@ -162,7 +168,12 @@ impl List {
     fn take_out(&mut self, entries: &Entries, number: u32) {
         let (before, after) = entries.links(number);
         match before {
-            0 => self.first = after,
+            0 => {
+                self.first = after;
+                if after != 0 {
+                    self.oldest = whole(entries.age(after), self.youngest);
+                }
+            }
             _ => {
                 let (first, _) = entries.links(before);
                 entries.set_links(before, first, after);
@@ -178,3 +189,6 @@ impl List {
         self.count -= 1;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ pub(crate) struct MemcgState {
     pub(crate) number: u8,
     name: String,
     /// Where the limit and the switch are kept.
-    record: Arc<Record>,
+    record: Record,
     /// The limit in bytes; `u64::MAX` for no limit.
     max: AtomicU64,
     writeback: AtomicBool,
@@ -36,7 +36,7 @@ const WRITTEN: usize = 2;
 
 impl Memcg {
     /// The memcg of `number`, as it is in the record.
-    pub(crate) fn new(number: u8, kept: KeptMemcg, record: Arc<Record>, cpus: usize) -> Memcg {
+    pub(crate) fn new(number: u8, kept: KeptMemcg, record: Record, cpus: usize) -> Memcg {
         let KeptMemcg { name, max, writeback } = kept;
         Memcg(Arc::new(MemcgState {
             number,

@@ -5,7 +5,7 @@ use alloc::{boxed::Box, format};
 use control::{ControlError, Errno};
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
-use tiers::Credit;
+use tiers::Allowance;
 use units::{PAGE_SIZE, Page};
 use zcomp::{Compressor, Stream};
 
@@ -60,7 +60,7 @@ pub(crate) struct Walk {
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
     percent: u32,
-    credit: Credit,
+    credit: Allowance,
 }
 
 impl Walk {
@@ -75,14 +75,14 @@ impl Walk {
         let stream = Stream::new(compressor)
             .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
         let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]) };
-        let credit = Credit::new(0);
+        let credit = Allowance::of_cpu(0);
         Ok(Walk { tool, next: 0, since: 0, before, percent: 0, credit })
     }
 
     /// Earns CPU time. Returns how much there is, in nanoseconds.
     pub(crate) fn earn(&mut self, percent: u32, elapsed: u64) -> u64 {
         if self.percent != percent {
-            (self.percent, self.credit) = (percent, Credit::new(percent));
+            (self.percent, self.credit) = (percent, Allowance::of_cpu(percent));
         }
         self.since = self.since.saturating_add(elapsed);
         self.credit.earn(elapsed);

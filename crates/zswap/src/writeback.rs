@@ -3,14 +3,14 @@
 //! A page leaves the cache only after the device has it, so a failed write changes nothing. A page
 //! may change while it is written. So its word is taken out of the index afterwards, and only if it
 //! is still the same.
+//!
+//! A device that takes compressed pages ([`block::PackedPages`]) gets the objects as they are.
 
 use alloc::sync::Arc;
 
-use block::{Job, Operation};
+use block::{BlockDevice, IoError, Job, Operation, Packed, PackedPages};
 use sync::Reader;
 use sync::atomic::Ordering;
-#[cfg(killed)]
-use sync::atomic::killed;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH};
@@ -28,6 +28,8 @@ struct Leaving<I: Index> {
     area: Arc<Area<I>>,
     key: Key,
     word: Word,
+    /// The codec and the length of what was copied; `None` if it is the page itself.
+    packed: Option<(&'static str, usize)>,
 }
 
 /// Pages on their way to devices, in the order of their keys. Each page has its copy at its own
@@ -155,8 +157,12 @@ impl<I: Index> Zswap<I> {
         // from then on. Such a page is not found here. Another thread that takes it out sees the
         // lock and waits.
         let is_there = area.index.get(cpu, key.offset) == Some(word);
-        if is_there && self.expand(reader, cpu, word, copy).is_ok() {
-            return Some(Leaving { area: area.clone(), key, word });
+        let below = area.device.as_ref().and_then(|device| device.packed());
+        let packed = below
+            .filter(|_| is_there)
+            .and_then(|below| self.copy_packed(reader, word, &|codec| below.takes(codec), copy));
+        if packed.is_some() || is_there && self.expand(reader, cpu, word, copy).is_ok() {
+            return Some(Leaving { area: area.clone(), key, word, packed });
         }
         area.unclaim(key.offset);
         None
@@ -187,61 +193,35 @@ impl<I: Index> Zswap<I> {
         pages: &mut [Option<Leaving<I>>],
         done: &mut Reclaimed,
     ) {
-        let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);
-        // Neighbours on the device become one write.
-        let (mut at, mut ends) = (0, [0usize; BATCH]);
-        let mut jobs: [Job<'_>; BATCH] = core::array::from_fn(|n| {
-            let start = at;
-            while at < pages.len() && (at == start || offset(at) == offset(at - 1) + 1) {
-                at += 1;
-            }
-            ends[n] = at;
-            Job::new(match at > start {
-                true => Operation::Write {
-                    offset: offset(start) * P,
-                    from: set[start..at].as_flattened(),
-                },
-                false => Operation::Flush,
-            })
-        });
-        let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
-        #[cfg(killed)]
-        let left_first = killed::has(killed::Flaw::LeavesFirst);
-        #[cfg(killed)]
-        if left_first {
-            pages.iter().flatten().for_each(|leaving| self.gone(cpu, leaving, done));
-        }
+        let mut results = [Ok(()); BATCH];
         if let Some(device) = &area.device {
             self.counts.add(cpu, Count::Asked, set.len() as i64);
-            device.submit_all(cpu, &mut jobs[..count]);
+            match device.packed() {
+                Some(device) => write_packed(cpu, device, (set, pages), &mut results),
+                None => write_pages(cpu, &**device, (set, pages), &mut results),
+            }
             self.counts.add(cpu, Count::Answered, set.len() as i64);
         }
-        let mut start = 0;
-        for (job, end) in jobs.iter().zip(ends).take(count) {
-            for leaving in &mut pages[start..end] {
-                let Some(leaving) = leaving.take() else { continue };
-                match job.result {
-                    #[cfg(killed)]
-                    Ok(()) if left_first => {}
-                    Ok(()) => self.gone(cpu, &leaving, done),
-                    Err(_) => {
-                        done.failed += 1;
-                        // Some pages of the write may be there.
-                        if !leaving.area.is_on_device(leaving.key.offset) {
-                            leaving.area.forget(cpu, leaving.key.offset);
-                        }
-                        self.counts.add(cpu, Count::WritebackFailed, 1);
+        for (leaving, result) in pages.iter_mut().zip(results) {
+            let Some(leaving) = leaving.take() else { continue };
+            match result {
+                Ok(()) => self.gone(cpu, &leaving, done),
+                Err(_) => {
+                    done.failed += 1;
+                    // Some pages of the write may be there.
+                    if !leaving.area.is_on_device(leaving.key.offset) {
+                        leaving.area.forget(cpu, leaving.key.offset);
                     }
+                    self.counts.add(cpu, Count::WritebackFailed, 1);
                 }
-                leaving.area.unclaim(leaving.key.offset);
             }
-            start = end;
+            leaving.area.unclaim(leaving.key.offset);
         }
     }
 
     /// Completes the writeback of a page that the device has now.
     fn gone(&self, cpu: Cpu, leaving: &Leaving<I>, done: &mut Reclaimed) {
-        let Leaving { area, key, word } = leaving;
+        let Leaving { area, key, word, .. } = leaving;
         area.set_on_device(key.offset);
         if !area.index.remove_if(cpu, key.offset, *word) {
             // The page was stored anew or invalidated meanwhile: the copy on the device is out of
@@ -327,5 +307,59 @@ impl<I: Index> Zswap<I> {
             true => self.reclaim(cpu, pages),
             false => Reclaimed::default(),
         }
+    }
+}
+
+/// Writes pages as they were copied, and sets the result of each.
+fn write_packed<I: Index>(
+    cpu: Cpu,
+    device: &dyn PackedPages,
+    (set, pages): (&[Page], &[Option<Leaving<I>>]),
+    results: &mut [Result<(), IoError>],
+) {
+    static ZEROES: Page = [0; PAGE_SIZE];
+    let mut packed = [const { Packed::whole(0, &ZEROES) }; BATCH];
+    let packed = &mut packed[..set.len()];
+    for (packed, (copy, leaving)) in packed.iter_mut().zip(set.iter().zip(pages.iter().flatten())) {
+        let page = leaving.key.offset;
+        *packed = match leaving.packed {
+            Some((codec, length)) => {
+                Packed { codec: Some(codec), bytes: &copy[..length], ..Packed::whole(page, copy) }
+            }
+            None => Packed::whole(page, copy),
+        };
+    }
+    device.write_packed(cpu, packed);
+    results.iter_mut().zip(packed).for_each(|(result, packed)| *result = packed.result);
+}
+
+/// Writes pages, neighbours on the device together, and sets the result of each.
+fn write_pages<I: Index>(
+    cpu: Cpu,
+    device: &dyn BlockDevice,
+    (set, pages): (&[Page], &[Option<Leaving<I>>]),
+    results: &mut [Result<(), IoError>],
+) {
+    let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);
+    let (mut at, mut ends) = (0, [0usize; BATCH]);
+    let mut jobs: [Job<'_>; BATCH] = core::array::from_fn(|n| {
+        let start = at;
+        while at < pages.len() && (at == start || offset(at) == offset(at - 1) + 1) {
+            at += 1;
+        }
+        ends[n] = at;
+        Job::new(match at > start {
+            true => {
+                Operation::Write { offset: offset(start) * P, from: set[start..at].as_flattened() }
+            }
+            false => Operation::Flush,
+        })
+    });
+    let count = ends.iter().position(|end| *end == pages.len()).map_or(0, |last| last + 1);
+    device.submit_all(cpu, &mut jobs[..count]);
+    let mut start = 0;
+    for (job, end) in jobs.iter().zip(ends).take(count) {
+        results[start..end].fill(job.result);
+        start = end;
     }
 }

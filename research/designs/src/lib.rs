@@ -3,16 +3,16 @@
 //! Each design implements a seam of the product: slot schemes ([`slots`]) behind
 //! [`zram::slots::SlotTable`], stream policies ([`streams`]) behind [`zcomp::Streams`], indexes of
 //! swap areas ([`indexes`]) behind [`zswap::Index`], page allocators ([`zones`]) behind
-//! [`pagealloc::Frames`]. A [`Machine`] takes one design of each seam, by name. The product's own
-//! designs have names here, too. A disk of such a machine does all that a disk of the product does.
+//! [`pagealloc::Frames`]. [`locks`] are what some of them wait by. A [`Machine`] takes one design
+//! of each seam, by name. The product's own designs have names here, too. A disk of such a machine
+//! does all that a disk of the product does.
 
-// Under loom only streams and the lists that threads change concurrently are built.
+// Under loom only locks, streams and the lists that threads change concurrently are built.
 #[cfg(not(loom))]
-mod any_disk;
-#[cfg(not(loom))]
-mod any_swap;
+mod any;
 #[cfg(not(loom))]
 pub mod indexes;
+pub mod locks;
 #[cfg(not(loom))]
 mod machine;
 #[cfg(not(loom))]
@@ -23,9 +23,7 @@ mod variants;
 pub mod zones;
 
 #[cfg(not(loom))]
-pub use any_disk::AnyDisk;
-#[cfg(not(loom))]
-pub use any_swap::AnySwap;
+pub use any::{AnyDisk, AnySwap};
 #[cfg(not(loom))]
 pub use machine::{Disk, Machine, MachineOptions};
 #[cfg(not(loom))]

@@ -6,29 +6,20 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::drive::modes::Kind;
 use crate::drive::subject::Through;
-use crate::drive::workers::Clock;
 
 mod backing;
 mod density;
 mod figures;
-mod log;
 mod serve;
 mod sizes;
-mod soak;
-mod trace;
-mod upgrade;
 mod writeback;
 mod zones;
 
 pub use backing::BackingArgs;
 pub use density::DensityArgs;
 pub use figures::FiguresArgs;
-pub use log::LogArgs;
 pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size};
-pub use soak::SoakArgs;
-pub use trace::TraceArgs;
-pub use upgrade::UpgradeArgs;
 pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
@@ -46,7 +37,7 @@ pub struct Arguments {
 pub enum Command {
     /// Dump memory of live programs, for `pages` to work on
     Corpus(CorpusArgs),
-    /// Run every measurement of docs/BENCHMARKS.md, and make its tables
+    /// Run every measurement of docs/measuring/figures.md, and make its tables
     Figures(FiguresArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
@@ -68,8 +59,6 @@ pub enum Command {
     Churn(ChurnArgs),
     /// Store dumps, let pages age, and see how much data a byte of memory holds
     Density(DensityArgs),
-    /// Write pages that age back to a log, and see how much the device writes
-    Log(LogArgs),
     /// Write pages back to a file in each layout, with cleaning, and read them again
     Writeback(WritebackArgs),
     /// Serve a device of any designs to real programs
@@ -80,14 +69,6 @@ pub enum Command {
     Backing(BackingArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
     KernelBuild(KernelBuildArgs),
-    /// Run programs that check their memory in a cgroup with less of it than they want
-    Hungry(HungryArgs),
-    /// Record which pages of a disk a program uses that swaps to it, for the model of the tiers
-    Trace(TraceArgs),
-    /// Upgrade a daemon in place under load, and tell how long its clients wait
-    Upgrade(UpgradeArgs),
-    /// Do a great many operations on pages over all transports, beside faults and kills
-    Soak(SoakArgs),
 }
 
 impl Command {
@@ -95,15 +76,11 @@ impl Command {
     /// ends.
     #[must_use]
     pub fn is_patient(&self) -> bool {
-        match self {
-            Command::KernelBuild(_) | Command::Hungry(_) | Command::Trace(_) => true,
-            Command::Soak(soak) => soak.part.is_some(),
-            _ => false,
-        }
+        matches!(self, Command::KernelBuild(_))
     }
 }
 
-/// What `kernel-build` and `hungry` share. Both need root.
+/// The swap of `kernel-build`, which needs root.
 #[derive(Args)]
 pub struct SwapArgs {
     /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
@@ -176,34 +153,6 @@ pub struct KernelBuildArgs {
     /// Look where CPUs spend their time (perf), and print shares for each kind
     #[arg(long)]
     pub profile: bool,
-
-    /// Draw the run times
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
-}
-
-/// `rampack-lab hungry`.
-#[derive(Args)]
-pub struct HungryArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub swap: SwapArgs,
-
-    /// Programs, with commas between them: `stress-ng`, `sort`, `redis`, or `all`
-    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
-    pub program: Vec<String>,
-
-    /// Memory that a program may use
-    #[arg(long, value_name = "SIZE", default_value = "128M", value_parser = size)]
-    pub limit: u64,
-
-    /// How much a program works on [default: twice the limit]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub size: Option<u64>,
-
-    /// What the data is made from
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }
 
 /// `rampack-lab corpus`.
@@ -218,7 +167,7 @@ pub struct CorpusArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
     pub pages: u32,
 
-    /// Only these programs: python, node, java, redis, cc1, rustc
+    /// Only these programs: python, node, java, redis
     #[arg(long = "program", value_name = "NAME", num_args = 1..)]
     pub programs: Vec<String>,
 
@@ -321,10 +270,6 @@ pub struct CodecsArgs {
     #[arg(long, value_name = "R", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab nbd`.
@@ -351,10 +296,6 @@ pub struct NbdArgs {
     #[arg(long, value_name = "R", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// What `locks` and `streams` share.
@@ -413,17 +354,9 @@ pub struct DriveArgs {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
 
-    /// By which clock the table and the picture count; the JSON object has both
-    #[arg(long, value_enum, default_value = "wall")]
-    pub clock: Clock,
-
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the ratios to the first subject, with the most threads
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab locks`.
@@ -506,10 +439,6 @@ pub struct LocksSimArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab index`.
@@ -561,10 +490,6 @@ pub struct IndexArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 fn slots_help() -> String {

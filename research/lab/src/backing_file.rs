@@ -15,9 +15,8 @@ use units::{Cpu, PAGE_SIZE};
 
 use crate::args::BackingArgs;
 use crate::interrupt;
-use crate::statistics::{median, spread};
+use crate::statistics::median;
 use crate::sys::Memory;
-use crate::table;
 
 /// Pages under way at once.
 const BATCHES: [usize; 4] = [1, 8, 32, 128];
@@ -87,11 +86,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
     let (command, size_bytes) = ("backing", args.size);
     let (milliseconds, repeat) = (args.milliseconds, args.repeat);
     let report = Report { command, size_bytes, milliseconds, repeat, rows };
-    match args.json {
-        true => println!("{}", serde_json::to_string_pretty(&report)?),
-        false => print!("{}", report.text()),
-    }
-    Ok(())
+    crate::report::show(&report, args.json)
 }
 
 /// Opens the file past the page cache. One user at a time has it.
@@ -141,27 +136,4 @@ fn turn(
         done += batch;
     }
     Ok(done as f64 / begun.elapsed().as_secs_f64())
-}
-
-impl Report {
-    /// The results as text.
-    fn text(&self) -> String {
-        let mut table = table::table(["pages a second", "batch", "median", "least-most"]);
-        for row in &self.rows {
-            let [least, most] = spread(&row.samples);
-            table.add_row([
-                format!("{} {}s", row.way, row.direction),
-                row.batch.to_string(),
-                format!("{:.0}", row.median),
-                format!("{least:.0}-{most:.0}"),
-            ]);
-        }
-        format!(
-            "4 KiB random direct I/O on a file of {}, {} round(s) of {} ms\n\n{}",
-            units::human(self.size_bytes),
-            self.repeat,
-            self.milliseconds,
-            table::text(table, &[0])
-        )
-    }
 }

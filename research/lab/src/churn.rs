@@ -16,9 +16,9 @@ use rampack::DiskOptions;
 use units::PAGE_SIZE;
 
 use crate::args::ChurnArgs;
+use crate::interrupt;
 use crate::page::{page, page_mut};
 use crate::sys::Memory;
-use crate::{interrupt, zone};
 use content::Content;
 use report::{Report, Round};
 
@@ -35,10 +35,10 @@ pub fn run(args: &ChurnArgs) -> Result<()> {
     let slots = usize::try_from(args.size / PAGE_SIZE as u64)?;
     let mut random = fastrand::Rng::with_seed(args.seed);
     let content = Content::new(args.corpus.as_deref(), &mut random)?;
-    let bar = zone::bar(u64::from(args.rounds) + 1);
+    let bar = crate::report::bar(u64::from(args.rounds) + 1);
     let report = Churn { args, slots, content: &content, variants, random }.go(&bar);
     bar.finish_and_clear();
-    report?.show(args)
+    crate::report::show(&report?, args.json)
 }
 
 struct Churn<'a> {

@@ -13,7 +13,6 @@ mod liblzo2;
 mod report;
 
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use units::{PAGE_SIZE, Page};
 
 use crate::args::CodecsArgs;
@@ -54,10 +53,7 @@ pub fn run(args: &CodecsArgs) -> Result<()> {
     chosen.truncate(args.pages as usize);
 
     let contest = Contest::new(&chosen, contestants(args)?)?;
-    let bar = ProgressBar::new(contest.steps(args.repeat));
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = crate::report::bar(contest.steps(args.repeat));
     let contestants = contest.run(args.repeat, &bar);
     bar.finish_and_clear();
     let contestants = contestants?;
@@ -66,15 +62,7 @@ pub fn run(args: &CodecsArgs) -> Result<()> {
     if let Some(device) = &args.kernel {
         report.add_kernel(kernel::sizes(device, &chosen, ALL)?);
     }
-    if let Some(path) = &args.plot {
-        report.bars().write(path)?;
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.table());
-    }
-    Ok(())
+    crate::report::show(&report, args.json)
 }
 
 /// The contestants: liblzo2 if it is installed and our lzo takes part, then the codecs.

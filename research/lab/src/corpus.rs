@@ -10,7 +10,6 @@ mod dump;
 mod manifest;
 mod recipe;
 mod redis;
-mod source;
 
 use std::fs;
 use std::time::Duration;
@@ -26,7 +25,6 @@ use crate::sys::{self, Signal};
 use manifest::{Entry, Manifest, Skipped};
 
 pub use manifest::now;
-pub use recipe::Subject;
 use recipe::{RECIPES, Recipe};
 
 /// A program that has not reached its size within this time is dumped as it is.
@@ -89,24 +87,11 @@ fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
     names.iter().map(find).collect()
 }
 
-/// The recipe of this name.
-///
-/// # Errors
-/// There is none, or a program that it needs is not installed.
-pub fn recipe(name: &str) -> Result<&'static Recipe> {
-    let recipes = choose(&[name.to_owned()])?;
-    let recipe = recipes.first().context("no program")?;
-    if let Some((program, package)) = recipe.missing().first() {
-        bail!("{program} is not installed; the package {package} brings it");
-    }
-    Ok(recipe)
-}
-
 /// Starts a program, lets it grow, and writes its dump.
 fn make(recipe: &Recipe, args: &CorpusArgs) -> Result<Entry> {
     let wanted = u64::from(args.pages) * PAGE_SIZE as u64;
     let bar = progress(recipe.name, wanted);
-    let mut subject = recipe.start(u64::from(args.pages), None)?;
+    let mut subject = recipe.start()?;
     let process = subject.running.id();
     let reached = interrupt::wait_for(recipe.name, PATIENCE, || {
         subject.running.check()?;

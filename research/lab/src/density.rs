@@ -23,8 +23,8 @@ use zram::{Budgets, Disk};
 use crate::args::DensityArgs;
 use crate::pages::{Device, Target, kernel};
 use crate::sys::Memory;
-use crate::{interrupt, page, zone};
-pub use load::{Ages, Load, order};
+use crate::{interrupt, page};
+pub use load::{Ages, Load};
 use report::{Cold, Peer, Report, Run};
 
 const CPU: Cpu = Cpu(0);
@@ -52,7 +52,7 @@ pub fn run(args: &DensityArgs) -> Result<()> {
     let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
     let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();
     let algorithms = if args.kernel.is_some() { args.kernel_algorithms.len() } else { 0 };
-    let bar = zone::bar((args.corpus.len() * (loads.len() + algorithms)) as u64);
+    let bar = crate::report::bar((args.corpus.len() * (loads.len() + algorithms)) as u64);
     let mut runs = Vec::new();
     for path in &args.corpus {
         let all = page::read(path)?;
@@ -79,7 +79,8 @@ pub fn run(args: &DensityArgs) -> Result<()> {
     }
     bar.finish_and_clear();
     let (algorithm, cpu_percent) = (args.algorithm.clone(), args.cpu);
-    Report { command: "density", algorithm, cpu_percent, seed: args.seed, runs }.show(args)
+    let report = Report { command: "density", algorithm, cpu_percent, seed: args.seed, runs };
+    crate::report::show(&report, args.json)
 }
 
 struct Corpus<'a> {

@@ -14,7 +14,7 @@ mod target;
 pub mod workers;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
 use crate::args::DriveArgs;
 use crate::interrupt;
@@ -23,10 +23,10 @@ use ledger::Ledger;
 use modes::{Amount, Kind, Workload};
 use plan::Plan;
 use subject::Setting;
-use workers::{Clock, Rate};
+use workers::Rate;
 
 pub use content::half_compressible;
-pub use report::{Figure, Report};
+pub use report::Report;
 pub use subject::{Count, Ours, Subject, Through};
 
 /// A run.
@@ -55,9 +55,6 @@ impl Experiment {
         let workload = Workload { kind: args.workload, amount };
         if args.size.is_some() && workload.kind != Kind::Modes {
             bail!("--size is for --workload modes; {} has a size of its own", workload.name());
-        }
-        if args.clock == Clock::Cpu && args.through == Through::Device {
-            bail!("--clock cpu is for --through process: a device's work is done by others");
         }
         let content = Content::parse(&args.content, args.shuffle)?;
         let threads: Vec<usize> = threads.iter().map(|&threads| threads as usize).collect();
@@ -88,10 +85,7 @@ impl Experiment {
         let modes = workload.modes();
         let mut report = Report::new(command, &self.plan)?;
         let turns = repeat * threads.len() * subjects.len();
-        let bar = ProgressBar::new((turns * modes.len()) as u64);
-        if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-            bar.set_style(style);
-        }
+        let bar = crate::report::bar((turns * modes.len()) as u64);
         let result = (0..*repeat).try_for_each(|repetition| {
             threads.iter().try_for_each(|&threads| {
                 let mut order: Vec<usize> = (0..subjects.len()).collect();

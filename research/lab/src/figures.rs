@@ -1,5 +1,5 @@
-//! `rampack-lab figures`: every measurement of docs/BENCHMARKS.md, one after the other, and its
-//! tables.
+//! `rampack-lab figures`: every measurement of docs/measuring/figures.md, one after the other,
+//! and its tables.
 //!
 //! Each measurement is one or several runs of this program as a child process, alone on the machine
 //! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. The tables of
@@ -27,9 +27,9 @@ use anyhow::{Context, Result, bail};
 
 use crate::args::FiguresArgs;
 use crate::interrupt;
+pub use cells::{cell, numbers};
 use list::{MEASUREMENTS, Measurement, Need, Sizes};
 use machine::Machine;
-pub use machine::from_git;
 use taken::{Run, Taken};
 
 /// The directory of dumps, inside that of the figures.

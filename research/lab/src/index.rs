@@ -17,7 +17,6 @@ mod variant;
 mod workers;
 
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::IndexArgs;
 use crate::interrupt;
@@ -49,7 +48,7 @@ pub fn run(args: &IndexArgs) -> Result<()> {
     if !args.simulate.is_empty() {
         simulated::add(&mut report, args, &variants)?;
     }
-    report.show(args)
+    crate::report::show(&report, args.json)
 }
 
 /// Measures all situations in turn in each round. Each round begins with the next situation.
@@ -60,10 +59,7 @@ fn measure(
     cpus: &[usize],
 ) -> Result<Vec<Measured>> {
     let turns = args.repeat as usize * threads.len() * Mix::ALL.len() * variants.len();
-    let bar = ProgressBar::new(turns as u64);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = crate::report::bar(turns as u64);
     let mut all = Vec::new();
     for &threads in threads {
         for mix in Mix::ALL {

@@ -6,7 +6,6 @@
 
 mod report;
 mod source;
-mod tables;
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -17,7 +16,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::KernelBuildArgs;
 use crate::pressure::{Ended, SwapGroup, forget_files};
-use crate::profile::Recorder;
 use crate::programs::{Running, last_words};
 use crate::swap::{KINDS, Kind, Mode, Shop};
 use report::{Report, Run, Setting};
@@ -55,21 +53,14 @@ pub fn run(args: &KernelBuildArgs) -> Result<()> {
                 bar.set_message(format!("make -j{} with {mode}", setting.jobs));
                 let run = build(args, &shop, &source, setting, mode, repetition)
                     .with_context(|| format!("make -j{} with {mode}", setting.jobs))?;
-                bar.suspend(|| eprintln!("{}", tables::in_a_line(&run)));
+                bar.suspend(|| eprintln!("{}", run.in_a_line()));
                 report.runs.push(run);
                 bar.inc(1);
             }
         }
     }
     bar.finish_and_clear();
-    if let Some(path) = &args.plot {
-        report.bars().write(path)?;
-    }
-    if args.swap.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", tables::text(&report));
-    }
+    crate::report::show(&report, args.swap.json)?;
     let failed = report.runs.iter().filter(|run| run.outcome == "failed").count();
     if failed > 0 {
         bail!("{failed} of {} builds failed", report.runs.len());
@@ -98,11 +89,9 @@ fn build(
     command.process_group(0);
     swap_group.take(&mut command)?;
     forget_files()?;
-    let recorder = args.profile.then(|| Recorder::start(swap_group.server())).transpose()?;
     swap_group.begin()?;
     let mut running = Running::start(&mut command, false)?;
     let (ended, measured) = swap_group.wait(running.child(), "make")?;
-    let profile = recorder.map(Recorder::finish).transpose()?;
     swap_group.end()?;
     let (outcome, message) = match ended {
         Ended::Itself(status) if status.success() => ("done", None),
@@ -115,5 +104,5 @@ fn build(
         Ended::TimedOut => ("timeout", None),
     };
     let swap = mode.to_string();
-    Ok(Run { setting, swap, repetition, outcome, message, measured, profile })
+    Ok(Run { setting, swap, repetition, outcome, message, measured })
 }

@@ -13,15 +13,11 @@
 //! * `zone` compares the designs of page allocators; `zone-sim` simulates their threads.
 //! * `churn` measures how much memory a pool keeps that was filled and freed many times.
 //! * `density` measures how much data a byte of memory holds when pages move by themselves.
-//! * `log` simulates how many bytes a log of compressed pages writes to a device.
 //! * `serve` serves a device of any designs to real programs.
 //! * `nbd` compares rampack's NBD server with others.
 //! * `backing` reads and writes a file as writeback does.
-//! * `kernel-build` and `hungry` run other programs in a memory cgroup, with several kinds of swap.
-//! * `trace` records which pages of a disk a program uses.
-//! * `upgrade` measures how long clients wait while a daemon is upgraded in place.
-//! * `soak` does a great many operations on pages over all transports and compares each page.
-//! * `figures` runs all of these and makes the tables of docs/BENCHMARKS.md.
+//! * `kernel-build` builds the kernel in a memory cgroup, with several kinds of swap.
+//! * `figures` runs all of these and makes the tables of docs/measuring/figures.md.
 //!
 //! Numbers of one run are comparable, because the subjects take turns; numbers of different runs
 //! are not. The lab is no part of the program `rampack`, and nothing depends on it.
@@ -34,32 +30,27 @@ mod codecs;
 mod corpus;
 mod density;
 mod drive;
+mod events;
 mod figures;
-mod hungry;
 mod index;
 mod interrupt;
 mod kernel_build;
 mod level;
 mod locks;
 mod locks_sim;
-mod log;
 mod nbd;
 mod page;
 mod pages;
 mod plot;
 mod pressure;
-mod profile;
 mod programs;
+mod report;
 mod serve;
 mod served;
-mod soak;
 mod statistics;
 mod streams;
 mod swap;
 mod sys;
-mod table;
-mod trace;
-mod upgrade;
 mod writeback;
 mod zone;
 mod zone_sim;
@@ -87,16 +78,11 @@ pub fn main() -> ExitCode {
             args::Command::ZoneSim(args) => zone_sim::run(args),
             args::Command::Churn(args) => churn::run(args),
             args::Command::Density(args) => density::run(args),
-            args::Command::Log(args) => log::run(args),
             args::Command::Writeback(args) => writeback::run(args),
             args::Command::Serve(args) => serve::run(args),
             args::Command::Nbd(args) => nbd::run(args),
             args::Command::Backing(args) => backing_file::run(args),
             args::Command::KernelBuild(args) => kernel_build::run(args),
-            args::Command::Hungry(args) => hungry::run(args),
-            args::Command::Trace(args) => trace::run(args),
-            args::Command::Upgrade(args) => upgrade::run(args),
-            args::Command::Soak(args) => soak::run(args),
         });
     match result {
         Ok(()) => ExitCode::SUCCESS,

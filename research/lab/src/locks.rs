@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use designs::{SLOT_SCHEMES, Variants};
 
 use crate::args::LocksArgs;
-use crate::drive::{Experiment, Figure, Ours, Subject, Through};
+use crate::drive::{Experiment, Ours, Subject, Through};
 
 /// The base of the experiment: one lock for all slots.
 const BASE: &str = "global-rwlock";
@@ -18,7 +18,7 @@ const SIZE: u64 = 200 << 20;
 /// Two options contradict each other, a subject fails, or a page is not the written one.
 pub fn run(args: &LocksArgs) -> Result<()> {
     let experiment = Experiment::new(&args.drive, &args.threads, subjects(args)?, SIZE)?;
-    experiment.run("locks")?.show(&args.drive, Figure::Median)
+    crate::report::show(&experiment.run("locks")?, args.drive.json)
 }
 
 /// The subjects, the base first.

@@ -7,7 +7,7 @@
 //! * [`lines`], [`lock`], [`locking`], [`machine`]: the simulated machine.
 //! * [`schemes`], [`engine`], [`reader_epochs`]: the simulated engine.
 //! * [`primitives`], [`sections`], [`content`], [`points`]: the measurements.
-//! * [`study`]: measurements and simulation together. [`report`], [`picture`]: the results.
+//! * [`study`]: measurements and simulation together. [`report`]: the results.
 
 mod content;
 mod engine;
@@ -15,7 +15,6 @@ pub mod lines;
 pub mod lock;
 pub mod locking;
 pub mod machine;
-mod picture;
 mod points;
 pub mod primitives;
 mod reader_epochs;
@@ -25,7 +24,6 @@ mod sections;
 mod study;
 
 use anyhow::Result;
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LocksSimArgs;
 use study::Study;
@@ -33,25 +31,13 @@ use study::Study;
 /// Runs the command.
 ///
 /// # Errors
-/// The machine has only one CPU, the corpus cannot be read, the engine fails, or the picture cannot
-/// be written.
+/// The machine has only one CPU, the corpus cannot be read, or the engine fails.
 pub fn run(args: &LocksSimArgs) -> Result<()> {
-    let bar = ProgressBar::new(1);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = crate::report::bar(1);
     let study = Study::make(args, &bar);
     bar.finish_and_clear();
     let study = study?;
-    if let Some(path) = &args.plot {
-        picture::write(&study, path)?;
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report::json(&study, args))?);
-    } else {
-        print!("{}", report::text(&study, args));
-    }
-    Ok(())
+    crate::report::show(&report::json(&study, args), args.json)
 }
 
 #[cfg(test)]

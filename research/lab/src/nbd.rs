@@ -8,7 +8,6 @@ mod report;
 mod server;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use tempfile::TempDir;
 
 use crate::args::NbdArgs;
@@ -40,10 +39,7 @@ pub fn run(args: &NbdArgs) -> Result<()> {
     let version = programs::version(&fio, "--version");
     let fio = Fio { program: fio, bytes: args.size, milliseconds: args.milliseconds };
     let mut outcomes: Vec<Outcome> = servers.iter().map(Outcome::new).collect();
-    let bar = ProgressBar::new(servers.len() as u64 * (1 + 2 * u64::from(args.repeat)));
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = crate::report::bar(servers.len() as u64 * (1 + 2 * u64::from(args.repeat)));
     let step = |server: &Server, what: &str| {
         bar.set_message(format!("{} {what}", server.name));
         interrupt::check()
@@ -73,14 +69,7 @@ pub fn run(args: &NbdArgs) -> Result<()> {
     drop(servers);
 
     let report = Report::new(version, args, &outcomes);
-    if let Some(path) = &args.plot {
-        report.bars().write(path)?;
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{}", report.table());
-    }
+    crate::report::show(&report, args.json)?;
     if outcomes.iter().any(|outcome| outcome.writes.is_empty()) {
         bail!("nothing was measured");
     }

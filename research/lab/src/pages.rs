@@ -14,7 +14,6 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use designs::{INDEXES, MEMORIES, SLOT_SCHEMES, ZONES};
-use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::PagesArgs;
 use crate::page;
@@ -38,10 +37,7 @@ pub fn run(args: &PagesArgs) -> Result<()> {
     let _setup = setup(args, &kinds, work.pages())?;
     let contest = Contest::new(&work, &kinds, args.algorithm.as_deref(), args.level)?;
 
-    let bar = ProgressBar::new(contest.steps(args.repeat));
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
+    let bar = crate::report::bar(contest.steps(args.repeat));
     let result = contest.run(args.repeat, &bar);
     bar.finish_and_clear();
 
@@ -50,12 +46,7 @@ pub fn run(args: &PagesArgs) -> Result<()> {
     if let Some(path) = &args.plot {
         report::bars(&outcomes).write(path)?;
     }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report::json(&outcomes)?)?);
-    } else {
-        print!("{}", report::table(&outcomes));
-    }
-    Ok(())
+    crate::report::show(&report::json(&outcomes)?, args.json)
 }
 
 /// The contestants: first the one asked for, or the engine; then the ones to compare it with.

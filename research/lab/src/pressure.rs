@@ -124,11 +124,6 @@ impl SwapGroup {
         self.group.take(command)
     }
 
-    /// The process that serves the swap, if there is one.
-    pub fn server(&self) -> Option<u32> {
-        self.area.as_ref()?.process()
-    }
-
     /// Samples the swap if it is time.
     ///
     /// # Errors
@@ -203,11 +198,6 @@ impl SwapGroup {
                 .sum(),
             disks,
         })
-    }
-
-    /// The usage of the group's programs while they run.
-    pub fn usage(&self) -> Usage {
-        self.group.usage()
     }
 
     /// Ends all programs and takes the swap away.

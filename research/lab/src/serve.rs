@@ -50,7 +50,7 @@ fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Con
     disk.set_algorithm(algorithm)?;
     disk.set_params(zcomp::Params::at_level(*level))?;
     disk.set_disksize(*size)?;
-    Ok(disk.as_device())
+    Ok(disk)
 }
 
 /// Makes a swap area, and a thread that writes pages back while the pool is crowded.

@@ -79,11 +79,6 @@ impl Up {
         }
     }
 
-    /// Its process.
-    pub fn process(&self) -> u32 {
-        self.running.id()
-    }
-
     /// The block device.
     pub fn device(&self) -> &Path {
         &self.device

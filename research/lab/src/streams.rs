@@ -5,7 +5,7 @@ use anyhow::{Result, anyhow, bail};
 use designs::Variants;
 
 use crate::args::StreamsArgs;
-use crate::drive::{Count, Experiment, Figure, Ours, Subject};
+use crate::drive::{Count, Experiment, Ours, Subject};
 
 /// Bytes of each thread, as in `iozone -s 60M`.
 const SIZE: u64 = 60 << 20;
@@ -21,7 +21,7 @@ const USUAL: &[&str] = &["mutex", "single", "multi:1", "multi:N", "percpu"];
 /// Two options contradict each other, a subject fails, or a page is not the written one.
 pub fn run(args: &StreamsArgs) -> Result<()> {
     let experiment = Experiment::new(&args.drive, &args.threads, subjects(args)?, SIZE)?;
-    experiment.run("streams")?.show(&args.drive, Figure::Mean)
+    crate::report::show(&experiment.run("streams")?, args.drive.json)
 }
 
 /// The subjects, the base first.

@@ -13,9 +13,8 @@ mod zswap;
 
 use anyhow::{Context, Result};
 
-pub use area::{On, kib};
 pub use mode::{KINDS, Kind, Mode};
-pub use shop::{Area, Daemon, Shop, Told, Vmstat, active, alone};
+pub use shop::{Area, Daemon, Shop, Told, Vmstat, active};
 
 /// No swap.
 struct Nothing;

@@ -98,21 +98,6 @@ pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Drops `length` bytes of a file or block device from `offset` on; they read as zeroes
-/// (fallocate(2)).
-///
-/// # Errors
-/// The error of fallocate(2): many file systems and devices cannot do it.
-pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
-    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let number = |number: u64| libc::off_t::try_from(number).map_err(io::Error::other);
-    // SAFETY: the descriptor is open; the rest are numbers.
-    match unsafe { libc::fallocate(file.as_raw_fd(), mode, number(offset)?, number(length)?) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Makes a child of this command enter a control group before it becomes the program. `procs` is
 /// the group's open `cgroup.procs` (kernel document `admin-guide/cgroup-v2.rst`: 0 is the writing
 /// process).
@@ -138,21 +123,6 @@ pub fn kill(process: u32) -> io::Result<()> {
     match io::Error::last_os_error() {
         error if result != 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
         _ => Ok(()),
-    }
-}
-
-/// Sends SIGINT, as Ctrl-C does, to a child that is not reaped yet.
-///
-/// # Errors
-/// The error of kill(2), or the child has ended.
-pub fn interrupt(child: &mut Child) -> io::Result<()> {
-    if child.try_wait()?.is_some() {
-        return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
-    }
-    // SAFETY: kill takes numbers. The child is ours and not reaped, so the number is not reused.
-    match unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,6 +1,7 @@
 //! `rampack-lab writeback`: pages of a dump go to a file and come back, in each layout of a backing
 //! device: a block for each page as it is, a block for each compressed page, and a log. So do pages
-//! of a cache of swap areas, with a block for each page and with a log below it.
+//! of a cache of swap areas, with a block for each page, with a log below it, and with a log
+//! that gets whole pages instead of the objects of the cache.
 //!
 //! * **Out and back.** All pages are stored and written back, then each is read alone, then all by
 //!   32 at a time. The layouts take turns. Each page is compared.
@@ -27,9 +28,10 @@ use zram::{Disk, LogStats, Select, Writeback};
 use crate::args::WritebackArgs;
 use crate::statistics::{median, spread};
 use crate::sys::Memory;
-use crate::{interrupt, page, zone};
+use crate::{interrupt, page};
 use report::{Out, Replaced, Report};
 use round::{CPU, Corpus, SMALLEST, Sample, back, check, file, machine};
+use swap::Below;
 
 /// The part of the pages that is replaced before each writeback.
 const PART: usize = 16;
@@ -42,22 +44,28 @@ enum Layout {
     Pages,
     Compressed,
     Log,
-    /// A cache of swap areas, with a block for each page or a log below it.
-    SwapPages,
-    SwapLog,
+    /// A cache of swap areas.
+    Swap(Below),
 }
 
 impl Layout {
-    const ALL: [Layout; 5] =
-        [Layout::Pages, Layout::Compressed, Layout::Log, Layout::SwapPages, Layout::SwapLog];
+    const ALL: [Layout; 6] = [
+        Layout::Pages,
+        Layout::Compressed,
+        Layout::Log,
+        Layout::Swap(Below::Pages),
+        Layout::Swap(Below::Log),
+        Layout::Swap(Below::LogOfPages),
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Layout::Pages => "a block a page",
             Layout::Compressed => "a block a compressed page",
             Layout::Log => "log",
-            Layout::SwapPages => "swap cache, a block a page",
-            Layout::SwapLog => "swap cache, log",
+            Layout::Swap(Below::Pages) => "swap cache, a block a page",
+            Layout::Swap(Below::Log) => "swap cache, log",
+            Layout::Swap(Below::LogOfPages) => "swap cache, log of whole pages",
         }
     }
 }
@@ -69,7 +77,7 @@ impl Layout {
 /// come back as it was stored.
 pub fn run(args: &WritebackArgs) -> Result<()> {
     let rounds = args.repeat as usize * Layout::ALL.len() + args.full.len();
-    let bar = zone::bar((args.corpus.len() * rounds) as u64);
+    let bar = crate::report::bar((args.corpus.len() * rounds) as u64);
     let (mut out, mut replaced) = (Vec::new(), Vec::new());
     for path in &args.corpus {
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
@@ -84,8 +92,7 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
                 interrupt::check()?;
                 bar.set_message(format!("{name}: {}", layout.name()));
                 samples.push(match layout {
-                    Layout::SwapPages => swap::out_and_back(corpus, false, args)?,
-                    Layout::SwapLog => swap::out_and_back(corpus, true, args)?,
+                    Layout::Swap(below) => swap::out_and_back(corpus, below, args)?,
                     _ => out_and_back(corpus, layout, args)?,
                 });
                 bar.inc(1);
@@ -107,7 +114,7 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    Report {
+    let report = Report {
         command: "writeback",
         algorithm: args.algorithm.clone(),
         sealed: !args.plain,
@@ -115,8 +122,8 @@ pub fn run(args: &WritebackArgs) -> Result<()> {
         seed: args.seed,
         out,
         replaced,
-    }
-    .show(args)
+    };
+    crate::report::show(&report, args.json)
 }
 
 fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {

@@ -30,7 +30,6 @@ mod workers;
 pub mod workload;
 
 use anyhow::{Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
 use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use crate::args::ZoneArgs;
@@ -68,10 +67,10 @@ pub fn run(args: &ZoneArgs) -> Result<()> {
     };
     plan.check()?;
     let ping_pong_ns = line_transfer(&cpus)?;
-    let bar = bar(plan.turns());
+    let bar = crate::report::bar(plan.turns());
     let runs = plan.measure(&bar);
     bar.finish_and_clear();
-    report::Report::new(args, &plan, ping_pong_ns, runs?).show(args)
+    crate::report::show(&report::json(args, &plan, ping_pong_ns, &runs?)?, args.json)
 }
 
 /// Transfer time of a line between the first two CPUs. `None` with one CPU.
@@ -83,16 +82,6 @@ pub fn line_transfer(cpus: &[usize]) -> Result<Option<f64>> {
         [first, second, ..] => ping_pong::measure([*first, *second]).map(Some),
         _ => Ok(None),
     }
-}
-
-/// A progress bar of `steps` steps.
-#[must_use]
-pub fn bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
-        bar.set_style(style);
-    }
-    bar
 }
 
 fn threads(asked: &[u32], cpus: &[usize]) -> Result<Vec<usize>> {

@@ -9,9 +9,8 @@
 //!
 //! * [`load`]: a thread's demand on a zone; [`engine`]: the simulated zone.
 //! * [`published`]: published curves and rows; [`held`]: the measurements of this machine.
-//! * [`study`]: all together; [`report`], [`drawing`]: output.
+//! * [`study`]: all together; [`report`]: output.
 
-mod drawing;
 pub mod engine;
 mod held;
 pub mod load;
@@ -27,23 +26,15 @@ use crate::zone;
 /// Runs the command.
 ///
 /// # Errors
-/// Two options contradict each other, memory is out, or the picture cannot be written.
+/// Two options contradict each other, or memory is out.
 pub fn run(args: &ZoneSimArgs) -> Result<()> {
     let given = held::given(&args.held)?;
     let cpus = host::allowed_cpus();
     let transfer_ns = zone::line_transfer(&cpus)?;
     let wanted = held::Wanted::new(args, given, cpus)?;
-    let bar = zone::bar(1);
+    let bar = crate::report::bar(1);
     let study = study::Study::make(args, transfer_ns, &wanted, &bar);
     bar.finish_and_clear();
     let study = study?;
-    if let Some(path) = &args.plot {
-        drawing::write(&study, path)?;
-    }
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&report::json(&study, args))?);
-    } else {
-        print!("{}", report::text(&study, args));
-    }
-    Ok(())
+    crate::report::show(&report::json(&study, args), args.json)
 }

@@ -158,22 +158,12 @@ fn stream_policies_and_pages_of_a_file() {
 }
 
 #[test]
-fn tables_and_a_picture() {
+fn tables() {
     let place = Place::new();
-    let arguments = ["locks", "--size", "32K", "--repeat", "2", "--plot", "p.svg"];
-    let output = testkit::run(&mut place.lab(&[&arguments[..], &["--clock", "cpu"]].concat()));
-    let heads = ["Test", "global-rwlock", "medians of 2", "time on the CPU", "2 thread(s)", "1.00"];
-    for word in [&heads[..], &["bytes a slot", "epoch", "iozone writes"], &MODES].concat() {
-        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
-    }
-    let picture = fs::read_to_string(place.path("p.svg")).expect("a picture");
-    for word in ["</svg>", "Pread", "times global-rwlock", "epoch", "2 thread(s)"] {
-        assert!(picture.contains(word), "{word:?} is missing");
-    }
-    let arguments = ["streams", "--size", "32K", "--repeat", "1", "--threads", "2"];
-    let output = testkit::run(&mut place.lab(&arguments));
-    for word in ["means of 1", "percpu", "Random write"] {
-        assert!(output.stdout.contains(word), "{word:?} is missing in {}", output.stdout);
+    let output = testkit::run(&mut place.lab(&["locks", "--size", "32K", "--repeat", "2"]));
+    let heads = ["global-rwlock", "over", "deviation", "slot_bytes_per_page", "epoch", "cpu"];
+    for word in [&heads[..], &MODES].concat() {
+        assert!(output.stdout.contains(word.split('_').next().expect("a word")), "{word:?}");
     }
 }
 
@@ -277,12 +267,10 @@ fn nonsense_is_refused_and_named() {
         (&["locks", "--kernel", "/dev/null"], "/dev/null"),
         (&["locks", "--kernel-algorithm", "lz4"], "--kernel"),
         (&["locks", "--through", "device", "--shared-counters"], "--shared-counters"),
-        (&["locks", "--through", "device", "--clock", "cpu"], "--clock cpu"),
         (&["locks", "--repeat", "0"], "--repeat"),
         (&["streams", "--policies", "hope"], "percpu"),
         (&["streams", "--policies", "percpu:0"], "percpu:0"),
         (&["streams", "--policies", "percpu,percpu"], "takes part already"),
-        (&["streams", "--size", "32K", "--repeat", "1", "--plot", "no/such.svg"], "no/such.svg"),
     ] {
         let message = place.refused(arguments);
         assert!(message.contains(word), "{arguments:?}: {word:?} is missing in {message}");

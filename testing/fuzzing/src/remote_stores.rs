@@ -1,6 +1,7 @@
 //! The target of what a user says of remote stores.
 
-use remote::{MOST_STORES, Options, without_secrets};
+use control::without_secrets;
+use remote::{MOST_STORES, Options};
 
 /// A text for `backing_remote`. What is accepted has stores and copies in bounds, and what is shown
 /// of it has no secrets and is accepted, too. A refusal says something.

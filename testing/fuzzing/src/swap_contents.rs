@@ -1,6 +1,6 @@
 //! What is at both ends of a file or device that somebody wants to put below swap space.
 
-use cli::swap::contents::{Contents, END, contents};
+use service::swap::contents::{Contents, END, contents};
 
 const PAGE: usize = 4096;
 

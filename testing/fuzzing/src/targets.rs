@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use block::{BlockDevice, Checked, Plain};
-use cli::protocol::{self, DaemonReport};
 use nbd::wire;
+use service::protocol::{self, DaemonReport};
 
 use crate::fuse_client::{self, fuse_requests};
 use crate::kept_table;

@@ -68,7 +68,7 @@ fn what_dies_makes_room_for_what_comes() {
     }
     let mut together = vec![0; (PAGES * P) as usize];
     let read = Operation::Read { offset: 0, into: &mut together };
-    disk.disk.clone().as_device().submit(CPU, read).expect("they can be read");
+    disk.disk.submit(CPU, read).expect("they can be read");
     for (index, got) in together.as_chunks::<PAGE_SIZE>().0.iter().enumerate() {
         assert!(*got == page(numbers[index]), "page {index} changed");
     }

@@ -148,7 +148,7 @@ impl BlockDevice for Nothing {
         Geometry { bytes: AREA * P, minimum_block: page, preferred_block: page }
     }
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+        Abilities { discard: true, fast_zero: true, ..Abilities::default() }
     }
     fn perform(&self, _: Context, _: Operation<'_>) -> Result<(), IoError> {
         Ok(())

@@ -1,11 +1,12 @@
 //! The whole engine under shuttle, which runs one thread at a time and decides by chance who is
 //! next at each atomic operation: stores, loads, parts of pages and discards beside compaction,
 //! writeback, compressing again, idle marks, other codecs, limits, sizes and resets, under every
-//! slot scheme. Every byte is checked. The same scenarios must reject broken engines.
+//! slot scheme. Every byte is checked. The same scenarios must reject broken slot tables and indexes;
+//! `testing/mutants` has the engines that they must reject.
 //!
 //! Run with `RUSTFLAGS="--cfg shuttle" cargo test -p rampack-sim --test shuttle --release`, in a
-//! target directory of its own. Without `--cfg shuttle` this file is empty. See docs/TESTING.md for
-//! more schedules, other seeds, and one schedule again.
+//! target directory of its own. Without `--cfg shuttle` this file is empty. See
+//! docs/internals/testing.md for more schedules, other seeds, and one schedule again.
 //!
 //! Shuttle is sequentially consistent: only loom can find a missing fence (`crates/sync`). Shuttle
 //! interrupts a thread only at atomic operations. So freed memory is filled with rubbish, and a
@@ -28,6 +29,8 @@ mod explore;
 mod history;
 #[path = "shuttle/indexes.rs"]
 mod indexes;
+#[path = "shuttle/room.rs"]
+mod room;
 #[path = "shuttle/scenario.rs"]
 mod scenario;
 #[path = "shuttle/subjects.rs"]
@@ -48,8 +51,7 @@ use designs::indexes::{RadixTrees, RedBlackTrees};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use explore::{Play, holds, rejected};
 use scenario::Scenario;
-use subjects::{IgnoresClaims, LooksOnce, Subject, flawed, policy, scheme, table};
-use zram::Without;
+use subjects::{IgnoresClaims, LooksOnce, Subject, policy, scheme, table};
 use zram::slots::{BitLock, SlotTable};
 use zswap::MAX_OFFSETS;
 use zswap::index::Flat;
@@ -116,6 +118,11 @@ fn tables_alone() {
     tables.iter().for_each(|(name, play)| holds("tables_alone", name, play));
 }
 
+#[test]
+fn writers_make_room_for_themselves() {
+    holds("writers_make_room_for_themselves", BitLock::NAME, &(Arc::new(room::play) as Play));
+}
+
 /// All but `mutex`, whose sleepers shuttle would not know of.
 #[test]
 fn policies_of_streams() {
@@ -168,43 +175,6 @@ macro_rules! controls {
     };
 }
 
-/// A block of the backing device is free as soon as no slot names it.
-const BLOCKS_AT_ONCE: Without = Without { readers_of_blocks: true, ..NOTHING };
-/// Compaction gives back the old place of an object before its readers have left.
-const MOVES_AT_ONCE: Without = Without { readers_of_objects: true, ..NOTHING };
-/// Compaction overwrites what was stored while it copied an object.
-const MOVES_OVER: Without = Without { newer_stores: true, ..NOTHING };
-/// Compaction clears the flags of a page.
-const MOVES_WITHOUT_FLAGS: Without = Without { flags: true, ..NOTHING };
-/// Threads change parts of a page without taking turns.
-const NO_TURNS: Without = Without { turns: true, ..NOTHING };
-/// The disk omits nothing.
-const NOTHING: Without = Without {
-    readers_of_blocks: false,
-    readers_of_objects: false,
-    newer_stores: false,
-    flags: false,
-    turns: false,
-    comparisons: false,
-    references: false,
-    readers_of_shared: false,
-    entries: false,
-    room_of_others: false,
-    old_contents: false,
-};
-/// Pages share an object without a comparison.
-const NO_COMPARISONS: Without = Without { comparisons: true, ..NOTHING };
-/// A shared object is freed with the first page that gives it up.
-const NO_REFERENCES: Without = Without { references: true, ..NOTHING };
-/// Compaction gives back the old place of a shared object before its readers have left.
-const SHARED_AT_ONCE: Without = Without { readers_of_shared: true, ..NOTHING };
-/// Compaction moves a shared object without its entry.
-const NO_ENTRIES: Without = Without { entries: true, ..NOTHING };
-/// A write that waited while another one made room does not try again.
-const NO_ROOM_OF_OTHERS: Without = Without { room_of_others: true, ..NOTHING };
-/// The page of a write for which there is no room is freed before there is some.
-const NO_OLD_CONTENTS: Without = Without { old_contents: true, ..NOTHING };
-
 controls! {
     publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
     losing_updates_is_found: on(Scenario::CROWD, table::<LosesUpdates>());
@@ -212,24 +182,10 @@ controls! {
     epochs_that_nobody_waits_for_are_found: on(Scenario::CROWD, table::<EpochOfNone>());
     epochs_that_are_too_short_are_found: on(Scenario::CROWD, table::<EpochTooShort>());
     epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
-    blocks_that_are_free_at_once_are_found: on(Scenario::ONE_PLAIN_BLOCK, flawed::<BitLock>(BLOCKS_AT_ONCE));
     slots_that_are_not_looked_at_again_are_found: on(Scenario::ONE_PLAIN_BLOCK, table::<LooksOnce>());
-    parts_that_are_changed_in_steps_are_found: on(Scenario::CROWD, flawed::<IgnoresClaims>(NO_TURNS));
     old_pages_that_are_compressed_again_are_found:
         on(Scenario::RECOMPRESSED, table::<IgnoresClaims>());
     old_pages_that_leave_by_themselves_are_found: on(Scenario::OUT, table::<IgnoresClaims>());
-    objects_that_are_moved_under_readers_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_AT_ONCE));
-    objects_that_are_moved_under_epochs_are_found: on(Scenario::COMPACTED, flawed::<Epoch>(MOVES_AT_ONCE));
-    objects_that_are_moved_over_newer_ones_are_found: on(Scenario::COMPACTED, flawed::<BitLock>(MOVES_OVER));
-    flags_that_are_lost_when_objects_are_moved_are_found: on(Scenario::IDLE, flawed::<BitLock>(MOVES_WITHOUT_FLAGS));
-    sharing_without_a_comparison_is_found: on(Scenario::SHARED, flawed::<BitLock>(NO_COMPARISONS));
-    shared_objects_that_are_freed_early_are_found: on(Scenario::SHARED, flawed::<BitLock>(NO_REFERENCES));
-    shared_objects_that_are_moved_under_readers_are_found:
-        on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(SHARED_AT_ONCE));
-    shared_objects_that_are_moved_without_their_entry_are_found:
-        on(Scenario::SHARED_AND_MOVED, flawed::<BitLock>(NO_ENTRIES));
-    writers_who_are_not_told_of_room_are_found: on(Scenario::CROWDED, flawed::<BitLock>(NO_ROOM_OF_OTHERS));
-    refused_writes_that_free_their_page_are_found: on(Scenario::PRESSED, flawed::<BitLock>(NO_OLD_CONTENTS));
     lookups_that_look_at_no_life_are_found: copied(TreeFlaw::LooksAtNoLife);
     lookups_that_look_before_they_read_are_found: copied(TreeFlaw::LooksBefore);
     nodes_that_are_used_again_too_early_are_found: copied(TreeFlaw::EndsNoLife);

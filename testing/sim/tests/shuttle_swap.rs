@@ -1,6 +1,6 @@
 //! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and swapoff while
 //! other threads write pages back. Every byte is checked. The same scenarios must reject broken
-//! caches. `shuttle.rs` and docs/TESTING.md say how to run it.
+//! caches; `testing/mutants` has the engines that they must reject. `shuttle.rs` and docs/internals/testing.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "common/broken_index.rs"]
@@ -23,8 +23,6 @@ use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, holds, rejected};
 use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
-use zswap::Zswap;
-use zswap::index::Flat;
 
 /// The engine with an index that is broken.
 fn indexed(flaw: broken_index::Flaw) -> MakeCache {
@@ -40,13 +38,6 @@ fn on(scenario: Scenario, make: MakeCache) -> Play {
 
 fn naive(flaw: Flaw) -> MakeCache {
     Arc::new(move || -> Arc<dyn Cache> { Arc::new(Naive::new(flaw)) })
-}
-
-/// The engine whose compaction and recompression give back the old place of an object at once.
-fn moving_at_once() -> MakeCache {
-    Arc::new(|| -> Arc<dyn Cache> {
-        Arc::new(Engine::with_parts::<Flat>(CPUS, Zswap::without_readers))
-    })
 }
 
 /// All scenarios, by name.
@@ -158,6 +149,4 @@ controls! {
     indexes_that_take_nothing_are_found:
         Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
     pages_that_were_taken_are_found: Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
-    objects_that_are_moved_under_readers_are_found: Scenario::COMPACTED, moving_at_once();
-    objects_that_are_replaced_under_readers_are_found: Scenario::RECOMPRESSED, moving_at_once();
 }

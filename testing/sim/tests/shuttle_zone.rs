@@ -1,7 +1,8 @@
 //! The page allocators under shuttle: threads allocate single frames and blocks, free each other's
 //! frames and drain, with enough memory and without. Each frame has one owner at a time, an
 //! allocation fails only if memory is out, and at the end everything is free and merged. The same
-//! scenarios must reject broken designs. `shuttle.rs` and docs/TESTING.md say how to run it.
+//! scenarios must reject broken designs. `shuttle.rs` and docs/internals/testing.md say how to
+//! run it.
 #![cfg(shuttle)]
 
 #[path = "shuttle/broken_zones.rs"]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use common::{Engine, swap_type};
+use pagelog::{LogDevice, PageLog};
 use sim::events::Weights;
 use sim::model::Drive;
 use sim::part::Part;
@@ -32,20 +33,43 @@ struct Watched {
     meddle_every: u32,
     /// Whether the device behind fails at times.
     fails: bool,
+    /// The device behind has a log.
+    is_log: bool,
 }
+
+/// Pages of a device with a log, which has room for all that the tests store.
+const LOG_PAGES: u64 = 8192;
 
 impl Watched {
     fn new(index: &str, bytes: u64, cpus: usize, meddle_every: u32, fails: bool) -> Watched {
+        Watched::over(index, (bytes, false), cpus, meddle_every, fails)
+    }
+
+    fn over(
+        index: &str,
+        (bytes, is_log): (u64, bool),
+        cpus: usize,
+        meddle_every: u32,
+        fails: bool,
+    ) -> Watched {
         let engine = Engine::of_stack(index, cpus);
         Model::settings().into_iter().for_each(|policy| engine.set(policy));
         let (pages, memcg) = (bytes / P, engine.zswap.memcg("default").expect("it is there"));
-        let device_below = FaultyDevice::new(pages, 7, 1);
+        let device_below = FaultyDevice::new(if is_log { LOG_PAGES } else { pages }, 7, 1);
         device_below.remember(false);
-        let device = Some(device_below.clone() as Arc<dyn BlockDevice>);
+        let mut below: Arc<dyn BlockDevice> = device_below.clone();
+        if is_log {
+            let log = PageLog::new(below, "below", cpus).expect("it is large enough");
+            let zstd = zcomp::open(zcomp::ZSTD, &Default::default()).expect("a codec");
+            let log = LogDevice::new(log, &host::Mmap, pages, &*zstd, cpus);
+            below = Arc::new(log.expect("there is memory"));
+        }
+        let device = Some(below);
         let options = AreaOptions { device, memcg };
         engine.zswap.swapon(swap_type(0), pages, options).expect("it is off");
         let device = engine.zswap.clone().device(swap_type(0));
-        Watched { engine, device, device_below, submits: AtomicU32::new(0), meddle_every, fails }
+        let submits = AtomicU32::new(0);
+        Watched { engine, device, device_below, submits, meddle_every, fails, is_log }
     }
 
     fn meddle(&self, number: u32) {
@@ -76,7 +100,7 @@ impl Watched {
         self.engine.validate();
         // The users also write pages past the cache, besides the pages written back.
         let (most, own) = (self.device_below.most_writes(), 4 * 64);
-        assert!(most <= 70 + own, "{most} pages were under way at once");
+        assert!(self.is_log || most <= 70 + own, "{most} pages were under way at once");
         let length = self.device.geometry().bytes;
         self.device.submit(Cpu(0), Operation::Discard { offset: 0, length }).expect("it can be");
         self.engine.validate();
@@ -130,6 +154,22 @@ fn meddled_areas_pass_the_suite() {
     for (index, every) in designs::INDEXES.iter().zip([3, 5, 7, 2]) {
         suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, every, false)));
     }
+}
+
+/// The device behind is a log, which takes the objects of the cache as they are.
+#[test]
+fn areas_in_front_of_a_log_pass_the_suite() {
+    let seed = seed("areas_in_front_of_a_log_pass_the_suite");
+    let index = designs::INDEXES[0];
+    let area = |bytes, every, fails| Watched::over(index, (bytes, true), 2, every, fails);
+    suite::block_device(seed, |bytes| Arc::new(area(bytes, 3, false)));
+    let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(area(bytes, 3, true)) };
+    let drive = Drive { may_fill_up: true, ..Drive::new(seed, 3000) };
+    suite::against_model(&make, 300 * P, drive);
+    let crowd = Crowd { may_refuse: true, ..Crowd::new(seed) };
+    let device = area(16 * P, 5, true);
+    suite::hot_pages(&device, crowd);
+    suite::neighbours(&device, crowd);
 }
 
 #[test]

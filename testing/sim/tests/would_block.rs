@@ -6,13 +6,15 @@ mod swap;
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use block::{BlockDevice, Context, Extent, IoError, Operation, ZeroMode};
 use common::{Plan, Watched};
 use sim::content::Fill;
 use sim::swap::{Cache, FaultyDevice, PAGES as AREA, Policy};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::Writeback;
+use zram::{WhenFull, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 const CPU: Cpu = Cpu(1);
@@ -123,6 +125,72 @@ fn a_disk_replaces_whole_pages_without_waiting() {
     assert_eq!(at_once(&disk, Operation::Read { offset: 8 * P, into: &mut into }), Ok(()));
     assert!(into.iter().all(|byte| *byte == 0));
     assert_eq!(disk.disk.stats().backed_reads, 0);
+}
+
+/// A disk at its limit, full of noise, which has blocks for all of it.
+fn full(when_full: WhenFull) -> Watched {
+    let plan = Plan { backing_pages: 64, auto: false, ..Plan::new(32 * P, zcomp::LZ4) };
+    let disk = Plan { mem_limit: 16 * P, when_full, ..plan }.build();
+    let store = |number| disk.disk.store_page(CPU, number, &page(number));
+    (0..15).for_each(|number| store(number).expect("there is space"));
+    disk
+}
+
+/// There is room when the thread looks, and none when it stores.
+#[test]
+fn a_disk_does_not_wait_for_room() {
+    for when_full in [WhenFull::Wait, WhenFull::Spill] {
+        let disk = full(when_full);
+        let (done, mut blocked) = (AtomicBool::new(false), 0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    disk.disk.set_mem_limit(100 * P);
+                    disk.disk.set_mem_limit(8 * P);
+                }
+            });
+            for n in 0..60_000 {
+                let (offset, length, from) = (n % 15 * P + 100, 50, [0; 50]);
+                let change = match n % 3 {
+                    0 => Operation::Write { offset, from: &from },
+                    1 => Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
+                    _ => Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated },
+                };
+                let changed = at_once(&disk, change);
+                blocked += u64::from(changed == BLOCKED);
+                assert!(changed == BLOCKED || changed == Ok(()), "{changed:?}");
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        let stats = disk.disk.stats();
+        assert_eq!((stats.backed_writes, stats.failed_writes), (0, 0), "{when_full:?}: it waited");
+        assert_eq!(stats.num_writes, 15 + 60_000 - blocked, "{when_full:?}");
+    }
+}
+
+/// Each page of a range is given up once, whatever the request waits for.
+#[test]
+fn what_is_given_up_is_counted_once() {
+    for when_full in [WhenFull::Wait, WhenFull::Spill] {
+        let disk = full(when_full);
+        // A part of the last page with contents, for which there is no room, and empty pages.
+        let (offset, length) = (14 * P + 100, 9 * P);
+        let zeroes = Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch };
+        assert_eq!(disk.submit(CPU, zeroes), Ok(()));
+        let stats = disk.disk.stats();
+        assert!(stats.backed_pages > 0, "{when_full:?}: it made room");
+        assert_eq!((stats.notify_free, stats.num_writes), (8, 15 + 2), "{when_full:?}");
+        let mut last = page(14);
+        last[100..].fill(0);
+        assert!(holds(&disk, 14, &last), "{when_full:?}");
+        (0..14).for_each(|n| assert!(holds(&disk, n, &page(n)), "page {n}"));
+    }
+}
+
+fn holds(disk: &Watched, index: u64, contents: &Page) -> bool {
+    let mut page = [0; PAGE_SIZE];
+    disk.disk.load_page(CPU, index, &mut page).expect("it can be read");
+    page == *contents
 }
 
 /// An area whose pages are `n % 8 == 7` on the device, and the others in the cache.

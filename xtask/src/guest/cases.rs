@@ -53,18 +53,18 @@ const CASES: &[Case] = &[
     short(
         "a_500MB_program_in_512MB_with_a_backing_device",
         "--time 480 -- \
-         pressure rampack --backing /dev/vdd --size 1G --max-pool 60M -- 500 1 1 240",
+         pressure rampack --backing /dev/vdd --size 1G --memory 60M -- 500 1 1 240",
     ),
     // The log is smaller than what is swapped out, and is cleaned.
     short(
         "a_400MB_program_in_512MB_with_a_log",
         "--time 480 -- pressure rampack --backing /dev/vdd --backing-layout log --size 1G \
-         --max-pool 40M -- 400 1 1 240",
+         --memory 40M -- 400 1 1 240",
     ),
     long(
         "a_700MB_program_in_512MB_with_a_backing_file",
         "--time 400 -- \
-         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 1 300",
+         pressure rampack --backing /data/back --size 1G --memory 60M -- 700 1 1 300",
     ),
     // Without memory in reserve no page fits: the kernel must kill the program.
     ended(
@@ -77,12 +77,12 @@ const CASES: &[Case] = &[
     // The swap device has room and the pool is full: the kernel does not see the full pool.
     ended(
         "more_than_the_pool_takes",
-        "--time 400 -- pressure rampack --size 1G --max-pool 20% -- 700 1 1 200",
+        "--time 400 -- pressure rampack --size 1G --memory 20% -- 700 1 1 200",
     ),
     ended(
         "more_than_there_is_with_a_backing_device",
         "--time 400 -- \
-         pressure rampack --backing /dev/vdd --size 512M --max-pool 60M -- 1200 1 1 200",
+         pressure rampack --backing /dev/vdd --size 512M --memory 60M -- 1200 1 1 200",
     ),
     long(
         "meddling_under_pressure",
@@ -123,12 +123,12 @@ const CASES: &[Case] = &[
     long(
         "a_kept_daemon_with_an_encrypted_device_is_killed_under_pressure",
         "--time 900 -- pressure --kills 8 \
-         rampack --backing /dev/vdd --size 1G --max-pool 60M -- 700 1 100 45 --random",
+         rampack --backing /dev/vdd --size 1G --memory 60M -- 700 1 100 45 --random",
     ),
     long(
         "a_kept_daemon_with_a_log_is_killed_under_pressure",
         "--time 900 -- pressure --kills 8 rampack --backing /dev/vdd --backing-layout log \
-         --size 1G --max-pool 40M -- 400 1 100 45 --random",
+         --size 1G --memory 40M -- 400 1 100 45 --random",
     ),
     long("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
     long("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
@@ -141,23 +141,23 @@ const CASES: &[Case] = &[
     long(
         "three_passes_in_random_order_with_a_backing_file",
         "--time 900 -- \
-         pressure rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 3 400 --random",
+         pressure rampack --backing /data/back --size 1G --memory 60M -- 700 1 3 400 --random",
     ),
-    long("zstd", "--time 600 -- pressure rampack --compressor zstd --size 1G -- 700 1 2 300"),
+    long("zstd", "--time 600 -- pressure rampack --algorithm zstd --size 1G -- 700 1 2 300"),
     long("two_programs", "--time 900 -- pressure rampack --size 1G -- 700 2 3 400"),
     long("eight_programs", "--time 900 -- pressure rampack --size 1G -- 700 8 3 400 --random"),
     long("four_programs", "--time 900 -- pressure rampack --size 1G -- 800 4 2 300"),
     long(
         "twice_the_memory_with_a_backing_file",
         "--time 900 -- \
-         pressure rampack --backing /data/back --size 2G --max-pool 60M -- 1000 2 2 400",
+         pressure rampack --backing /data/back --size 2G --memory 60M -- 1000 2 2 400",
     ),
     long("new_processes_beside", "--time 900 -- pressure --forks rampack --size 1G -- 700 1 2 300"),
     long("files_beside", "--time 900 -- pressure --files rampack --size 1G -- 700 1 2 300"),
     long(
         "new_processes_and_files_beside_with_a_backing_file",
         "--time 900 -- pressure --forks --files \
-         rampack --backing /data/back --size 1G --max-pool 60M -- 700 1 2 300",
+         rampack --backing /data/back --size 1G --memory 60M -- 700 1 2 300",
     ),
     long(
         "ten_minutes_of_stress_ng",
@@ -166,7 +166,7 @@ const CASES: &[Case] = &[
     long(
         "ten_minutes_of_stress_ng_with_a_backing_device",
         "--time 1500 -- pressure --stress 600 \
-         rampack --backing /dev/vdd --size 1G --max-pool 60M -- 200 1 100000 600 --random",
+         rampack --backing /dev/vdd --size 1G --memory 60M -- 200 1 100000 600 --random",
     ),
     long(
         "an_hour_of_all",
@@ -256,7 +256,7 @@ fn matrix() -> Vec<Case> {
         );
         let words = format!(
             "--memory {memory} --time 900 -- pressure --swappiness {swappiness} --mglru {mglru} \
-             rampack {device}--size {size} --compressor {compressor} --max-pool {pool} \
+             rampack {device}--size {size} --algorithm {compressor} --memory {pool} \
              -- {mib} 1 1 500 {order}"
         );
         // The program needs more than a small pool takes without a backing device.

@@ -3,12 +3,14 @@
 
 use std::env;
 use std::fmt::Write as _;
-use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 
 use anyhow::{Context, Result};
+use fs_err as fs;
+use fs_err::os::unix::fs::symlink;
 
 use super::kernel::Kernel;
 use super::tools::{command, find, output, run};
@@ -110,7 +112,7 @@ pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> 
 
 /// A text that changes when the file changes.
 fn stamp(file: &Path) -> Result<String> {
-    let data = fs::metadata(file).with_context(|| file.display().to_string())?;
+    let data = fs::metadata(file)?;
     let (seconds, nanos) = (data.mtime(), data.mtime_nsec());
     Ok(format!("{} {} {seconds}.{nanos}\n", file.display(), data.len()))
 }
@@ -176,18 +178,18 @@ fn install(tree: &Path, program: &Path, place: impl AsRef<Path>) -> Result<()> {
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to.parent().context("a file without a directory")?)?;
-    fs::copy(from, to).with_context(|| from.display().to_string())?;
+    fs::copy(from, to)?;
     Ok(())
 }
 
 fn script(from: &Path, to: &Path) -> Result<()> {
     copy(from, to)?;
-    Ok(fs::set_permissions(to, fs::Permissions::from_mode(0o755))?)
+    Ok(fs::set_permissions(to, Permissions::from_mode(0o755))?)
 }
 
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| from.display().to_string())? {
+    for entry in fs::read_dir(from)? {
         let entry = entry?;
         let place = to.join(entry.file_name());
         if entry.file_type()?.is_dir() {
@@ -220,7 +222,7 @@ fn file_system(file: &Path, bytes: u64, options: &[&str]) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use fs_err as fs;
 
     use super::{size, stamp};
 
@@ -235,5 +237,12 @@ mod tests {
         assert_ne!(stamp(&file).unwrap(), before);
         assert!(stamp(&directory.join("b")).is_err());
         assert_eq!(size(directory.path()).unwrap(), 5);
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let missing = testkit::TempDir::new().join("none");
+        let said = format!("{:#}", size(&missing).unwrap_err());
+        assert!(said.contains(&missing.display().to_string()), "{said}");
     }
 }

@@ -1,10 +1,10 @@
 //! The guest's kernel: the distribution's package, chosen and fetched by apt, and unpacked.
 
-use std::fs;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
+use fs_err as fs;
+use fs_err::os::unix::fs::symlink;
 
 use super::tools::{command, output, run};
 
@@ -169,7 +169,7 @@ fn choose(package: &Path, release: &str) -> Result<(PathBuf, Vec<PathBuf>)> {
             }
         }
         for name in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
-            fs::copy(all.join(name), own.join(name)).with_context(|| name.to_string())?;
+            fs::copy(all.join(name), own.join(name))?;
         }
         run(command("depmod").arg("-b").arg(&chosen).arg(release))?;
         fs::write(&list, wanted)?;
@@ -187,8 +187,7 @@ fn needed(top: &Path, release: &str, modules: &[&str]) -> Result<Vec<PathBuf>> {
         command.args(["--show-depends", "--ignore-install", "--set-version", release, "--dirname"]);
         let found = command.arg(top).arg(module).output().context("modprobe")?;
         for line in String::from_utf8_lossy(&found.stdout).lines() {
-            let Some(path) = line.strip_prefix("insmod ") else { continue };
-            let path = PathBuf::from(path.trim());
+            let Some(path) = file_of(line, top) else { continue };
             if !files.contains(&path) {
                 files.push(path);
             }
@@ -197,9 +196,35 @@ fn needed(top: &Path, release: &str, modules: &[&str]) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The file of a module below `top` in a line of modprobe: `insmod FILE OPTIONS...`.
+fn file_of(line: &str, top: &Path) -> Option<PathBuf> {
+    let text = line.strip_prefix("insmod ")?;
+    let top = top.to_string_lossy();
+    // There may be blanks in the path of the checkout, and there are none below it.
+    let above = if text.starts_with(&*top) { top.len() } else { 0 };
+    let end = text[above..].find(char::is_whitespace).map_or(text.len(), |end| above + end);
+    Some(PathBuf::from(&text[..end]))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Flavour, newest};
+    use std::path::{Path, PathBuf};
+
+    use super::{Flavour, file_of, newest};
+
+    #[test]
+    fn the_options_of_a_module_are_no_part_of_its_file() {
+        let file = PathBuf::from("/a b/lib/modules/6.12.1/kernel/drivers/block/nbd.ko.xz");
+        let top = Path::new("/a b");
+        for (line, found) in [
+            (format!("insmod {} max_part=15 nbds_max=4", file.display()), Some(&file)),
+            (format!("insmod {} ", file.display()), Some(&file)),
+            (format!("insmod {}", file.display()), Some(&file)),
+            ("builtin ext4".into(), None),
+        ] {
+            assert_eq!(file_of(&line, top).as_ref(), found, "{line}");
+        }
+    }
 
     const OFFERED: &str = "\
 linux-image-6.12-cloud-amd64 - Linux for x86-64 cloud (meta-package)

@@ -1,6 +1,5 @@
 //! A running guest: qemu, its console, and the SysRq requests to a guest that hangs.
 
-use std::fs;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Stdio};
@@ -9,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use fs_err as fs;
 
 use super::image::Image;
 use super::options::Options;

@@ -71,7 +71,7 @@ pub fn output(command: &mut Command) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use fs_err as fs;
     use std::path::Path;
 
     use super::{PROGRAMS, missing_of};

@@ -7,7 +7,7 @@ use crate::source::GROUPS;
 use crate::tree::{File, Tree};
 
 /// Every crate of the workspace and the crates of the workspace it may depend on, bottom up.
-/// Names are directory names. ARCHITECTURE.md says why.
+/// Names are directory names. docs/internals/architecture.md says why.
 const LAYERS: &[(&str, &[&str])] = &[
     ("units", &[]),
     ("sync", &["units"]),
@@ -50,10 +50,14 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("host", &["units", "sync", "pagealloc"]),
-    ("backing", &["units", "sync", "control", "block"]),
-    ("kept", &[]),
+    ("backing", &["units", "sync", "control", "block", "host"]),
+    ("kept", &["host"]),
     ("seal", &["units", "sync", "block", "pagealloc", "host"]),
-    ("remote", &["units", "sync", "control", "block", "host"]),
+    ("remote", &["units", "sync", "control", "block", "tiers", "host"]),
+    (
+        "store",
+        &["units", "control", "block", "pagealloc", "zcomp", "objects", "pagelog", "host", "seal"],
+    ),
     ("nbd", &["units", "sync", "block", "host"]),
     ("fuse", &["units", "sync", "control", "block", "host"]),
     ("ublk", &["units", "sync", "block", "host"]),
@@ -74,14 +78,16 @@ const LAYERS: &[(&str, &[&str])] = &[
             "backing",
             "seal",
             "remote",
+            "store",
             "nbd",
             "fuse",
             "ublk",
         ],
     ),
     // Its tests compare it with a disk.
-    ("estimate", &["units", "zsmalloc", "zcomp", "rampack"]),
-    ("cli", &["rampack", "kept", "estimate"]),
+    ("estimate", &["units", "zsmalloc", "zcomp", "tiers", "host", "rampack"]),
+    ("service", &["rampack", "kept"]),
+    ("cli", &["rampack", "kept", "estimate", "service"]),
     (
         "designs",
         &[
@@ -136,6 +142,13 @@ const LAYERS: &[(&str, &[&str])] = &[
             "testkit",
         ],
     ),
+    (
+        "soak",
+        &[
+            "units", "sync", "control", "block", "zcomp", "zram", "zswap", "host", "backing",
+            "nbd", "fuse", "rampack", "testkit",
+        ],
+    ),
     ("testkit", &[]),
     ("guestkit", &["sync"]),
     (
@@ -155,7 +168,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "kept",
             "nbd",
             "fuse",
-            "cli",
+            "service",
             "host",
             "sim",
         ],
@@ -170,55 +183,65 @@ const IN_TESTS: &[&str] = &["backing", "testkit", "sim", "host", "kept", "pageal
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
 /// `*` stands for every crate.
 const FOREIGN: &[(&str, &[&str], &[&str])] = &[
-    ("anyhow", &["lab", "xtask"], &[]),
+    ("anyhow", &["lab", "soak", "xtask"], &[]),
     ("atomic-wait", &["sync"], &[]),
-    ("clap", &["cli", "lab", "xtask"], &[]),
-    ("comfy-table", &["cli", "lab"], &[]),
+    ("clap", &["cli", "lab", "soak", "xtask"], &[]),
+    ("comfy-table", &["lab"], &[]),
     ("crc32fast", &["kept"], &[]),
     ("crossbeam-utils", &["sync"], &[]),
     ("divan", &[], &["nbd", "pagealloc", "rampack", "zsmalloc"]),
     ("elf", &["estimate"], &[]),
     (
         "fastrand",
-        &["block", "cli", "estimate", "fuzzing", "guestkit", "lab", "remote", "testkit"],
+        &[
+            "block", "service", "cli", "estimate", "fuzzing", "guestkit", "lab", "remote", "soak",
+            "testkit",
+        ],
         &["*"],
     ),
+    ("fs-err", &["xtask"], &[]),
     ("fuser", &["fuse"], &[]),
     ("hdrhistogram", &["lab"], &[]),
     ("hyper-util", &[], &["remote"]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing", "ublk"], &[]),
-    ("landlock", &["host"], &[]),
-    ("libc", &["host", "kept", "backing", "nbd", "fuse", "ublk", "cli", "lab", "guestkit"], &["*"]),
+    // The system is `host`: the other crates of the product call its safe functions, and those of
+    // rustix.
+    ("libc", &["host", "lab", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "designs"]),
     ("lz4-sys", &["zcomp"], &[]),
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
     ("lzokay", &[], &["zcomp", "fuzzing"]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
-    ("nix", &["estimate"], &[]),
     ("opendal", &["remote"], &[]),
     ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),
     ("procfs", &["estimate"], &[]),
     ("proptest", &[], &["*"]),
     ("rcgen", &[], &["cli", "nbd"]),
+    ("redis", &["lab"], &[]),
     ("reqwest", &["remote"], &[]),
     ("ring", &["seal"], &[]),
     ("rustls", &["nbd", "remote"], &[]),
+    (
+        "rustix",
+        &["backing", "cli", "estimate", "fuse", "host", "kept", "nbd", "service", "soak", "ublk"],
+        &[],
+    ),
     ("ruzstd", &[], &["zcomp", "fuzzing"]),
     ("s3s", &[], &["remote"]),
     ("s3s-fs", &[], &["remote"]),
     ("seccompiler", &["host"], &[]),
-    ("serde", &["cli", "estimate", "kept", "lab", "xtask"], &[]),
-    ("serde_json", &["cli", "kept", "lab", "xtask"], &["*"]),
+    ("serde", &["service", "cli", "estimate", "kept", "lab", "soak", "xtask"], &[]),
+    ("serde_json", &["service", "cli", "kept", "lab", "soak", "xtask"], &["*"]),
     ("sha2", &["lab"], &["*"]),
     ("shuttle", &["sync"], &["sim"]),
-    ("signal-hook", &["cli", "lab"], &[]),
-    ("tempfile", &["lab"], &["*"]),
+    ("signal-hook", &["service", "lab", "soak"], &[]),
+    ("tempfile", &["lab", "soak"], &["*"]),
     ("tokio", &["remote"], &[]),
     ("toml", &["cli", "xtask"], &[]),
-    ("tracing", &["host", "backing", "remote", "nbd", "fuse", "cli", "lab"], &[]),
+    ("tracing", &["host", "backing", "remote", "nbd", "fuse", "service", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
     ("twox-hash", &["pagelog", "remote", "zram"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
@@ -226,10 +249,12 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
 
 const RULE: &str = "dependencies";
 
+/// The manifest of the workspace of [`RESEARCH`].
+const RESEARCH_MANIFEST: &str = "research/Cargo.toml";
 /// The crates that repeat and extend experiments.
 const RESEARCH: &[&str] = &["designs", "lab"];
 /// The crates that only tests need.
-const TESTING: &[&str] = &["sim", "testkit", "fuzzing", "guestkit"];
+const TESTING: &[&str] = &["sim", "soak", "testkit", "fuzzing", "guestkit"];
 
 /// Compares the manifest of each crate with the tables.
 pub fn check(tree: &Tree) -> Vec<Finding> {
@@ -245,7 +270,44 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         };
         check_manifest(name, file, &mut findings);
     }
+    check_research(tree, &mut findings);
     findings
+}
+
+/// The workspace of `research/` has the lints and profiles of the product's, and takes what both
+/// want in the same way: else its figures would be those of another program.
+fn check_research(tree: &Tree, findings: &mut Vec<Finding>) {
+    let manifest = |path: &str| -> Option<Table> {
+        let file = tree.files.iter().find(|file| file.path == path)?;
+        toml::from_str(file.text()?).ok()
+    };
+    let (Some(product), Some(research)) = (manifest("Cargo.toml"), manifest(RESEARCH_MANIFEST))
+    else {
+        return;
+    };
+    let path = RESEARCH_MANIFEST.to_string();
+    let mut find = |message| {
+        findings.push(Finding { path: path.clone(), line: 0, rule: RULE, message });
+    };
+    let part = |manifest: &Table, name: &str| -> Table {
+        let part = manifest.get("workspace").and_then(|it| it.get(name));
+        part.and_then(Value::as_table).cloned().unwrap_or_default()
+    };
+    if product.get("profile") != research.get("profile") {
+        find("its profiles are not those of the root Cargo.toml".to_string());
+    }
+    for name in ["package", "lints"] {
+        if part(&product, name) != part(&research, name) {
+            find(format!("[workspace.{name}] is not that of the root Cargo.toml"));
+        }
+    }
+    let ours = part(&product, "dependencies");
+    for (name, value) in part(&research, "dependencies") {
+        let here = value.get("path").is_some();
+        if !here && ours.get(&name).is_some_and(|other| *other != value) {
+            find(format!("{name} is taken in another way than by the root Cargo.toml"));
+        }
+    }
 }
 
 /// Checks that `crates/` has exactly the crates that run in production.
@@ -282,8 +344,8 @@ fn check_manifest(name: &str, file: &File, findings: &mut Vec<Finding>) {
         let line = line_of(text, &section, &dependency);
         if value.get("workspace") != Some(&Value::Boolean(true)) {
             let message = format!(
-                "{dependency} is not taken from the workspace: list it in the root Cargo.toml \
-                 and write `{dependency}.workspace = true`"
+                "{dependency} is not taken from the workspace: list it in the workspace's \
+                 Cargo.toml and write `{dependency}.workspace = true`"
             );
             find(line, message);
         }

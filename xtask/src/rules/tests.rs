@@ -54,6 +54,23 @@ fn a_clean_tree_has_no_findings() {
 }
 
 #[test]
+fn no_flaw_stands_in_the_product() {
+    let bad = "//! Words.\n#[cfg(any(shuttle, asan))]\nif self.without { return }\n\
+               #[cfg(not(any(shuttle, asan)))]\nif cfg!(killed) {}\n\
+               #[cfg(test)]\nflaw: Option<Flaw>,\n#[cfg(not(test))]\nlet waits = true;\n";
+    let good = "//! A flaw.\n#![cfg(not(loom))]\nconst BAG: u8 = if cfg!(shuttle) { 4 } else { 9 };\n\
+                #[cfg(feature = \"remote\")]\nmod remote;\n";
+    let files = [
+        ("crates/zram/src/a.rs", bad),
+        ("crates/zram/src/b.rs", good),
+        ("crates/zram/tests/c.rs", bad),
+        ("crates/sync/src/d.rs", "//! Words.\n#[cfg(shuttle)]\nmod e;\n"),
+    ];
+    let expected = [2, 4, 5, 7, 8].map(|line| format!("crates/zram/src/a.rs:{line} flaws"));
+    assert_eq!(found(&files), expected);
+}
+
+#[test]
 fn calls_go_down() {
     let up = manifest("[dependencies]\nunits.workspace = true\nzram.workspace = true\n");
     assert_eq!(
@@ -95,7 +112,7 @@ fn strangers_are_let_in_by_name() {
         at("cli", "never-heard-of.workspace = true\n"),
         ["crates/cli/Cargo.toml:6 dependencies"]
     );
-    assert_eq!(at("cli", "libc = \"0.2\"\n"), ["crates/cli/Cargo.toml:6 dependencies"]);
+    assert_eq!(at("cli", "clap = \"4\"\n"), ["crates/cli/Cargo.toml:6 dependencies"]);
     let lab = "[package]\nname = \"rampack-lab\"\n[lints]\nworkspace = true\n";
     let places = found(&[("crates/lab/Cargo.toml", lab)]);
     assert!(places.contains(&"crates/lab/Cargo.toml:0 dependencies".to_string()), "{places:?}");
@@ -106,6 +123,17 @@ fn strangers_are_let_in_by_name() {
         found(&[("crates/cli/Cargo.toml", "[package")]),
         ["crates/cli/Cargo.toml:0 dependencies"]
     );
+}
+
+#[test]
+fn both_workspaces_build_alike() {
+    let product = "[profile.release]\nlto = \"thin\"\n[workspace.dependencies]\nserde = \"1\"\n";
+    let at =
+        |research: &str| found(&[("Cargo.toml", product), ("research/Cargo.toml", research)]).len();
+    assert_eq!(at(product), 0);
+    assert_eq!(at(&product.replace("thin", "fat")), 1);
+    assert_eq!(at(&product.replace("\"1\"", "{ version = \"1\", features = [] }")), 1);
+    assert_eq!(at(&product.replace("serde = \"1\"", "anyhow = \"1\"")), 0);
 }
 
 #[test]

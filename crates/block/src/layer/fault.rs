@@ -4,10 +4,7 @@ use sync::Mutex;
 use units::Cpu;
 
 use crate::checked::submit_allowed;
-use crate::{
-    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
-    Visit,
-};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
 /// The operations that fail, and their rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,14 +66,6 @@ impl<D: BlockDevice> BlockDevice for Fault<D> {
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
         submit_allowed(&self.next, cpu, jobs, |operation| self.judge(operation));
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        self.next.remote()
-    }
-
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        self.next.scrub(cpu, bad)
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

@@ -2,10 +2,7 @@
 
 use units::Cpu;
 
-use crate::{
-    Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, RemoteStats, Scrubbed,
-    Visit,
-};
+use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
 /// The bytes of a device from one place on, as a device. What is before them is not touched.
 pub struct Part<D> {
@@ -65,15 +62,6 @@ impl<D: BlockDevice> BlockDevice for Part<D> {
         for offset in jobs.iter_mut().filter_map(|job| job.operation.offset_mut()) {
             *offset -= self.start;
         }
-    }
-
-    fn scrub(&self, cpu: Cpu, bad: &mut dyn FnMut(u64)) -> Result<Scrubbed, IoError> {
-        let skipped = self.start / u64::from(self.geometry().minimum_block.max(1));
-        self.next.scrub(cpu, &mut |block| bad(block.saturating_sub(skipped)))
-    }
-
-    fn remote(&self) -> Option<RemoteStats> {
-        self.next.remote()
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {

@@ -56,6 +56,18 @@ impl NbdOptions {
         }
     }
 
+    /// How the daemon serves NBD with them.
+    #[must_use]
+    pub fn options(&self) -> service::transport::NbdOptions {
+        service::transport::NbdOptions {
+            tcp: self.nbd_tcp,
+            tls_certificates: self.tls_certificates.clone(),
+            tls_verify_peer: self.tls_verify_peer,
+            read_only: self.nbd_read_only,
+            allow_uid: self.nbd_allow_uid.clone(),
+        }
+    }
+
     /// Checks that an address which other machines may reach is meant.
     ///
     /// # Errors

@@ -5,9 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::sandbox::SandboxOptions;
-use super::values::{Size, algorithm, algorithm_help, assignment, disk_size, pool_size, size};
-use crate::protocol::{Attribute, BackingLayout};
-use crate::transport::SwapTransport;
+use super::values::{
+    LAYOUTS, SWAP_TRANSPORTS, SWITCH, Size, algorithm, algorithm_help, assignment, disk_size,
+    one_of, pool_size, size,
+};
+use service::protocol::{Attribute, BackingLayout};
+use service::transport::SwapTransport;
 
 pub(super) const SWAP_NOTES: &str = "\
 The daemon compresses the pages that the kernel swaps out and keeps them in memory. If there is a \
@@ -29,7 +32,7 @@ asks for the following. This command and `rampack status` name what it did not g
 
 Examples:
   sudo rampack swap on --size 8G                               in memory alone, as zram
-  sudo rampack swap on --backing /dev/sdb2 --max-pool 2G       the oldest go to a partition
+  sudo rampack swap on --backing /dev/sdb2 --memory 2G         the oldest go to a partition
   sudo rampack swap on --backing /var/swap.rampack --size 8G   or to a file, written full first
   sudo rampack swap off --all";
 
@@ -72,20 +75,21 @@ pub struct SwapOn {
     #[arg(long, requires = "backing")]
     pub plain_backing: bool,
 
-    /// How pages lie on --backing: pages gives each a block of its own; log packs pages that are
-    /// compressed with zstd one behind the other, which writes and takes less: --size may be more
-    /// than --backing holds [default: pages]
-    #[arg(long, value_name = "LAYOUT", value_enum, requires = "backing")]
+    /// How pages lie on --backing: pages gives each a block of its own; log packs compressed
+    /// pages one behind the other, which writes and takes less: --size may be more than --backing
+    /// holds [default: pages]
+    #[arg(long, value_name = "LAYOUT", value_parser = one_of(LAYOUTS), requires = "backing")]
     pub backing_layout: Option<BackingLayout>,
 
     /// The most memory for the cache: a size, or a percentage of all memory [default: 20%, or
     /// 75% without --backing]
-    #[arg(long, value_name = "SIZE|N%", value_parser = pool_size)]
-    pub max_pool: Option<String>,
+    #[arg(long, value_name = "SIZE|N%", value_parser = pool_size, alias = "max-pool")]
+    pub memory: Option<String>,
 
     /// How the kernel reaches the swap device: by its driver ublk (Linux 6.4), or by a loop device
     /// on a FUSE file, which may hang when memory is short [default: ublk]
-    #[arg(long, value_name = "WAY", value_enum, env = "RAMPACK_SWAP_TRANSPORT")]
+    #[arg(long, value_name = "WAY", env = "RAMPACK_SWAP_TRANSPORT")]
+    #[arg(value_parser = one_of(SWAP_TRANSPORTS))]
     pub transport: Option<SwapTransport>,
 
     /// The memory to keep ready for the next pages [default: 1/32 of all memory, 8M to 64M]. With
@@ -105,22 +109,28 @@ pub struct SwapOn {
     pub priority: i32,
 
     #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
-    pub compressor: Option<String>,
+    #[arg(long, short, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
+    #[arg(alias = "compressor")]
+    pub algorithm: Option<String>,
 
-    /// Leave pages as they were compressed first. Otherwise those that are not read for a minute
-    /// are compressed again with zstd, which takes less memory and longer to read
-    #[arg(long)]
+    /// Compress pages that are not read for a minute again with zstd, which takes less memory and
+    /// longer to read [default: on]
+    #[arg(long, value_name = "on|off", value_parser = one_of(SWITCH), hide_possible_values = true)]
+    #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "on")]
+    pub auto: Option<bool>,
+
+    /// `--auto=off`.
+    #[arg(long, hide = true, conflicts_with = "auto")]
     pub no_auto: bool,
 
     /// The CPU time that this may take, in percent of one CPU [default: 5]
-    #[arg(long, value_name = "PERCENT", conflicts_with = "no_auto")]
+    #[arg(long, value_name = "PERCENT")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub auto_cpu: Option<u32>,
 
     /// Set a parameter of the cache before it begins (see /sys/module/zswap/parameters). May be
     /// repeated.
-    #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment)]
+    #[arg(long, value_name = "PARAM=VALUE", value_parser = assignment())]
     pub set: Vec<Attribute>,
 
     /// Overwrite the contents of the backing file or device. Accept one that others may read, that
@@ -143,14 +153,6 @@ pub struct SwapOff {
     /// Remove all swap devices.
     #[arg(long, conflicts_with = "name")]
     pub all: bool,
-}
-
-/// `rampack swapoff-helper`.
-#[derive(Args, Clone, Debug)]
-pub struct SwapoffHelper {
-    /// What is not to be swapped to any more.
-    #[arg(value_name = "PATH")]
-    pub path: PathBuf,
 }
 
 /// `rampack selftest`.
@@ -192,8 +194,9 @@ pub struct SelftestSwap {
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     #[allow(missing_docs)]
-    #[arg(long, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
-    pub compressor: Option<String>,
+    #[arg(long, short, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]
+    #[arg(alias = "compressor")]
+    pub algorithm: Option<String>,
 }
 
 /// The program of `rampack selftest swap`.

@@ -1,24 +1,96 @@
 //! The values of options: each is checked here before the command runs.
 
+use std::ffi::OsStr;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::unix::ffi::OsStrExt;
 
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use rampack::control::{ControlError, text_of};
 use rampack::units::parse_size;
+use rampack::zram::with_absolute_paths;
 
 use crate::columns;
-use crate::failure::sentence;
-use crate::filesystem;
-use crate::machine::{ALGORITHMS, DEFAULT_ALGORITHM};
-use crate::protocol::Attribute;
+use service::failure::{failed, sentence};
+use service::filesystem;
+use service::machine::{ALGORITHMS, DEFAULT_ALGORITHM};
+use service::protocol::{Attribute, BackingLayout};
+use service::transport::{SwapTransport, Transport};
+
+/// A value of an option, its names and its help. The names stand between bars; only the first is
+/// shown.
+type Choice<T> = (&'static str, T, &'static str);
+
+/// The values of `--transport`.
+pub(super) const TRANSPORTS: &[Choice<Transport>] = &[
+    ("auto", Transport::Auto, "A block device if this machine and user allow one, and also NBD"),
+    (
+        "fuse",
+        Transport::Fuse,
+        "A file through FUSE, and for root a block device (loop), without NBD",
+    ),
+    ("nbd", Transport::Nbd, "Only NBD, on a Unix socket"),
+    (
+        "ublk",
+        Transport::Ublk,
+        "A block device by the driver ublk (Linux 6.4), and also NBD. Its size cannot change",
+    ),
+];
+
+/// The values of `--transport` of a swap device.
+pub(super) const SWAP_TRANSPORTS: &[Choice<SwapTransport>] = &[
+    ("ublk", SwapTransport::Ublk, "The driver ublk: it needs no memory for a request"),
+    ("fuse|loop", SwapTransport::Loop, "A loop device on a file through FUSE"),
+];
+
+/// The values of an option that is on or off.
+pub(super) const SWITCH: &[Choice<bool>] = &[("on", true, ""), ("off", false, "")];
+
+/// The values of `--backing-layout` of a swap device.
+pub(super) const LAYOUTS: &[Choice<BackingLayout>] = &[
+    ("pages", BackingLayout::Pages, "Each page has a block of its own"),
+    ("log", BackingLayout::Log, "Compressed pages lie one behind the other"),
+];
+
+/// Parses the name of one of `values`.
+pub(super) fn one_of<T: Copy + Send + Sync>(
+    values: &'static [Choice<T>],
+) -> impl TypedValueParser<Value = T> {
+    let named = values.iter().map(|(names, _, help)| {
+        let mut names = names.split('|');
+        PossibleValue::new(names.next().unwrap_or_default()).aliases(names).help(*help)
+    });
+    PossibleValuesParser::new(named).try_map(|name| {
+        let found = values.iter().find(|value| value.0.split('|').any(|it| it == name));
+        found.map(|value| value.1).ok_or("it is none of them")
+    })
+}
+
+/// An attribute and its value. The daemon may have another working directory, so relative paths in
+/// the value become absolute here.
+pub(super) fn attribute(name: &[u8], value: &[u8]) -> Result<Attribute, ControlError> {
+    let (name, value) = (text_of(name), text_of(value));
+    let last = name.rsplit('/').next().unwrap_or_default();
+    let value = with_absolute_paths(last, &value, &mut |path| {
+        let made = std::path::absolute(rampack::path_of(path));
+        made.map(|path| rampack::text_of(&path)).map_err(|error| failed(path, &error))
+    });
+    Ok(Attribute { value: value?, name })
+}
+
+/// An attribute and its value, as `ATTRIBUTE=VALUE`; `None` for text of another form.
+pub(super) fn assigned(text: &OsStr) -> Result<Option<Attribute>, ControlError> {
+    let bytes = text.as_bytes();
+    let at = bytes.iter().position(|byte| *byte == b'=').filter(|at| *at > 0);
+    at.map(|at| attribute(&bytes[..at], &bytes[at + 1..])).transpose()
+}
 
 /// Parses an attribute and its value.
-pub(super) fn assignment(text: &str) -> Result<Attribute, String> {
-    match text.split_once('=') {
-        Some((name, value)) if !name.is_empty() => {
-            Ok(Attribute { name: name.to_string(), value: value.to_string() })
-        }
-        _ => Err("it is not ATTRIBUTE=VALUE".to_string()),
-    }
+pub(super) fn assignment() -> impl TypedValueParser<Value = Attribute> {
+    OsStringValueParser::new().try_map(|text| {
+        let assigned = assigned(&text).map_err(|error| sentence(&error))?;
+        assigned.ok_or_else(|| "it is not ATTRIBUTE=VALUE".to_string())
+    })
 }
 
 /// A valid size, with the text that the user wrote.

@@ -9,8 +9,11 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use rampack::host::errno;
+
 use super::programs;
-use crate::failure::say;
+use crate::terminal::answer;
+use service::failure::{say, sentence};
 
 const ZRAM: &str = "zram";
 /// Loads and unloads; see `tree::CONTROL`.
@@ -322,7 +325,9 @@ fn load(name: &str, given: &[String], how: How) -> u8 {
     parameters.extend(given.iter().cloned());
     if how.verbose && !is_loaded {
         let words: String = parameters.iter().map(|it| format!(" {it}")).collect();
-        let _ = writeln!(io::stdout(), "insmod {ZRAM}{words}");
+        if !printed(&format!("insmod {ZRAM}{words}\n")) {
+            return 1;
+        }
     }
     if how.dry {
         return 0;
@@ -337,6 +342,12 @@ fn load(name: &str, given: &[String], how: How) -> u8 {
             1
         }
     }
+}
+
+/// Prints what `--verbose` is for.
+fn printed(text: &str) -> bool {
+    let printed = answer(text).map_err(|error| say(&format!("{}\n", sentence(&error))));
+    printed.is_ok()
 }
 
 fn could_not_insert(name: &str, why: &str) -> String {
@@ -364,15 +375,15 @@ fn unload(name: &str, how: How) -> u8 {
             &format!("Module {ZRAM} is not currently loaded"),
         );
     }
-    if how.verbose {
-        let _ = writeln!(io::stdout(), "rmmod {ZRAM}");
+    if how.verbose && !printed(&format!("rmmod {ZRAM}\n")) {
+        return 1;
     }
     if how.dry {
         return 0;
     }
     match store("unload", "1\n") {
         Ok(()) => 0,
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+        Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {
             let text = format!("Module {ZRAM} is in use");
             complain(&format!("{text}."), &text)
         }

@@ -15,11 +15,11 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use rampack::control::ControlError;
+use rampack::host::{Unmount, errno, mounts};
+use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 
-use crate::failure::failed;
-use crate::mounts::mounts;
-use crate::sys::{self, Unmount};
-use crate::tree::host;
+use service::failure::failed;
+use service::tree::host;
 
 /// Programs that load and unload modules: those that a system without them gets.
 const CHANGING: [&str; 3] = ["modprobe", "rmmod", "insmod"];
@@ -60,7 +60,7 @@ pub(super) fn cover(place: &Path) -> Result<Option<PathBuf>, ControlError> {
 fn cover_all(place: &Path) -> io::Result<Option<PathBuf>> {
     let this = env::current_exe()?;
     let places = all_places();
-    sys::mount_empty(place)?;
+    mount_empty(place)?;
     let (real, first) = (place.join(REAL), place.join(FIRST));
     fs::create_dir(&real)?;
     fs::create_dir(&first)?;
@@ -89,25 +89,31 @@ fn cover_all(place: &Path) -> io::Result<Option<PathBuf>> {
                 let number = covered.len() - 1;
                 let itself = real.join(number.to_string());
                 fs::write(&itself, "")?;
-                sys::bind(&file, &itself)?;
+                mount_bind_recursive(&file, &itself)?;
                 number
             }
         };
         symlink(Path::new(REAL).join(number.to_string()), place.join(name))?;
     }
     for file in &covered {
-        sys::bind(&this, file)?;
+        mount_bind_recursive(&this, file)?;
     }
     Ok(has_first.then_some(first))
+}
+
+/// Mounts an empty file system in memory at `target`.
+pub(super) fn mount_empty(target: &Path) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount(SOURCE, target, IN_MEMORY, flags, None)?)
 }
 
 /// The directory in memory of this namespace, if there is one.
 fn place() -> Option<PathBuf> {
     let end = Path::new(host::PLACE).join(host::PROGRAMS);
-    let is_it = |mount: &crate::mounts::MountLine| {
-        mount.source == Path::new(SOURCE) && mount.kind == IN_MEMORY && mount.target.ends_with(&end)
+    let is_it = |mount: &rampack::host::Mounted| {
+        mount.source == Path::new(SOURCE) && mount.kind == IN_MEMORY && mount.at.ends_with(&end)
     };
-    mounts().into_iter().rev().find(is_it).map(|mount| mount.target)
+    mounts().into_iter().rev().find(is_it).map(|mount| mount.at)
 }
 
 /// The system's own program of that name.
@@ -123,9 +129,9 @@ pub(super) fn are_covered() -> bool {
 
 /// Takes the uppermost mount at `target` away.
 pub(super) fn take_away(target: &Path) -> Result<(), ControlError> {
-    match sys::unmount(target, Unmount::Lazily) {
+    match rampack::host::unmount(target, Unmount::Lazily) {
         // It went with the mount that it was on.
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         done => done.map_err(|e| failed(format!("cannot uncover {}", target.display()), &e)),
     }
@@ -139,7 +145,7 @@ pub(super) fn uncover() -> Result<(), ControlError> {
     files.sort();
     files.dedup();
     let mounted = mounts();
-    for file in files.iter().filter(|file| mounted.iter().any(|mount| mount.target == **file)) {
+    for file in files.iter().filter(|file| mounted.iter().any(|mount| mount.at == **file)) {
         take_away(file)?;
     }
     take_away(&place)

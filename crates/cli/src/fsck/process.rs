@@ -7,9 +7,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rampack::control::ControlError;
+use rampack::host::makedev;
 
-use crate::client::is_stopped;
-use crate::failure::failed;
+use service::client::is_stopped;
+use service::failure::failed;
 
 /// Begins the name of each file in memory that rampack makes.
 const PREFIX: &str = "rampack.";
@@ -99,7 +100,7 @@ fn shared(line: &str) -> Option<(u64, u64)> {
     let (major, minor) = device.split_once(':')?;
     let major = u32::from_str_radix(major, 16).ok()?;
     let minor = u32::from_str_radix(minor, 16).ok()?;
-    let device = libc::makedev(major, minor);
+    let device = makedev(major, minor);
     access.ends_with('s').then_some((device, number.parse().ok()?))
 }
 

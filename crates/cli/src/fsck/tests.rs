@@ -1,4 +1,5 @@
 use kept::{Contents, Region};
+use rampack::Findings;
 use rampack::host::Memfds;
 
 use super::*;
@@ -23,7 +24,7 @@ fn each_region_has_one_file_of_its_length() {
         let mut report = report();
         let files = held(std::process::id()).unwrap();
         let parts = report.parts(&files, contents(name, bytes)).unwrap();
-        (parts.map(|(regions, ..)| regions.len()), report.found.others.join("\n"))
+        (parts.map(|(regions, ..)| regions.len()), report.found.others.told.join("\n"))
     };
     assert_eq!(look(name, BYTES), (Some(1), String::new()));
     let said = format!("no file of {} bytes is {name} (K3)", 2 * BYTES);
@@ -43,15 +44,14 @@ fn a_report_is_a_table_with_the_findings_below() {
         pages: 7,
         compressed_bytes: 2048,
         lost: 1,
-        findings: vec!["page 5 of zram3: its slot (K14)".into()],
-        all_findings: 3,
+        absent_backing: None,
+        findings: Findings { told: vec!["page 5 of zram3: its slot (K14)".into()], all: 3 },
     });
     let lines = report.text();
     let lines: Vec<&str> = lines.lines().collect();
     assert_eq!(lines[0], "NAME   DISKSIZE  PAGES  COMPR  LOST  FINDINGS");
     assert_eq!(lines[1], "zram3        4M      7     2K     1         3");
     assert_eq!(lines[2..4], ["page 5 of zram3: its slot (K14)", "and 2 more"]);
-    report.found.disks[0].all_findings = 0;
-    report.found.disks[0].findings.clear();
+    report.found.disks[0].findings = Findings::default();
     assert!(report.text().ends_with("\nclean\n"));
 }

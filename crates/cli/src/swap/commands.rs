@@ -3,21 +3,22 @@
 use std::env;
 use std::fmt::Write;
 
-use rampack::control::{ControlError, Errno};
+use rampack::control::{ControlError, Errno, bytes_of};
+use rampack::host::{self, effective_user};
 use rampack::units::human;
 
-use super::Swaps;
 use super::progress::Progress;
-use super::report::{PoolReport, SwapReport};
 use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport};
-use crate::client::{call, call_patiently};
-use crate::failure::{failed, say};
-use crate::protocol::{self, DaemonReport, Request, Status};
-use crate::root::Root;
-use crate::state;
-use crate::sys;
-use crate::terminal::{print, program};
+use crate::terminal::{answer, program};
 use crate::up;
+use service::client::call;
+use service::failure::{failed, say};
+use service::protocol::{self, DaemonReport, Request, Status};
+use service::root::Root;
+use service::state;
+use service::swap::Swaps;
+use service::swap::cache::asked;
+use service::swap::report::{PoolReport, SwapReport};
 
 impl SwapOn {
     /// The request that these options make.
@@ -25,20 +26,20 @@ impl SwapOn {
     pub fn request(&self) -> protocol::SwapOn {
         // The daemon may have another working directory.
         let absolute = |path: &std::path::PathBuf| {
-            std::path::absolute(path).unwrap_or_else(|_| path.clone()).display().to_string()
+            rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))
         };
         protocol::SwapOn {
             size: self.size.as_ref().map(|size| size.text.clone()),
             backing: self.backing.as_ref().map(absolute),
             plain_backing: self.plain_backing,
             backing_layout: self.backing_layout.unwrap_or_default(),
-            max_pool: self.max_pool.clone(),
+            max_pool: self.memory.clone(),
             transport: self.transport,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
             oom_after: self.oom_after,
-            auto: self.no_auto.then_some(false),
+            auto: self.auto.or(self.no_auto.then_some(false)),
             auto_cpu: self.auto_cpu,
-            compressor: self.compressor.clone(),
+            compressor: self.algorithm.clone(),
             priority: u16::try_from(self.priority).ok(),
             parameters: self.set.clone(),
             force: self.force,
@@ -55,7 +56,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     if env::var_os("FDSTORE").is_some() {
         // This process is to be a daemon. The program that begins anew would have no descriptors
         // once they are taken over.
-        sys::mark_as_storage_daemon();
+        host::mark_as_storage_daemon();
     }
     let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
     let (left, _) = state::split(kept::handed_over().map_err(taken)?);
@@ -63,14 +64,13 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     if left.is_empty() && root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
         warn(&report);
-        print(&format!("{}  {}\n", report.name, report.block_device));
-        return Ok(());
+        return answer(bytes_of(&format!("{}  {}\n", report.name, report.block_device)));
     }
-    if sys::effective_user() != 0 {
+    if effective_user() != 0 {
         let message = "swap needs root: run it with sudo";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    sys::mark_as_storage_daemon();
+    host::mark_as_storage_daemon();
     let frontends = FrontendOptions {
         transport: Transport::Fuse,
         nbd: NbdOptions::default(),
@@ -79,7 +79,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         lock_memory: false,
         sandbox: options.sandbox,
     };
-    up::run_daemon(root, &frontends, left, |daemon| {
+    up::run_daemon(root, (&frontends, asked(&request)), left, |daemon| {
         let report = daemon.swaps().on(&request)?;
         warn(&report);
         let pool = daemon.swaps().pool().unwrap_or_default();
@@ -143,7 +143,7 @@ pub fn off(root: &Root, options: &SwapOff) -> Result<(), ControlError> {
         name.as_ref().is_none_or(|name| swap.name == *name || swap.block_device == *name)
     };
     let meant = daemon.swaps.iter().filter(is_meant);
-    let meant = meant.map(|swap| (swap.name.clone(), swap.block_device.clone().into()));
+    let meant = meant.map(|swap| (swap.name.clone(), rampack::path_of(&swap.block_device)));
     let _progress = Progress::begin(meant.collect());
-    call_patiently(root, &Request::SwapOff(protocol::SwapOff { name }))
+    call(root, &Request::SwapOff(protocol::SwapOff { name }))
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use rampack::units::human;
 
-use super::active;
-use crate::failure::say;
+use rampack::host::swaps;
+use service::failure::say;
 
 /// How often the progress is printed.
 const TELL: Duration = Duration::from_secs(2);
@@ -44,7 +44,7 @@ impl Drop for Progress {
 }
 
 fn tell(devices: &[(String, PathBuf)], ended: &Receiver<()>) {
-    let left = |path: &Path| active::find(path).map_or(0, |active| active.used);
+    let left = |path: &Path| swaps::find(path).map_or(0, |active| active.used);
     let devices: Vec<_> = devices.iter().map(|it| (it, left(&it.1))).collect();
     while ended.recv_timeout(TELL) == Err(RecvTimeoutError::Timeout) {
         for (device, first) in &devices {

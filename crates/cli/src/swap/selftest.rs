@@ -12,19 +12,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::{self, Controller, effective_user, errno, swaps};
 use rampack::units::{PAGE_SIZE, human};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
-use super::limits::Controller;
-use super::report::{PoolReport, SwapReport};
-use super::{active, header, limits, served};
 use crate::args::{Hungry, Selftest, SelftestOf, SelftestSwap};
-use crate::client::{call, call_patiently};
-use crate::events::Events;
-use crate::failure::{failed, say};
-use crate::protocol::{DaemonReport, Request, Status, Stop, SwapOff};
-use crate::root::Root;
-use crate::sys;
-use crate::terminal::{print, program};
+use crate::terminal::{answer, program};
+use service::client::call;
+use service::events::Events;
+use service::failure::{failed, say};
+use service::protocol::{DaemonReport, Request, Status, Stop, SwapOff};
+use service::root::Root;
+use service::swap::report::{PoolReport, SwapReport};
+use service::swap::{header, served};
 
 pub mod group;
 pub mod hungry;
@@ -106,16 +106,16 @@ impl Daemon {
         if let Some(path) = &options.backing {
             command.arg("--backing").arg(path);
             let most = (options.limit.bytes / POOL_PART).max(1 << 20);
-            command.args(["--max-pool", &most.to_string()]);
+            command.args(["--memory", &most.to_string()]);
         } else {
-            command.args(["--max-pool", "100%"]);
+            command.args(["--memory", "100%"]);
         }
-        if let Some(name) = &options.compressor {
-            command.args(["--compressor", name]);
+        if let Some(name) = &options.algorithm {
+            command.args(["--algorithm", name]);
         }
         // Only the program of the test is short of memory, so a loop device is safe.
         if served::is_there().is_err() {
-            command.args(["--transport", "loop"]);
+            command.args(["--transport", "fuse"]);
         }
         // The user sees its messages.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
@@ -140,7 +140,7 @@ impl Daemon {
             }
             check_interrupted(events, LOOK)?;
         }
-        Err(ControlError::new(Errno(libc::ETIMEDOUT), "the daemon was not ready in time"))
+        Err(ControlError::new(Errno(errno::ETIMEDOUT), "the daemon was not ready in time"))
     }
 
     fn report(&self) -> Result<DaemonReport, ControlError> {
@@ -149,7 +149,7 @@ impl Daemon {
 
     /// Has the daemon read everything back and remove the device.
     fn drain(&self) -> Result<(), ControlError> {
-        call_patiently(&self.root, &Request::SwapOff(SwapOff { name: None }))
+        call(&self.root, &Request::SwapOff(SwapOff { name: None }))
     }
 }
 
@@ -160,11 +160,11 @@ impl Drop for Daemon {
                 return;
             }
             if !self.root.control_socket().exists() {
-                sys::ask_to_end(&self.child);
+                let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
                 let _ = self.child.wait();
                 return;
             }
-            match call_patiently::<()>(&self.root, &Request::Stop(Stop { force: true })) {
+            match call::<()>(&self.root, &Request::Stop(Stop { force: true })) {
                 Ok(()) => {
                     let _ = self.child.wait();
                     return;
@@ -185,7 +185,7 @@ struct Ended(Child);
 impl Drop for Ended {
     fn drop(&mut self) {
         // The program may have made a copy of itself.
-        sys::kill_group(&self.0);
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
@@ -202,18 +202,18 @@ fn own_program(root: &Root) -> Result<Command, ControlError> {
 fn check_interrupted(events: &Events, time: Duration) -> Result<(), ControlError> {
     match events.wait(time) {
         None => Ok(()),
-        Some(_) => Err(ControlError::new(Errno(libc::EINTR), "the test was broken off")),
+        Some(_) => Err(ControlError::new(Errno(errno::EINTR), "the test was broken off")),
     }
 }
 
 /// Checks the options and the machine before anything is made.
 fn check(options: &SelftestSwap) -> Result<Controller, ControlError> {
-    if sys::effective_user() != 0 {
+    if effective_user() != 0 {
         let message = "the test needs root, for swap space and a control group; run it with sudo";
         return Err(ControlError::new(Errno::EPERM, message));
     }
     let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
-    if let Some(other) = active::all().into_iter().find(|other| other.priority >= highest) {
+    if let Some(other) = swaps::all().into_iter().find(|other| other.priority >= highest) {
         let path = other.path.display();
         let message = format!(
             "{path} has the highest priority there is ({highest}), so the test could not tell \
@@ -244,21 +244,21 @@ fn swap(options: &SelftestSwap) -> Result<(), ControlError> {
         "/run/rampack-selftest-{}",
         std::process::id()
     ))))?;
-    for limit in limits::own() {
+    for limit in host::group_limits() {
         say(&format!("rampack: this program is itself limited: {limit}\n"));
     }
     // The group is dropped before the daemon: pages that are read back at the end must have room.
     let mut daemon = Daemon::start(root, options)?;
     let group = Group::make(&controller, options.limit.bytes)?;
     let device = daemon.ready(&events)?;
-    print(&format!(
+    answer(format!(
         "{} ({}) is swapped to, {} of it; a program that needs {} may have {}\n",
         device.name,
         device.block_device,
         human(device.bytes),
         human(options.limit.bytes * TIMES),
         human(options.limit.bytes)
-    ));
+    ))?;
     let before = swapped();
     let began = Instant::now();
     let (outcome, seen) = starve(options, &daemon, &group, &events)?;
@@ -272,14 +272,11 @@ fn swap(options: &SelftestSwap) -> Result<(), ControlError> {
         wrong.push("a swap device is left".into());
     }
     drop(daemon);
-    print(&figures(&outcome, &seen, (out, back), took));
+    answer(figures(&outcome, &seen, (out, back), took))?;
     match wrong.is_empty() {
-        true => {
-            print("PASS\n");
-            Ok(())
-        }
+        true => answer("PASS\n"),
         false => {
-            print("FAIL\n");
+            answer("FAIL\n")?;
             Err(ControlError::new(Errno::EIO, wrong.join("; ")))
         }
     }

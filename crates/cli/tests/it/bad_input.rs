@@ -12,7 +12,7 @@ use testkit::{Need, met};
 use crate::common::{Daemon, Place, Said, program, rampack, refused, said, wait_until};
 
 /// Somebody who is not root.
-const NOBODY: u32 = 65534;
+pub const NOBODY: u32 = 65534;
 
 const MKFS_EXT4: Need = Need::program("mkfs.ext4", "e2fsprogs");
 
@@ -54,7 +54,7 @@ fn size_garbage() {
     let place = Place::new();
     refused(&up(&place, "--size plenty"), 2, &["\"plenty\" is not a size", "K M G T P E"]);
     refused(&up(&place, "--size=-1G"), 2, &["\"-1G\" is not a size"]);
-    refused(&up(&place, "--mem-limit lots"), 2, &["\"lots\" is not a size"]);
+    refused(&up(&place, "--memory lots"), 2, &["\"lots\" is not a size"]);
     place.is_clean();
 }
 
@@ -70,7 +70,7 @@ fn size_with_junk_after_the_suffix() {
 fn algorithm_unknown() {
     let place = Place::new();
     let mut words = vec!["no algorithm \"lzma\"", "EINVAL"];
-    words.extend(cli::machine::ALGORITHMS);
+    words.extend(service::machine::ALGORITHMS);
     refused(&up(&place, "--algorithm lzma"), 2, &words);
     place.is_clean();
     let daemon = Daemon::start(&place, "serve --transport nbd");
@@ -201,8 +201,8 @@ fn file_system_unknown_or_not_installed() {
     // A world of its own, where none of them is.
     let script = "for place in /sbin /usr/sbin /usr/local/sbin; do mount -t tmpfs none $place; done
                   PATH=\"$0\" exec \"$@\"";
-    assert!(!cli::filesystem::KINDS.is_empty());
-    for kind in cli::filesystem::KINDS {
+    assert!(!service::filesystem::KINDS.is_empty());
+    for kind in service::filesystem::KINDS {
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "slave", "sh", "-euc", script]);
         command.arg(place.path()).arg(program().get_program()).arg("--root").arg(place.root());
@@ -392,25 +392,6 @@ fn a_mount_over_the_root_is_refused() {
     let said = up(&place, &format!("--mount {}", place.root().display()));
     refused(&said, 1, &["would hide the daemon's root", "EINVAL"]);
     fs::remove_dir(place.root()).unwrap();
-    place.is_clean();
-}
-
-#[test]
-fn a_device_behind_another_one_names_it() {
-    let name = "a_device_behind_another_one_names_it";
-    if !met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
-        return;
-    }
-    let place = Place::new();
-    let daemon = Daemon::start(&place, "serve --num-devices 2");
-    daemon.does("set zram0 disksize 8M");
-    let link = place.root().join("dev/zram0");
-    daemon.does(&format!("set zram1 backing_dev {}", link.display()));
-    let words = ["zram0", "in use", "backing device of zram1", "reset zram1", "EBUSY"];
-    refused(&daemon.ask("stop"), 1, &words);
-    refused(&daemon.ask("reset zram0"), 1, &words);
-    daemon.does("reset zram1");
-    daemon.stop();
     place.is_clean();
 }
 

@@ -29,7 +29,7 @@ fn up_says_how_to_use_it_and_leaves_nothing() {
 #[test]
 fn status_shows_what_is_stored() {
     let place = Place::new();
-    let daemon = Daemon::start(&place, "up --transport nbd --size 16M --mem-limit 8M");
+    let daemon = Daemon::start(&place, "up --transport nbd --size 16M --memory 8M");
     let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
     assert_eq!(client.bytes, 16 << 20);
     for n in 0..4 {
@@ -176,4 +176,20 @@ fn help_explains_every_column() {
     }
     assert!(rampack("up --help").out.contains("--mount /mnt/fast"));
     assert_eq!(rampack("").code, 2);
+}
+
+#[test]
+fn help_says_what_is_true() {
+    let help = |line: &str| {
+        let said = rampack(line);
+        assert_eq!(said.code, 0, "{line}: {}", said.err);
+        said.out.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    assert!(help("status --help").contains("without the pages of DATA that were written back"));
+    assert!(help("get --help").contains("get [OPTIONS] <NAME> <ATTRIBUTE>... rampack get"));
+    assert!(help("up --help").contains("At the limit, a write does what --when-full says"));
+    for line in ["keep swap on --help", "keep serve --help", "swap on --help"] {
+        let help = help(line);
+        assert!(help.contains("Usage: rampack ") && !help.contains("@rampack"), "{line}: {help}");
+    }
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -103,10 +104,9 @@ impl Place {
     }
 
     pub fn mounts(&self) -> Vec<PathBuf> {
-        let under = |mount: cli::mounts::MountLine| {
-            mount.target.starts_with(self.path()).then_some(mount.target)
-        };
-        cli::mounts::mounts().into_iter().filter_map(under).collect()
+        let under =
+            |mount: rampack::host::Mounted| mount.at.starts_with(self.path()).then_some(mount.at);
+        rampack::host::mounts().into_iter().filter_map(under).collect()
     }
 
     pub fn loops(&self) -> Vec<u32> {
@@ -133,14 +133,21 @@ pub fn listing(path: &Path) -> Vec<PathBuf> {
 impl Drop for Place {
     fn drop(&mut self) {
         // The daemon is dead by now: declared later, dropped earlier.
-        if let Ok(root) = cli::root::Root::choose(Some(&self.root())) {
-            let _ = cli::swap::leftovers::swap_off(&root, None, &[], |_| false);
+        if let Ok(root) = service::root::Root::choose(Some(&self.root())) {
+            let _ = service::swap::leftovers::swap_off(&root, None, &[], |_| false);
         }
         let _ = rampack::fuse::leftovers::clear(&self.root());
         for target in self.mounts().iter().rev() {
-            let _ = cli::sys::unmount(target, cli::sys::Unmount::Lazily);
+            let _ = rampack::host::unmount(target, rampack::host::Unmount::Lazily);
         }
     }
+}
+
+/// Makes a file of `bytes` that only its owner may use.
+pub fn private_file(path: &Path, bytes: u64) {
+    let mut options = fs::File::options();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(path).unwrap().set_len(bytes).unwrap();
 }
 
 /// A running daemon.

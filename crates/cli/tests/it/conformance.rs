@@ -2,7 +2,8 @@
 //! beside the kernel's own device where the machine has one.
 //!
 //! [`cases`] says what is written and what happens, before and after the device has a size. What
-//! the kernel does otherwise must stand in docs/compatibility.md, and what stands there must be so.
+//! the kernel does otherwise must stand in docs/reference/zram.md, and what stands there must be
+//! so.
 
 mod cases;
 mod document;
@@ -21,7 +22,7 @@ use subject::{Commands, Files, Kernel, Subject};
 /// One of the kernels that the document compares with; others differ in other ways.
 fn compared_with() -> Need {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let what = "Linux 6.18, with which docs/compatibility.md compares (boot such a kernel)";
+    let what = "Linux 6.18, with which docs/reference/zram.md compares (boot such a kernel)";
     Need::other(release.starts_with("6.18."), what)
 }
 
@@ -196,7 +197,7 @@ fn the_kernels_device_differs_as_is_written() {
     drop(kernel);
     daemon.stop();
     let complaints = document.compare(&found, &tried_names);
-    assert!(complaints.is_empty(), "docs/compatibility.md:\n{complaints}");
+    assert!(complaints.is_empty(), "docs/reference/zram.md:\n{complaints}");
 }
 
 #[test]
@@ -220,7 +221,7 @@ fn every_attribute_has_its_line_in_the_document() {
             let _ = writeln!(complaints, "{name} is said to be here, and is not");
         }
     }
-    assert!(complaints.is_empty(), "docs/compatibility.md:\n{complaints}");
+    assert!(complaints.is_empty(), "docs/reference/zram.md:\n{complaints}");
 }
 
 #[test]
@@ -231,5 +232,5 @@ fn the_kernels_attributes_are_all_in_the_document() {
     let document = Document::read();
     let missing: Vec<String> =
         Kernel::names().into_iter().filter(|name| document.here(name).is_none()).collect();
-    assert!(missing.is_empty(), "docs/compatibility.md has no line for {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/zram.md has no line for {missing:?}");
 }

@@ -132,3 +132,15 @@ fn the_processes_of_a_control_group_are_read() {
     assert_eq!(report["sources"].as_array().unwrap().len(), 1, "{report}");
     assert_eq!(report["sources"][0]["pid"], pid);
 }
+
+#[test]
+fn a_process_without_memory_is_refused_by_name() {
+    // Nobody waits for it yet, so it is still there.
+    let mut ended = Command::new("true").spawn().unwrap();
+    let stat = format!("/proc/{}/stat", ended.id());
+    crate::common::wait_until("its end", || fs::read_to_string(&stat).unwrap().contains(") Z "));
+    let said = rampack(&format!("estimate --pid {}", ended.id()));
+    let process = format!("process {}, true,", ended.id());
+    refused(&said, 1, &[&process, "has no memory", "thread of the kernel", "EINVAL"]);
+    ended.wait().unwrap();
+}

@@ -8,6 +8,7 @@ use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, Said, said};
 
+const MKFS: Need = Need::program("mkfs.ext4", "e2fsprogs");
 const EXEC: [Need; 4] = [Need::Root, Need::Fuse, Need::Loop, Need::program("modprobe", "kmod")];
 
 fn script(daemon: &Daemon, text: &str) -> Said {
@@ -152,21 +153,52 @@ fn other_modules_are_the_systems() {
 }
 
 #[test]
-fn the_list_of_modules_has_our_zram() {
-    let has_list = Path::new("/proc/modules").exists();
-    let list = Need::other(has_list, "a kernel with loadable modules (/proc/modules)");
-    // A kernel without modules has no list to cover: everything else is tested there.
-    if !has_list || !met("the_list_of_modules_has_our_zram", &[EXEC[0], EXEC[1], EXEC[2], list]) {
+fn a_mounted_device_counts_as_a_use_of_the_module() {
+    let needs = [EXEC[0], EXEC[1], EXEC[2], MKFS];
+    if !met("a_mounted_device_counts_as_a_use_of_the_module", &needs) {
         return;
     }
     let place = Place::new();
     let daemon = Daemon::start(&place, "serve --num-devices 2");
+    let at = place.mount_point();
     let out = does(
         &daemon,
-        "lsmod | grep -w ^zram
-         exec 3</dev/zram1; lsmod | grep -w ^zram; exec 3<&-
-         rmmod zram
-         grep -cw ^zram /proc/modules || true",
+        &format!(
+            "echo 8M > /sys/block/zram1/disksize; cat /sys/module/zram/refcnt
+             mkfs.ext4 -q /dev/zram1; mount /dev/zram1 {0}; cat /sys/module/zram/refcnt
+             umount {0}; cat /sys/module/zram/refcnt",
+            at.display()
+        ),
+    );
+    assert_eq!(out, "0\n1\n0\n");
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn the_list_of_modules_has_our_zram() {
+    let has_list = Path::new("/proc/modules").exists();
+    let list = Need::other(has_list, "a kernel with loadable modules (/proc/modules)");
+    // A kernel without modules has no list to cover: everything else is tested there.
+    if !has_list
+        || !met("the_list_of_modules_has_our_zram", &[EXEC[0], EXEC[1], EXEC[2], list, MKFS])
+    {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 2");
+    let at = place.mount_point();
+    let out = does(
+        &daemon,
+        &format!(
+            "lsmod | grep -w ^zram
+             echo 8M > /sys/block/zram1/disksize
+             mkfs.ext4 -q /dev/zram1; mount /dev/zram1 {0}
+             lsmod | grep -w ^zram; umount {0}
+             rmmod zram
+             grep -cw ^zram /proc/modules || true",
+            at.display()
+        ),
     );
     let lines: Vec<String> =
         out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();

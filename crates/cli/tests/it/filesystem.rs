@@ -131,7 +131,7 @@ fn memory_runs_out_under_a_file_system() {
         return;
     }
     let place = Place::new();
-    let (daemon, mount_point) = up(&place, "--size 256M --mem-limit 16M");
+    let (daemon, mount_point) = up(&place, "--size 256M --memory 16M");
     let early = mount_point.join("early");
     let write = |path: &Path, pages: std::ops::Range<u64>| {
         let mut file = File::create(path)?;
@@ -194,7 +194,7 @@ fn a_block_device_grows_with_a_size_and_is_empty_after_a_reset() {
     assert!(fs::read(&link).unwrap().iter().all(|byte| *byte == 0), "nothing is kept");
     let open = File::open(&link).unwrap();
     for line in ["reset zram1", "remove zram1"] {
-        let process = format!("pid {}", std::process::id());
+        let process = format!("process {}", std::process::id());
         refused(&daemon.ask(line), 1, &["zram1", "open in", &process, "EBUSY"]);
     }
     drop(open);

@@ -4,16 +4,16 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use cli::devices::Devices;
-use cli::protocol::{Add, TreeAttribute};
-use cli::root::Root;
+use service::devices::Devices;
+use service::protocol::{Add, TreeAttribute};
+use service::root::Root;
 
 /// The tree with one device.
 pub fn rows() -> Vec<TreeAttribute> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
-    let devices = Arc::new(Devices::new(root, cli::machine::new().unwrap(), None));
+    let devices = Arc::new(Devices::new(root, service::machine::new().unwrap(), None));
     devices.add(&Add::default()).unwrap();
-    cli::tree::listing(&devices, false)
+    service::tree::listing(&devices, false)
 }
 
 #[test]

@@ -9,10 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use cli::swap::active;
-use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
-use rampack::host::Memfds;
+use rampack::host::{Controller, Memfds, swaps};
 use testkit::{Need, Rng, met};
 
 use crate::common::{Daemon, Place, Said, wait_until};
@@ -22,9 +20,9 @@ use crate::keeper::{Keeper, has_resend, kill, kills};
 
 const MIB: u64 = 1 << 20;
 /// The kernel swaps to the device of the test before all others.
-const FIRST: &str = "--transport loop --force --priority 32767";
+pub const FIRST: &str = "--transport fuse --force --priority 32767";
 
-fn needs() -> Vec<Need> {
+pub fn needs() -> Vec<Need> {
     let noswap = Need::other(Memfds::unswappable().is_ok(), "tmpfs with noswap (Linux 6.4)");
     [&NEEDS[..], &[has_resend(), noswap, Need::Swap, Need::MemoryGroup]].concat()
 }
@@ -47,15 +45,15 @@ fn swaps(keeper: &Keeper) -> serde_json::Value {
     status["swaps"].clone()
 }
 
-fn lost_pages(keeper: &Keeper) -> String {
+pub fn lost_pages(keeper: &Keeper) -> String {
     keeper.does("get kernel/debug/zswap lost_pages").trim().to_owned()
 }
 
 /// Programs that want more memory than their group has swap to `device`, until `stop`; at least
 /// one. Returns how many rounds there were.
-fn work(device: &std::path::Path, seed: u64, least: u64, stop: &AtomicBool) -> u64 {
+pub fn work(device: &std::path::Path, seed: u64, least: u64, stop: &AtomicBool) -> u64 {
     let (mut rounds, mut most) = (0, 0);
-    let used = || active::find(device).map_or(0, |active| active.used);
+    let used = || swaps::find(device).map_or(0, |active| active.used);
     while !stop.load(Ordering::Relaxed) || rounds == 0 {
         let group = Group::make(&Controller::find().unwrap(), 6 * MIB).unwrap();
         let (outcome, used) = hungry(&group, seed.wrapping_add(rounds), used);
@@ -109,7 +107,7 @@ fn programs_survive_the_daemon_of_their_swap_device() {
     // The daemon was started for the swap device, and ends with it; so does the keeper.
     keeper.does("swap off");
     assert_eq!(keeper.ended(), 0);
-    assert!(active::find(&device).is_none());
+    assert!(swaps::find(&device).is_none());
     place.is_clean();
 }
 
@@ -125,7 +123,7 @@ fn a_program_sees_the_death_of_a_swap_device_that_nobody_keeps() {
     let place = Place::new();
     let daemon = Daemon::start(&place, &format!("swap on --size 96M {FIRST}"));
     let device = std::fs::read_link(place.root().join("dev/swap0")).unwrap();
-    let used = || active::find(&device).map_or(0, |active| active.used);
+    let used = || swaps::find(&device).map_or(0, |active| active.used);
     let group = Group::make(&Controller::find().unwrap(), 6 * MIB).unwrap();
     let seed = rng.next_u64();
     let outcome = thread::scope(|scope| {
@@ -149,7 +147,7 @@ fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
     let place = Place::new();
     let backing = place.path().join("backing");
     let line = format!(
-        "swap on --size 64M --backing {} --max-pool 4M --headroom 2M {FIRST}",
+        "swap on --size 64M --backing {} --memory 4M --headroom 2M {FIRST}",
         backing.display()
     );
     let mut keeper = Keeper::start_swap(&place, &line);
@@ -164,6 +162,66 @@ fn pages_on_an_encrypted_backing_file_survive_the_daemon() {
     // It was made for the device.
     assert!(!backing.exists());
     place.is_clean();
+}
+
+#[test]
+fn a_swap_device_without_its_keeper_is_served_and_says_so() {
+    let name = "a_swap_device_without_its_keeper_is_served_and_says_so";
+    if !met(name, &needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let keeper = Keeper::start_swap(&place, &format!("swap on --size 64M {FIRST}"));
+    let (device, daemon) = (device(&keeper), keeper.daemon());
+    let lasts = |keeper: &Keeper| {
+        let status = swaps(keeper);
+        let held = status[0]["protections"].as_array().unwrap().iter();
+        let mut held = held.filter(|it| it["name"] == "outlives the daemon");
+        held.next().unwrap()["had"] == true
+    };
+    assert!(lasts(&keeper));
+    kill(keeper.process(), libc::SIGKILL);
+    wait_until("the death is noticed", || !lasts(&keeper));
+    let said = keeper.ask("upgrade");
+    crate::common::refused(&said, 1, &["swap0", "its service manager", "is gone", "EBUSY"]);
+    work(&device, testkit::seed(name), 4 * MIB, &AtomicBool::new(true));
+    keeper.does("swap off");
+    let process = format!("/proc/{daemon}");
+    wait_until("the daemon ends", || !std::path::Path::new(&process).exists());
+    place.is_clean();
+}
+
+#[test]
+fn pages_on_a_backing_file_without_a_path_survive_the_daemon() {
+    let name = "pages_on_a_backing_file_without_a_path_survive_the_daemon";
+    if !met(name, &needs_with_key()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    for options in ["", "--plain-backing", "--backing-layout log"] {
+        let place = Place::new();
+        let backing = place.path().join("backing");
+        let line = format!(
+            "swap on --size 64M --backing {} {options} --memory 4M --headroom 2M {FIRST}",
+            backing.display()
+        );
+        let mut keeper = Keeper::start_swap(&place, &line);
+        let device = device(&keeper);
+        std::fs::remove_file(&backing).unwrap();
+        std::fs::write(&backing, "another file").unwrap();
+        let seed = rng.next_u64();
+        survive(&mut keeper, kills(5), &mut rng, |stop| work(&device, seed, 4 * MIB, stop));
+        let daemon = keeper.daemon();
+        keeper.does("upgrade");
+        assert_eq!(keeper.daemon(), daemon);
+        work(&device, seed, 4 * MIB, &AtomicBool::new(true));
+        assert_eq!(lost_pages(&keeper), "0");
+        keeper.stop();
+        assert_eq!(std::fs::read_to_string(&backing).unwrap(), "another file");
+        place.is_clean();
+    }
 }
 
 /// A log that is smaller than the device, encrypted and not.
@@ -181,7 +239,7 @@ fn pages_in_a_log_survive_the_daemon() {
         let file = File::options().write(true).create_new(true).mode(0o600).open(&backing);
         file.unwrap().set_len(16 * MIB).unwrap();
         let line = format!(
-            "swap on --size 64M --backing {} --backing-layout log {seal} --max-pool 4M --headroom \
+            "swap on --size 64M --backing {} --backing-layout log {seal} --memory 4M --headroom \
              2M {FIRST}",
             backing.display()
         );
@@ -238,7 +296,7 @@ fn swap_devices_of_a_kept_service_come_go_and_stay_over_upgrades() {
         });
         assert_eq!(lost_pages(&keeper), "0");
         keeper.does("swap off swap0");
-        assert!(active::find(&device).is_none(), "round {round}");
+        assert!(swaps::find(&device).is_none(), "round {round}");
         // Nothing of it comes back.
         keeper.kill(libc::SIGKILL);
         keeper.wait();
@@ -275,7 +333,7 @@ fn swap_devices_come_and_go_while_daemons_are_killed() {
     });
     keeper.does("swap off --all");
     assert_eq!(swaps(&keeper), serde_json::json!([]));
-    let left = active::all().into_iter().filter(|it| it.path.starts_with("/dev/loop"));
+    let left = swaps::all().into_iter().filter(|it| it.path.starts_with("/dev/loop"));
     let of_place = |path: &std::path::Path| {
         let said = Command::new("losetup").arg(path).output().unwrap();
         String::from_utf8_lossy(&said.stdout).contains(root.to_str().unwrap())

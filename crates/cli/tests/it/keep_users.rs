@@ -9,9 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use cli::swap::active;
-use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
+use rampack::host::{Controller, swaps};
 use testkit::{Need, Rng, TempDir, met, run, try_run};
 
 use crate::common::{Daemon, Place, program, wait_until};
@@ -21,7 +20,7 @@ use crate::keeper::{Keeper, has_resend, kill, kills};
 const MIB: u64 = 1 << 20;
 
 /// Has others end, also when a test fails.
-struct Ends<'a>(&'a AtomicBool);
+pub struct Ends<'a>(pub &'a AtomicBool);
 
 impl Drop for Ends<'_> {
     fn drop(&mut self) {
@@ -288,7 +287,7 @@ struct Swapped<'a>(&'a Path);
 
 impl Swapped<'_> {
     fn used(&self) -> u64 {
-        active::find(self.0).map_or(0, |active| active.used)
+        swaps::find(self.0).map_or(0, |active| active.used)
     }
 }
 
@@ -517,7 +516,7 @@ fn a_mount_that_went_between_two_daemons_is_made_anew() {
     drop(file);
     // Somebody takes it away by force.
     let files = keeper.root().join("files");
-    cli::sys::unmount(&files, cli::sys::Unmount::Lazily).unwrap();
+    rampack::host::unmount(&files, rampack::host::Unmount::Lazily).unwrap();
     for _ in 0..2 {
         keeper.kill(libc::SIGKILL);
         keeper.wait();

@@ -84,6 +84,11 @@ impl Keeper {
         Keeper { child, root: place.root(), killed: 0, said }
     }
 
+    /// The keeper itself.
+    pub fn process(&self) -> i32 {
+        self.child.id() as i32
+    }
+
     /// The daemon now, or the next one.
     pub fn daemon(&self) -> i32 {
         let mut found = None;

@@ -1,5 +1,6 @@
 //! The ways in which NBD clients reach the program.
 
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
@@ -11,7 +12,7 @@ use testkit::{Need, met};
 
 use crate::common::{Daemon, NbdClient, Place, program, rampack, refused, wait_until};
 
-const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
+pub const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
 const NBDCOPY: Need = Need::program("nbdcopy", "libnbd-bin");
 
 fn run(command: &mut Command) -> String {
@@ -133,7 +134,7 @@ fn other_machines_only_when_it_is_said_twice() {
 }
 
 /// Makes an authority with certificates for a server and a client in `directory`.
-fn make_certificates(directory: &Path) {
+pub fn make_certificates(directory: &Path) {
     let write = |name: &str, text: String| std::fs::write(directory.join(name), text).unwrap();
     let mut params = CertificateParams::new(vec![]).unwrap();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -209,6 +210,26 @@ fn the_socket_is_opened_for_named_users() {
     let mode = std::fs::metadata(daemon.nbd()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o666, "the server itself asks who it is");
     assert_eq!(NbdClient::connect(&daemon.nbd(), "").unwrap().bytes, 8 << 20);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn who_finds_no_place_is_told_and_logged() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M");
+    let all: Vec<_> =
+        (0..256).map(|_| NbdClient::connect(&daemon.nbd(), "zram0").unwrap()).collect();
+    for _ in 0..3 {
+        let mut refused = UnixStream::connect(daemon.nbd()).unwrap();
+        let end = refused.read(&mut [0]);
+        assert_eq!(end.unwrap(), 0, "an end in order");
+    }
+    let said = daemon.lines_until(&["an NBD connection is refused"]);
+    assert!(said.contains("none of the server's 256 connections is free"), "{said}");
+    drop(all);
+    daemon.does("remove zram0");
+    assert!(!daemon.rest().contains("is refused"), "once a minute");
     daemon.stop();
     place.is_clean();
 }

@@ -1,11 +1,11 @@
 //! Cold parts of a log, at stores outside.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use testkit::TempDir;
 
-use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused, wait_until};
+use crate::common::{Daemon, NbdClient, Place, noise, private_file, rampack, refused, wait_until};
 
 const MIB: u64 = 1 << 20;
 /// `CAP_IPC_LOCK`, which a thread may keep.
@@ -14,7 +14,7 @@ const PAGES: u64 = 600;
 
 fn file_of(place: &Place) -> PathBuf {
     let path = place.path().join("backing");
-    File::create(&path).unwrap().set_len(6 * MIB).unwrap();
+    private_file(&path, 6 * MIB);
     path
 }
 
@@ -138,7 +138,7 @@ fn stores_that_cannot_be_used_are_refused_by_name() {
     refused(&rampack(&format!("{up} --remote fs:///tmp")), 2, &["--backing"]);
     let up = format!("--root {} {up} --backing {}", place.root().display(), backing.display());
     for (words, says) in [
-        ("--remote warm=1", &["EINVAL", "warm=1", "redis://"][..]),
+        ("--remote warm=1", &["EINVAL", "warm…", "redis://"][..]),
         ("--remote nothing://there", &["EINVAL", "nothing://there is no store"]),
         ("--remote redis://:word@127.0.0.1:1/0 --remote deadline=500", &["EIO", "…@127.0.0.1:1/0"]),
         ("--remote fs:///tmp --plain-backing", &["EINVAL", "sealed_backing"]),

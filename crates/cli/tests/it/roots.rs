@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use cli::swap::active;
+use rampack::host::swaps;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, program, rampack, refused, said};
@@ -117,7 +117,7 @@ fn a_swap_device_whose_daemon_lost_its_lock_stays() {
     for line in ["serve", "swap on --size 16M"] {
         let again = rampack(&format!("--root {} {line}", place.root().display()));
         refused(&again, 1, &["in use", "EADDRINUSE"]);
-        assert!(active::find(&path).is_some());
+        assert!(swaps::find(&path).is_some());
         assert_eq!(place.loops().len(), 1);
     }
     daemon.stop();

@@ -14,10 +14,10 @@ const MIB: u64 = 1 << 20;
 /// `CAP_IPC_LOCK`, which a thread may keep.
 const IPC_LOCK: u64 = 1 << 14;
 
-/// A row of the table of roles in docs/SAFETY.md: the role, and the names of its threads. `N` at
-/// the end of a name stands for a number.
+/// A row of the table of roles in docs/operating/safety.md: the role, and the names of its threads.
+/// `N` at the end of a name stands for a number.
 fn roles() -> Vec<(String, Vec<String>)> {
-    let text = include_str!("../../../../docs/SAFETY.md");
+    let text = include_str!("../../../../docs/operating/safety.md");
     let (_, table) = text.split_once("| role | threads |").expect("the table of roles");
     let rows = table.lines().skip(2).map_while(|line| line.strip_prefix("| "));
     let names = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_string).collect();
@@ -66,6 +66,19 @@ fn check(daemon: &Daemon) -> BTreeSet<String> {
     seen
 }
 
+/// The file whose commands crash or restart a machine is for one thread only.
+#[track_caller]
+fn check_trigger(daemon: &Daemon) {
+    for task in fs::read_dir(format!("/proc/{}/task", daemon.pid())).unwrap() {
+        let task = task.unwrap().path();
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        let open = fs::read_dir(task.join("fd")).into_iter().flatten().flatten();
+        let mut open = open.filter_map(|fd| fs::read_link(fd.path()).ok());
+        let has = open.any(|it| it.ends_with("sysrq-trigger"));
+        assert!(!has || name == "oom-killer\n", "{name} may write to it");
+    }
+}
+
 #[track_caller]
 fn has(seen: &BTreeSet<String>, wanted: &[&str]) {
     let seen: Vec<&str> = seen.iter().map(String::as_str).collect();
@@ -107,11 +120,14 @@ fn every_thread_of_a_daemon_that_serves_swap_has_the_limits_of_its_role() {
         return;
     }
     let place = Place::new();
-    let line = "swap on --size 16M --priority -1 --transport loop";
+    let line = "swap on --size 16M --priority -1 --transport fuse";
     let daemon = Daemon::start(&place, line);
-    let seen = check(&daemon);
+    let mut seen = check(&daemon);
+    // It is where the kernel has a file to call the OOM killer, and tells of pressure.
+    seen.remove("oom-killer");
     let swap = ["swap-file", "swap-log", "swap-memory", "swap-pressure", "swap-worker"];
     has(&seen, &[&["clock", "control", "fuse-disk", "fuse-tree"], &swap[..]].concat());
+    check_trigger(&daemon);
     daemon.does("swap off --all");
     let _ = daemon.ended();
     place.is_clean();

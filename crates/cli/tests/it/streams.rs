@@ -1,11 +1,12 @@
 //! The streams of a daemon that nobody reads.
 
+use std::fs::{self, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Write, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
 
-use crate::common::{Place, program, rampack, wait_until};
+use crate::common::{Daemon, Place, program, rampack, refused, said, wait_until};
 
 /// A pipe that takes no more bytes.
 fn full_pipe() -> (PipeReader, PipeWriter) {
@@ -62,4 +63,35 @@ fn a_daemon_whose_streams_are_full_stops_on_a_signal_and_on_request() {
         ends(daemon);
         place.is_clean();
     }
+}
+
+#[test]
+fn a_result_that_cannot_be_printed_is_a_failure() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --size 1M --transport nbd");
+    let file = place.path().join("pages");
+    fs::write(&file, vec![7; 64 << 10]).unwrap();
+    let estimate = format!("estimate {}", file.display());
+    for line in [
+        "help",
+        "--help",
+        "--version",
+        "set --help",
+        "keep serve --help",
+        "layouts",
+        &estimate,
+        "status",
+        "get zram0 disksize",
+        "tree",
+        "add --size 1M",
+    ] {
+        let full = || OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = daemon.command(line).stdout(full()).output().unwrap();
+        refused(&said(&output), 1, &["cannot print", "no space left on device", "ENOSPC"]);
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let output = daemon.command(line).stdout(writer).output().unwrap();
+        assert_eq!(said(&output).code, 0, "{line}: its reader has read enough");
+    }
+    daemon.stop();
 }

@@ -6,10 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use cli::swap::active;
-use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
 use cli::swap::selftest::hungry::Outcome;
+use rampack::host::{Controller, swaps};
 use serde_json::Value;
 use testkit::{Need, met, run};
 
@@ -42,7 +41,7 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     let place = Place::new();
     let backing = place.path().join("backing");
     let line = format!(
-        "swap on --backing {} --size 32M --max-pool 8M --compressor zstd --priority 7",
+        "swap on --backing {} --size 32M --memory 8M --algorithm zstd --priority 7",
         backing.display()
     );
     let daemon = Daemon::start(&place, &line);
@@ -50,7 +49,7 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     for word in ["swap0 is swapped to: 32M", "zstd", "8M of memory", "backing", "made for it"] {
         assert!(daemon.greeting.contains(word), "{word}: {}", daemon.greeting);
     }
-    let found = active::find(&path).unwrap();
+    let found = swaps::find(&path).unwrap();
     assert_eq!((found.bytes, found.priority), (32 * MIB - 4096, 7));
     let said = run(Command::new("blkid").arg("-p").arg(&path)).stdout;
     assert!(said.contains("TYPE=\"swap\"") && said.contains("LABEL=\"rampack-swap0\""), "{said}");
@@ -84,9 +83,9 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     refused(&daemon.ask("swap off"), 1, &["swap0 swap1", "--all"]);
     refused(&daemon.ask("swap off swap7"), 1, &["\"swap7\"", "swap0 swap1", "ENODEV"]);
     daemon.does("swap off swap1");
-    assert!(active::find(&path).is_some());
+    assert!(swaps::find(&path).is_some());
     daemon.does(&format!("swap off {}", path.display()));
-    assert_eq!(active::find(&path), None);
+    assert_eq!(swaps::find(&path), None);
     assert!(!backing.exists(), "it was made for the swap device");
     assert_eq!(json(&daemon)["swaps"].as_array().unwrap().len(), 0);
     assert!(place.loops().is_empty());
@@ -197,7 +196,7 @@ fn without_ublk_the_risk_is_told_and_has_to_be_taken() {
         assert_eq!(asked.code, 0, "{}", asked.err);
         assert!(asked.out.contains("/dev/ublkb"), "{}", asked.out);
     } else {
-        refused(&asked, 1, &["ublk", "stand still", "--transport loop", "--force", "ENODEV"]);
+        refused(&asked, 1, &["ublk", "stand still", "--transport fuse", "--force", "ENODEV"]);
         assert!(fs::read(&backing).unwrap().iter().all(|byte| *byte == 0), "it was written to");
         let forced = on("--force");
         assert_eq!(forced.code, 0, "{}", forced.err);
@@ -246,7 +245,7 @@ fn what_cannot_be_swapped_to_is_refused_and_nothing_is_left() {
     refused(&said, 1, &["small", "another program or device uses it", "EBUSY"]);
     // It is in use: neither a stop by force nor another daemon changes that.
     let path = device(&place, "swap0");
-    assert!(active::find(&path).is_some());
+    assert!(swaps::find(&path).is_some());
     daemon.does("swap off");
     assert!(small.exists(), "it was there before");
     // Its header tells that it was one of ours.
@@ -269,7 +268,7 @@ fn a_swap_device_that_somebody_has_open_is_taken_away_later() {
     let open = File::open(&path).unwrap();
     refused(&daemon.ask("swap off"), 1, &["in use", "EBUSY"]);
     // The kernel does not swap to it any more; the rest waits.
-    assert_eq!(active::find(&path), None);
+    assert_eq!(swaps::find(&path), None);
     assert_eq!(json(&daemon)["swaps"][0]["active"], false);
     drop(open);
     daemon.does("swap off");
@@ -286,12 +285,12 @@ fn swap_space_of_a_killed_daemon_is_swapped_off() {
     let daemon = Daemon::start(&place, "swap on --size 16M");
     let path = device(&place, "swap0");
     daemon.kill();
-    assert!(active::find(&path).is_some());
+    assert!(swaps::find(&path).is_some());
     let daemon = Daemon::start(&place, "serve --num-devices 0");
     let said = format!("swapped off {} of swap0", path.display());
     assert!(daemon.greeting.contains(&said), "{}", daemon.greeting);
     assert!(!daemon.greeting.contains("lost"), "nothing was there: {}", daemon.greeting);
-    assert_eq!(active::find(&path), None);
+    assert_eq!(swaps::find(&path), None);
     assert!(place.loops().is_empty());
     daemon.stop();
     assert!(place.mounts().is_empty());
@@ -375,7 +374,7 @@ fn a_daemon_that_is_stopped_reads_everything_back_first() {
         let mut daemon = Daemon::start(&place, "swap on --size 64M --priority 32766");
         let path = device(&place, "swap0");
         let mut program = Program::start(4096, 4 * MIB);
-        let used = |path: &Path| active::find(path).map_or(0, |active| active.used);
+        let used = |path: &Path| swaps::find(path).map_or(0, |active| active.used);
         wait_until("swapping out", || {
             program.group.relieve();
             used(&path) > 2 * MIB
@@ -392,7 +391,7 @@ fn a_daemon_that_is_stopped_reads_everything_back_first() {
             "swap off" => assert!(daemon.is_alive()),
             _ => wait_until("the daemon's end", || !daemon.is_alive()),
         }
-        assert_eq!(active::find(&path), None, "{end}");
+        assert_eq!(swaps::find(&path), None, "{end}");
         program.signal(libc::SIGCONT);
         assert_eq!(program.outcome(), (0, 1), "{end}");
         if end == "swap off" {
@@ -412,11 +411,11 @@ fn what_nobody_reads_is_recompressed_unless_that_is_off() {
     let _alone = crate::swap_selftest::alone();
     let place = Place::new();
     let auto = "get module/zswap/parameters auto";
-    let daemon = Daemon::start(&place, "swap on --size 16M --no-auto");
+    let daemon = Daemon::start(&place, "swap on --size 16M --auto=off");
     assert_eq!(daemon.does(auto), "N\n");
     assert_eq!(json(&daemon)["swap_cache"]["recompress_age"], 0);
     daemon.does("swap off");
-    let on = "swap on --size 64M --priority 32766 --compressor lz4 --auto-cpu 50 --set auto_age=1";
+    let on = "swap on --size 64M --priority 32766 --algorithm lz4 --auto-cpu 50 --set auto_age=1";
     daemon.does(on);
     assert_eq!(daemon.does(auto), "Y\n");
     assert_eq!(daemon.does("get module/zswap/parameters auto_cpu_percent"), "50\n");
@@ -478,7 +477,7 @@ fn a_swapoff_that_is_killed_leaves_the_area_on_and_the_daemon_alive() {
         let path = device(&place, "swap0");
         // The kernel looks for signals between one program and the next.
         let mut program = Program::several(8, 4096, 8 * MIB);
-        let used = |path: &Path| active::find(path).map_or(0, |active| active.used);
+        let used = |path: &Path| swaps::find(path).map_or(0, |active| active.used);
         wait_until("swapping out", || {
             program.group.relieve();
             used(&path) > 100 * MIB

@@ -4,9 +4,9 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use cli::swap::limits::Controller;
 use cli::swap::selftest::group::Group;
-use cli::swap::{active, beneath};
+use rampack::host::{Controller, swaps};
+use service::swap::beneath;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, refused};
@@ -78,7 +78,7 @@ fn a_backing_store_that_is_in_memory_itself_is_refused() {
     let name = "a_backing_store_that_is_in_memory_itself_is_refused";
     let [a, b, c, d] = NEEDS;
     let shm = Need::other(
-        cli::sys::file_system(Path::new("/dev/shm")).is_ok_and(|kind| kind == 0x0102_1994),
+        rustix::fs::statfs("/dev/shm").is_ok_and(|it| it.f_type == 0x0102_1994),
         "a tmpfs at /dev/shm",
     );
     if !met(name, &[a, b, c, d, shm]) {
@@ -184,10 +184,10 @@ fn a_program_comes_back_from_a_log() {
 /// A program goes through the device that this command swaps on, with a pool of a MiB. Returns the
 /// report of the device then, and swaps it off.
 fn through(daemon: &Daemon, place: &Place, on: &str) -> serde_json::Value {
-    daemon.does(&format!("{on} --max-pool 1M"));
+    daemon.does(&format!("{on} --memory 1M"));
     let block = device(place, "swap0");
     let group = Group::make(&Controller::find().unwrap(), 4 * MIB).unwrap();
-    let used = || active::find(&block).map_or(0, |active| active.used);
+    let used = || swaps::find(&block).map_or(0, |active| active.used);
     let (outcome, most) = hungry(&group, 7, used);
     assert_eq!((outcome.wrong, outcome.copies), (0, 2), "{on}");
     assert!(most > 2 * MIB, "{most} bytes were swapped");

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use cli::swap::active;
+use rampack::host::swaps;
 use testkit::{Need, TempDir, met};
 
 use crate::common::{program, rampack, refused, said};
@@ -27,7 +27,7 @@ fn nothing_is_left(pid: u32) {
         assert!(!path.exists(), "{}", path.display());
     }
     let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
-    assert!(active::all().iter().all(|swap| swap.priority != highest), "{:?}", active::all());
+    assert!(swaps::all().iter().all(|swap| swap.priority != highest), "{:?}", swaps::all());
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
 
-use cli::swap::active;
+use rampack::host::swaps;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, wait_until};
@@ -53,7 +53,7 @@ fn no_signal_stops_or_ends_a_daemon_that_serves_swap_space() {
     let mut daemon = Daemon::start(&place, "serve --num-devices 0");
     let before = (set(&daemon, "SigIgn"), set(&daemon, "SigCgt"));
     daemon.does("swap on --size 16M");
-    let path = active::find(&std::fs::read_link(place.root().join("dev/swap0")).unwrap());
+    let path = swaps::find(&std::fs::read_link(place.root().join("dev/swap0")).unwrap());
     let path = path.unwrap().path;
     for signal in harmful() {
         daemon.signal(signal);
@@ -67,7 +67,7 @@ fn no_signal_stops_or_ends_a_daemon_that_serves_swap_space() {
     }
     daemon.lines_until(&["not suspended"]);
     daemon.does("status");
-    assert!(active::find(&path).is_some());
+    assert!(swaps::find(&path).is_some());
     // Afterwards all is as before.
     daemon.does("swap off");
     assert_eq!((set(&daemon, "SigIgn"), set(&daemon, "SigCgt")), before);
@@ -93,7 +93,7 @@ fn ctrl_backslash_asks_a_daemon_that_serves_swap_space_to_end() {
     let path = std::fs::read_link(place.root().join("dev/swap0")).unwrap();
     daemon.signal(libc::SIGQUIT);
     assert!(daemon.ended().success());
-    assert_eq!(active::find(&path), None);
+    assert_eq!(swaps::find(&path), None);
     place.is_clean();
     // Without swap space it does what it usually does.
     let daemon = Daemon::start(&place, "up --transport nbd --size 8M");

@@ -14,7 +14,7 @@ use testkit::{Need, Rng, met, run};
 
 use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
 use crate::keep::{Kept, PAGES, contents, write_until_killed};
-use crate::keeper::{daemon_of, kill};
+use crate::keeper::{Keeper, daemon_of, kill};
 
 /// A daemon under a keeper.
 pub struct Service {
@@ -187,9 +187,9 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
     let layouts = |table: &str, disk: &str| {
         format!(r#"echo '{{"rampack":"9.9","reads":{{"table":{table},"disk":{disk}}},"more":1}}'"#)
     };
-    let one = r#"{"oldest":1,"newest":1}"#;
+    let one = r#"{"oldest":1,"newest":2}"#;
     let three = r#"{"oldest":3,"newest":3}"#;
-    let two = r#"{"oldest":2,"newest":3}"#;
+    let two = r#"{"oldest":3,"newest":4}"#;
     let older = r#"{"oldest":1,"newest":2}"#;
     for (text, words) in [
         ("exit 0", &["told no layouts", "exit status: 0", "EINVAL"][..]),
@@ -198,10 +198,10 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
         ("kill -9 $$", &["told no layouts", "signal: 9"]),
         (
             &layouts(two, three),
-            &["(rampack 9.9) reads layouts 2..=3 of the table", "this state has layout 1"],
+            &["(rampack 9.9) reads layouts 3..=4 of the table", "this state has layout 2"],
         ),
         (&layouts(one, older), &["reads layouts 1..=2 of the disk", "this state has layout 3"]),
-        (r#"echo '{"rampack":"0.0","reads":{}}'"#, &["reads no table", "one of layout 1"]),
+        (r#"echo '{"rampack":"0.0","reads":{}}'"#, &["reads no table", "one of layout 2"]),
     ] {
         script(&path, text);
         refused(&service.ask(&upgrade), 1, &[words, &[&*name]].concat());
@@ -223,6 +223,111 @@ fn a_program_that_cannot_take_over_is_refused_and_the_daemon_goes_on() {
     assert_eq!(service.client().read(4096, 4096), contents(1, 3));
     assert!(service.does("status").contains("zram1"));
     service.stop();
+}
+
+#[test]
+fn a_program_that_could_not_take_over_says_so_before_anything_is_given_up() {
+    let service = Service::start("serve --transport nbd --size 4M");
+    let process = service.process();
+    let mut client = service.client();
+    let path = service.place.path().join("other");
+    let name = path.to_str().unwrap().to_owned();
+    let layouts = service.does("layouts");
+    let layouts = layouts.trim();
+    assert!(layouts.contains(r#""rehearses":true"#), "{layouts}");
+    for (version, (rehearsal, words)) in (1..).zip([
+        ("exit 3", &["does not say whether it can take over", "exit status: 3"][..]),
+        ("echo yes", &["does not say whether it can take over", "exit status: 0"]),
+        (
+            r#"echo '{"refused":"there is no tape","errno":95,"more":1}'"#,
+            &["cannot take over: there is no tape", "ENOTSUP"],
+        ),
+    ]) {
+        let text = format!(
+            "[ \"$1\" = layouts ] && echo '{layouts}' && exit\n\
+             echo \"$RAMPACK_REHEARSAL $*\" > $0.asked\n[ -n \"$RAMPACK_REHEARSAL\" ] || exit 9\n\
+             {rehearsal}"
+        );
+        script(&path, &text);
+        refused(&service.ask(&format!("upgrade --to {name}")), 1, &[words, &[&*name]].concat());
+        let asked = fs::read_to_string(format!("{name}.asked")).unwrap();
+        assert!(asked.contains("rampack.table"), "{asked}");
+        assert!(asked.trim().ends_with("serve --transport nbd --size 4M"), "{asked}");
+        // The connection is the one of before.
+        assert_eq!(service.process(), process);
+        assert_eq!(client.write(4096, &contents(1, version)), 0);
+        assert_eq!(client.read(4096, 4096), contents(1, version));
+    }
+    drop(client);
+    service.does("upgrade");
+    assert_eq!(service.client().read(4096, 4096), contents(1, 3));
+    service.stop();
+}
+
+#[test]
+fn what_is_asked_of_the_next_program_is_looked_for_first() {
+    let place = Place::new();
+    let certificates = place.path().join("certificates");
+    fs::create_dir(&certificates).unwrap();
+    let key = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    fs::write(certificates.join("server-cert.pem"), key.cert.pem()).unwrap();
+    fs::write(certificates.join("server-key.pem"), key.signing_key.serialize_pem()).unwrap();
+    let mut command = program();
+    command.arg("--root").arg(place.root()).args(["keep", "serve", "--transport", "nbd"]);
+    command.args(["--size", "4M", "--nbd-tcp", "127.0.0.1:0", "--tls-certificates"]);
+    command.arg(&certificates);
+    let service = Service::spawn(place, &mut command);
+    let mut client = service.client();
+    assert_eq!(client.write(4096, &contents(1, 1)), 0);
+    fs::rename(certificates.join("server-key.pem"), certificates.join("other")).unwrap();
+    refused(&service.ask("upgrade"), 1, &["cannot take over", "server-key.pem", "goes on"]);
+    assert_eq!(client.read(4096, 4096), contents(1, 1));
+    drop(client);
+    fs::rename(certificates.join("other"), certificates.join("server-key.pem")).unwrap();
+    service.does("upgrade");
+    assert_eq!(service.client().read(4096, 4096), contents(1, 1));
+    service.stop();
+}
+
+/// A daemon whose keeper is dead; it ends with the test.
+struct Orphan(i32);
+
+impl Drop for Orphan {
+    fn drop(&mut self) {
+        // SAFETY: two numbers. It is the test's own, and nobody has its number yet.
+        unsafe { libc::kill(self.0, libc::SIGKILL) };
+    }
+}
+
+#[test]
+fn a_daemon_without_its_keeper_goes_on_and_is_not_upgraded() {
+    let place = Place::new();
+    let keeper = Keeper::start(&place, "serve --transport nbd --size 4M");
+    let orphan = Orphan(keeper.daemon());
+    let mut client = NbdClient::connect(&keeper.nbd(), "zram0").unwrap();
+    assert_eq!(client.write(4096, &contents(1, 1)), 0);
+    assert!(!keeper.does("status").contains("NOT KEPT"));
+    kill(keeper.process(), libc::SIGKILL);
+    wait_until("the death is noticed", || keeper.does("status").contains("NOT KEPT"));
+    keeper.says("NOT KEPT");
+    assert!(keeper.does("status --json").contains(r#""abandoned": true"#));
+    for _ in 0..2 {
+        let said = keeper.ask("upgrade");
+        refused(&said, 1, &["the service manager, which keeps the devices, does not answer"]);
+        refused(&said, 1, &["the daemon goes on"]);
+        assert_eq!(client.write(8192, &contents(2, 1)), 0);
+        assert_eq!(client.read(4096, 4096), contents(1, 1));
+    }
+    // It is as one that nobody keeps: devices come and go, and it can be stopped.
+    keeper.does("add --size 1M");
+    keeper.does("remove zram1");
+    keeper.does("set zram0 mem_limit=8M");
+    assert_eq!(keeper.said().matches("NOT KEPT").count(), 1, "{}", keeper.said());
+    drop(client);
+    wait_until("it stops", || keeper.ask("stop").code == 0);
+    wait_until("it ends", || !Path::new(&format!("/proc/{}", orphan.0)).exists());
+    std::mem::forget(orphan);
+    place.is_clean();
 }
 
 #[test]
@@ -321,7 +426,8 @@ fn a_state_of_a_newer_layout_is_refused_by_name_and_stays() {
     let newer = u32::from_ne_bytes(layout) + 1;
     table.write_all_at(&newer.to_ne_bytes(), 8).unwrap();
     kill(service.process(), libc::SIGKILL);
-    let said = format!("the kept state has a newer layout, {newer}; this program reads layout 1");
+    let said =
+        format!("the kept state has a newer layout, {newer}; this program reads layouts 1 to 2");
     wait_until("the refusal", || fs::read_to_string(&log).unwrap().contains(&said));
     // Nothing is lost: a program that reads it, or here the layout of before, has it all.
     table.write_all_at(&layout, 8).unwrap();

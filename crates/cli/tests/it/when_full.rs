@@ -1,10 +1,11 @@
 //! Devices whose memory is full, with a file where pages can go.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::process::Command;
+use std::thread;
 
-use testkit::{Need, met, run};
+use testkit::{Need, Rng, met, run};
 
 use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused};
 
@@ -16,7 +17,7 @@ fn options(place: &Place, when_full: &str) -> String {
     let path = place.path().join("backing");
     File::create(&path).unwrap().set_len(16 * MIB).unwrap();
     let path = path.display();
-    format!("--size 8M --mem-limit 2M --when-full {when_full} --backing {path}")
+    format!("--size 8M --memory 2M --when-full {when_full} --backing {path}")
 }
 
 /// Checks that no write failed, that memory was kept to and that pages went to the file.
@@ -95,6 +96,73 @@ fn a_loop_device_takes_more_than_memory_holds() {
         daemon.stop();
         place.is_clean();
     }
+}
+
+/// Words of a small language: LZ4 makes half of them, zstd a quarter.
+fn text(seed: u64, bytes: usize) -> Vec<u8> {
+    let words = ["page ", "frame ", "the ", "object ", "0x7fff", "of ", "slot ", "zspage ", "\n"];
+    let (mut rng, mut text) = (Rng::new(seed), Vec::new());
+    while text.len() < bytes {
+        text.extend_from_slice(rng.pick(&words).as_bytes());
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// Sixteen threads write more to a file system than fits by the first algorithm.
+fn a_file_system_is_filled(name: &str, kind: &str, needs: &[Need]) {
+    const BYTES: usize = 3 << 19;
+    if !met(name, &[&[Need::Root, Need::Fuse, Need::Loop], needs].concat()) {
+        return;
+    }
+    for smaller in ["--set recomp_algorithm=algo=zstd", "--auto"] {
+        let place = Place::new();
+        let mount_point = place.mount_point();
+        let (limit, mount) = (9 * MIB, mount_point.display());
+        let options = format!("--size 320M --memory {limit} --when-full wait --algorithm lz4");
+        let line = format!("up {options} {smaller} --fs {kind} --mount {mount}");
+        let daemon = Daemon::start(&place, &line);
+        thread::scope(|scope| {
+            for number in 0..16 {
+                let path = mount_point.join(number.to_string());
+                scope.spawn(move || {
+                    let mut file = File::create(path).unwrap();
+                    for part in text(number, BYTES).chunks(1 << 17) {
+                        file.write_all(part).unwrap();
+                        file.sync_data().unwrap();
+                    }
+                    file.sync_all().unwrap();
+                });
+            }
+        });
+        let path = format!("/dev/loop{}", place.loops()[0]);
+        run(Command::new("umount").arg(&mount_point));
+        run(Command::new("mount").arg(path).arg(&mount_point));
+        for number in 0..16 {
+            let found = fs::read(mount_point.join(number.to_string())).unwrap();
+            assert!(found == text(number, BYTES), "{kind} {smaller}: file {number}");
+        }
+        assert_eq!(daemon.does("get zram0 failed_writes"), "0\n", "{kind} {smaller}");
+        let memory = daemon.does("get zram0 mm_stat");
+        let memory: Vec<u64> = memory.split_whitespace().map(|it| it.parse().unwrap()).collect();
+        assert!(memory[0] >= 16 * BYTES as u64 && memory[4] <= limit, "{kind}: {memory:?}");
+        daemon.stop();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn ext4_holds_more_than_fits_by_one_algorithm() {
+    let needs = [Need::program("mkfs.ext4", "e2fsprogs")];
+    a_file_system_is_filled("ext4_holds_more_than_fits_by_one_algorithm", "ext4", &needs);
+}
+
+#[test]
+fn xfs_holds_more_than_fits_by_one_algorithm() {
+    let known = fs::read_to_string("/proc/filesystems").unwrap();
+    let xfs = Need::Other { is_there: known.contains("\txfs\n"), what: "xfs in the kernel" };
+    let needs = [Need::program("mkfs.xfs", "xfsprogs"), xfs];
+    a_file_system_is_filled("xfs_holds_more_than_fits_by_one_algorithm", "xfs", &needs);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Writing pages back to an ordinary file, and all that is done to a device in use.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -8,13 +8,13 @@ use std::process::{Child, Command};
 
 use testkit::{Need, met, run};
 
-use crate::common::{Daemon, NbdClient, Place, noise, rampack, refused, wait_until};
+use crate::common::{Daemon, NbdClient, Place, noise, private_file, rampack, refused, wait_until};
 
 const MIB: u64 = 1 << 20;
 
 fn file_of(place: &Place, bytes: u64) -> PathBuf {
     let path = place.path().join("backing");
-    File::create(&path).unwrap().set_len(bytes).unwrap();
+    private_file(&path, bytes);
     path
 }
 

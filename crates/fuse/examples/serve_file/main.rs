@@ -123,7 +123,7 @@ fn answer(
             disks.remove(name);
             Ok(String::new())
         }
-        ["opens", name] => Ok(mount.open_count(name).to_string()),
+        ["opens", name] => Ok(mount.opens(name).count().to_string()),
         ["names"] => Ok(mount.names().join(" ")),
         ["map", name] => map(&**disks.get(name).ok_or("no such disk")?),
         ["unmount"] => Ok(mount.unmount(false).map(|()| String::new())?),

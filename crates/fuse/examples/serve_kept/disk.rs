@@ -24,7 +24,7 @@ impl BlockDevice for Disk {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: false, fast_zero: false, flush: true }
+        Abilities { flush: true, ..Abilities::default() }
     }
 
     fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {

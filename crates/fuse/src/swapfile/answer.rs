@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use block::{BlockDevice, Context, IoError, Operation};
+use host::{errno, flags};
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
@@ -45,7 +46,7 @@ impl File {
         let rights = if abilities.read_only { 0o400 } else { 0o600 };
         let attributes = Attributes {
             size: device.geometry().bytes,
-            mode: libc::S_IFREG | rights,
+            mode: flags::S_IFREG | rights,
             owner,
             since: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             block: PAGE_SIZE as u32,
@@ -69,7 +70,7 @@ impl File {
                 return Some(self.read(unique, *offset, *length, buffer));
             }
             Call::Write { offset, data } => {
-                let data = buffer.part(data).ok_or(libc::EIO);
+                let data = buffer.part(data).ok_or(errno::EIO);
                 data.and_then(|data| self.write(*offset, data))
                     .map(|written| Reply::written(unique, written))
             }
@@ -94,9 +95,9 @@ impl File {
             // Only a kernel without `FOPEN_NOFLUSH` sends a flush.
             Call::Flush | Call::Destroy => Ok(Reply::done(unique)),
             // INIT comes once, before the file exists.
-            Call::Init { .. } => Err(libc::EIO),
+            Call::Init { .. } => Err(errno::EIO),
             // The kernel remembers this and does not ask again.
-            Call::Unknown => Err(libc::ENOSYS),
+            Call::Unknown => Err(errno::ENOSYS),
         };
         Some(answer.unwrap_or_else(|errno| Reply::error(unique, errno)).into())
     }
@@ -106,7 +107,7 @@ impl File {
         let length = (length as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
         // The kernel knows the longest read.
         let Some(into) = buffer.data(length) else {
-            return Reply::error(unique, libc::EIO).into();
+            return Reply::error(unique, errno::EIO).into();
         };
         if length > 0
             && let Err(error) = self.submit(Operation::Read { offset, into })
@@ -122,7 +123,7 @@ impl File {
             return Ok(0);
         }
         if room == 0 {
-            return Err(libc::ENOSPC);
+            return Err(errno::ENOSPC);
         }
         let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
         self.submit(Operation::Write { offset, from })?;
@@ -144,16 +145,16 @@ impl File {
 
     fn set(&self, valid: u32, size: u64) -> Result<(), i32> {
         if valid & SET_RIGHTS != 0 {
-            return Err(libc::EPERM);
+            return Err(errno::EPERM);
         }
         // O_TRUNC arrives as a change of size to 0 without an open file; a disk ignores it.
         let ignored = size == self.attributes.size || size == 0 && valid & SET_OPEN == 0;
-        if valid & SET_SIZE != 0 && !ignored { Err(libc::EINVAL) } else { Ok(()) }
+        if valid & SET_SIZE != 0 && !ignored { Err(errno::EINVAL) } else { Ok(()) }
     }
 
     fn open(&self, flags: i32) -> Result<(), i32> {
-        if flags & libc::O_ACCMODE != libc::O_RDONLY && self.read_only {
-            return Err(libc::EROFS);
+        if flags & flags::O_ACCMODE != flags::O_RDONLY && self.read_only {
+            return Err(errno::EROFS);
         }
         self.opens.fetch_add(1, Ordering::Relaxed);
         Ok(())

@@ -1,17 +1,21 @@
 //! Mounts the file and exchanges the first requests with the kernel.
 
+use std::ffi::CString;
 use std::fs::{self, File as Channel, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use host::{errno, mounts_at};
+use rustix::mount::MountFlags;
+
 use super::buffer::Buffer;
 use super::reply::{Greeting, MAJOR, OLDEST, Reply};
 use super::wire::{self, Call};
 use crate::mount::open_fuse;
 use crate::place::Place;
-use crate::{Error, handover, mounts, sys};
+use crate::{Error, handover};
 
 /// The most bytes of data in one request, unless a page is larger.
 const LARGEST: usize = 128 << 10;
@@ -42,17 +46,24 @@ pub(crate) fn open(
     match greet(&channel, buffer, largest as u32, page as u32) {
         Ok(has_resend) => Ok((place, channel, has_resend)),
         Err(error) => {
-            let _ = place.take_down(true, || {});
+            let _ = place.take_down(true, || None, || {});
             Err(Error::system("agree with the kernel on how a file is served")(error))
         }
     }
 }
 
+/// Mounts a FUSE file system of `kind`. `options` names the descriptor of its server.
+fn mount_as(at: &Path, kind: &str, options: &str) -> io::Result<()> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::NOATIME;
+    let options = CString::new(options)?;
+    Ok(rustix::mount::mount("rampack", at, kind, flags, &*options)?)
+}
+
 fn mount(at: &Path, options: &str) -> io::Result<()> {
-    match sys::mount_fuse(at, c"fuse.rampack", options) {
+    match mount_as(at, "fuse.rampack", options) {
         // This kernel takes no second part in the name of a file system type; it is an option then.
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL)) => {
-            let again = sys::mount_fuse(at, c"fuse", &format!("{options},subtype=rampack"));
+        Err(error) if matches!(error.raw_os_error(), Some(errno::ENODEV | errno::EINVAL)) => {
+            let again = mount_as(at, "fuse", &format!("{options},subtype=rampack"));
             again.map_err(|_| error)
         }
         mounted => mounted,
@@ -88,8 +99,8 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
             continue;
         }
         if major < MAJOR || minor < OLDEST {
-            channel.write_all(Reply::error(unique, libc::EPROTO).bytes())?;
-            return Err(io::Error::from_raw_os_error(libc::EPROTO));
+            channel.write_all(Reply::error(unique, errno::EPROTO).bytes())?;
+            return Err(io::Error::from_raw_os_error(errno::EPROTO));
         }
         let greeting = Greeting { minor, readahead, flags, flags2, largest, page };
         channel.write_all(Reply::greeting(unique, &greeting).bytes())?;
@@ -101,7 +112,7 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
 /// supports that.
 pub(crate) fn another(channel: &Channel) -> Result<Channel, Error> {
     let fresh = open_fuse()?;
-    match sys::fuse_clone(&fresh, channel) {
+    match host::fuse_clone(&fresh, channel) {
         Ok(()) => Ok(fresh),
         Err(_) => channel.try_clone().map_err(Error::system("open another way to the kernel")),
     }
@@ -114,7 +125,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     let path = handover::without_links(at, name);
     let path = path.map_err(|error| Error::mount_point(at, error.to_string()))?;
     // The file may belong to a dead mount: the mounts are checked before the file.
-    if let Some(mounted) = mounts::at(&path).last() {
+    if let Some(mounted) = mounts_at(&path).last() {
         let source = mounted.source.to_string_lossy();
         let kind = &mounted.kind;
         return refuse(&format!("something is mounted there already ({source}, {kind})"));
@@ -131,7 +142,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
 
 /// Removes the mount point if it is an empty file without a mount.
 pub(crate) fn remove_point(at: &Path) {
-    if mounts::at(at).is_empty() && is_empty_file(at) {
+    if mounts_at(at).is_empty() && is_empty_file(at) {
         let _ = fs::remove_file(at);
     }
 }

@@ -10,6 +10,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::Duration;
 
+use host::errno;
+
 use super::answer::{Answer, File};
 use super::buffer::Buffer;
 use super::reply::Reply;
@@ -50,9 +52,9 @@ fn after(error: Option<&io::Error>) -> Next {
     match error.and_then(io::Error::raw_os_error) {
         // The request was cancelled during the read; a signal came; another thread took the
         // request.
-        Some(libc::ENOENT | libc::EINTR | libc::EAGAIN) => Next::Again,
+        Some(errno::ENOENT | errno::EINTR | errno::EAGAIN) => Next::Again,
         // The file system was unmounted or aborted.
-        Some(libc::ENODEV | libc::ECONNABORTED) => Next::End,
+        Some(errno::ENODEV | errno::ECONNABORTED) => Next::End,
         _ => Next::Pause,
     }
 }
@@ -61,10 +63,10 @@ fn after(error: Option<&io::Error>) -> Next {
 pub(crate) fn respond(file: &File, buffer: &mut Buffer, length: usize) -> Option<Answer> {
     let request = match wire::parse(&buffer.request()[..length]) {
         Ok(request) => request,
-        Err(malformed) => return Some(Reply::error(malformed.unique?, libc::EIO).into()),
+        Err(malformed) => return Some(Reply::error(malformed.unique?, errno::EIO).into()),
     };
     let answer = catch_unwind(AssertUnwindSafe(|| file.answer(&request, buffer)));
-    answer.unwrap_or_else(|_| Some(Reply::error(request.unique, libc::EIO).into()))
+    answer.unwrap_or_else(|_| Some(Reply::error(request.unique, errno::EIO).into()))
 }
 
 fn send(mut channel: &Channel, answer: &Answer, buffer: &mut Buffer) {
@@ -74,7 +76,7 @@ fn send(mut channel: &Channel, answer: &Answer, buffer: &mut Buffer) {
     loop {
         let Err(error) = channel.write_vectored(parts) else { return };
         match error.raw_os_error() {
-            Some(libc::EINTR | libc::EAGAIN) => {}
+            Some(errno::EINTR | errno::EAGAIN) => {}
             // The client no longer waits, or the kernel could not take the whole answer. In the
             // second case the kernel gives the client an error.
             _ => return,
@@ -89,13 +91,13 @@ mod tests {
     #[test]
     fn a_read_that_fails_ends_the_thread_only_when_the_mount_is_gone() {
         let next = |errno| after(Some(&io::Error::from_raw_os_error(errno)));
-        for errno in [libc::ENOENT, libc::EINTR, libc::EAGAIN] {
+        for errno in [errno::ENOENT, errno::EINTR, errno::EAGAIN] {
             assert_eq!(next(errno), Next::Again);
         }
-        for errno in [libc::ENOMEM, libc::EINVAL, libc::EIO, libc::EPERM, libc::EFAULT] {
+        for errno in [errno::ENOMEM, errno::EINVAL, errno::EIO, errno::EPERM, errno::EFAULT] {
             assert_eq!(next(errno), Next::Pause);
         }
         assert_eq!(after(None), Next::Pause);
-        assert_eq!(next(libc::ENODEV), Next::End);
+        assert_eq!(next(errno::ENODEV), Next::End);
     }
 }

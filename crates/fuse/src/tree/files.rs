@@ -20,11 +20,12 @@ use fuser::{
     ReplyCreate, ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyWrite, Request,
     TimeOrNow, WriteFlags,
 };
+use host::{encoded_device, errno};
 use sync::Mutex;
 
 use super::inodes::{Handles, Inodes, Open, TOP};
 use super::privileged::Privileged;
-use crate::sys::encoded_device;
+use super::writer::Writer;
 
 /// The kernel caches no names and no values.
 const KEEP: Duration = Duration::ZERO;
@@ -66,7 +67,7 @@ fn called<R>(call: impl FnOnce() -> Result<R, ControlError>) -> Result<R, Errno>
 
 /// The error for a user with too many open files.
 fn too_many() -> Errno {
-    Errno::from_i32(libc::ENFILE)
+    Errno::from_i32(errno::ENFILE)
 }
 
 fn kind(node: &Node) -> FileType {
@@ -83,7 +84,7 @@ fn kind(node: &Node) -> FileType {
 fn written(data: &[u8]) -> (usize, String) {
     let taken = &data[..data.len().min(LENGTH)];
     let text = taken.split(|byte| *byte == 0).next().unwrap_or_default();
-    (taken.len(), String::from_utf8_lossy(text).into_owned())
+    (taken.len(), control::text_of(text))
 }
 
 impl Tree {
@@ -166,7 +167,7 @@ impl Tree {
         let mut value = value.lock();
         if offset == 0 || value.is_none() {
             let text = called(|| attribute.show())?;
-            *value = Some(text.into_bytes());
+            *value = Some(control::bytes_of(&text));
         }
         let all = value.as_deref().unwrap_or_default();
         let from = usize::try_from(offset).unwrap_or(usize::MAX).min(all.len());
@@ -174,12 +175,12 @@ impl Tree {
         Ok(all[from..to].to_vec())
     }
 
-    fn store(&self, handle: FileHandle, data: &[u8]) -> Result<u32, Errno> {
+    fn store(&self, by: Writer, handle: FileHandle, data: &[u8]) -> Result<u32, Errno> {
         let open = self.opened(handle)?;
         let Open::Attribute(attribute, _) = &*open else { return Err(Errno::EACCES) };
         let (taken, text) = written(data);
         if taken > 0 {
-            called(|| attribute.store(&text))?;
+            called(|| attribute.store_by(&text, &mut |path| by.absolute(path)))?;
         }
         Ok(taken as u32)
     }
@@ -315,7 +316,7 @@ impl Filesystem for Files {
 
     fn write(
         &self,
-        _: &Request,
+        by: &Request,
         _: INodeNo,
         handle: FileHandle,
         _: u64,
@@ -327,7 +328,8 @@ impl Filesystem for Files {
     ) {
         // The rest of a longer value is not looked at.
         let data = data[..data.len().min(LENGTH)].to_vec();
-        self.hand_over(move |tree| match tree.store(handle, &data) {
+        let by = Writer { thread: by.pid(), user: by.uid() };
+        self.hand_over(move |tree| match tree.store(by, handle, &data) {
             Ok(taken) => reply.written(taken),
             Err(error) => reply.error(error),
         });
@@ -476,9 +478,10 @@ mod tests {
         };
         let attribute = AttributeFile { object: Arc::new(Panics), info: INFO };
         let handle = files.handles.add(0, Open::Attribute(attribute, Mutex::new(None))).unwrap();
+        let by = Writer { thread: 0, user: 0 };
         for _ in 0..2 {
             assert_eq!(files.value(FileHandle(handle), 0, 1).unwrap_err(), Errno::EIO);
-            assert_eq!(files.store(FileHandle(handle), b"1").unwrap_err(), Errno::EIO);
+            assert_eq!(files.store(by, FileHandle(handle), b"1").unwrap_err(), Errno::EIO);
         }
     }
 
@@ -488,7 +491,7 @@ mod tests {
         assert_eq!(written(b"lzo\0rubbish"), (11, "lzo".into()));
         assert_eq!(written(b""), (0, String::new()));
         assert_eq!(written(&[b'a'; 5000]), (4096, "a".repeat(4096)));
-        assert_eq!(written(b"\xffx").1, "\u{fffd}x");
+        assert_eq!(written(b"\xffx").1, "\u{10ffff}x", "bytes that are no text are kept");
     }
 
     #[test]

@@ -21,10 +21,10 @@ struct Inode {
 
 /// The numbers of nodes. Each number is used once: a new node under an old name is another file.
 pub(crate) struct Inodes {
-    state: Mutex<State>,
+    state: Mutex<NodeNumbers>,
 }
 
-struct State {
+struct NodeNumbers {
     next: u64,
     inodes: HashMap<u64, Inode>,
     names: HashMap<(u64, String), u64>,
@@ -50,7 +50,7 @@ impl Inodes {
         let top =
             Inode { parent: TOP, name: String::new(), node: Node::Directory(top), lookups: 1 };
         let inodes = HashMap::from([(TOP, top)]);
-        Inodes { state: Mutex::new(State { next: TOP + 1, inodes, names: HashMap::new() }) }
+        Inodes { state: Mutex::new(NodeNumbers { next: TOP + 1, inodes, names: HashMap::new() }) }
     }
 
     pub(crate) fn node(&self, number: u64) -> Option<Node> {
@@ -149,6 +149,15 @@ impl Handles {
 
     pub(crate) fn get(&self, handle: u64) -> Option<Arc<Open>> {
         self.state.lock().files.get(&handle).map(|(_, open)| open.clone())
+    }
+
+    /// Has somebody a private directory open? Only the owner can.
+    pub(crate) fn has_private(&self) -> bool {
+        let is_private = |(_, open): &(u32, Arc<Open>)| match &**open {
+            Open::Directory(directory, _) => directory.is_private(),
+            _ => false,
+        };
+        self.state.lock().files.values().any(is_private)
     }
 
     pub(crate) fn remove(&self, handle: u64) {

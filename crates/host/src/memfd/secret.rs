@@ -10,13 +10,13 @@
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use units::PAGEBLOCK_SIZE;
 
-use super::{Entry, KeptRegion, Memfds, adopt};
+use super::{Entry, KeptRegion, Memfds};
 use crate::memory::page_bytes;
 
 /// Bytes of a key.
@@ -107,7 +107,12 @@ fn file() -> io::Result<File> {
     // The kernel takes O_CLOEXEC, whatever memfd_secret(2) calls it.
     let flags = libc::O_CLOEXEC;
     // SAFETY: the call takes a number.
-    let file = File::from(adopt(unsafe { libc::syscall(libc::SYS_memfd_secret, flags) })?);
+    let number = unsafe { libc::syscall(libc::SYS_memfd_secret, flags) };
+    if number < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the system made the descriptor for this call, and nobody else knows it.
+    let file = unsafe { File::from_raw_fd(number as RawFd) };
     file.set_len(PAGEBLOCK_SIZE as u64)?;
     Ok(file)
 }

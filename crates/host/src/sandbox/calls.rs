@@ -24,7 +24,7 @@ pub(super) enum When {
 /// A call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Call {
-    #[allow(dead_code, reason = "the test that compares with docs/SAFETY.md reads it")]
+    #[allow(dead_code, reason = "the test that compares with docs/operating/safety.md reads it")]
     pub(super) name: &'static str,
     pub(super) number: libc::c_long,
     pub(super) when: When,
@@ -50,7 +50,7 @@ const INT: u64 = u32::MAX as u64;
 
 /// A group of calls.
 pub(super) struct Group {
-    /// Its name in docs/SAFETY.md.
+    /// Its name in docs/operating/safety.md.
     #[allow(dead_code, reason = "the test that compares with that document reads it")]
     pub(super) name: &'static str,
     pub(super) calls: &'static [&'static [Call]],

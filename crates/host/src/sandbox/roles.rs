@@ -4,7 +4,7 @@ use super::calls::{
     ACCEPT, Call, Group, KEPT, LOOK, NARROW, REQUESTS, SESSION, SOCKET, STORAGE, THREAD, THREADS,
 };
 
-/// What a thread is for. docs/SAFETY.md lists the threads of each role.
+/// What a thread is for. docs/operating/safety.md lists the threads of each role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Role {
     /// Takes NBD connections, and starts their threads.
@@ -27,13 +27,15 @@ pub enum Role {
     SwapPressure,
     /// Logs what the watch over memory finds.
     SwapLog,
+    /// Calls the OOM killer when it is told to.
+    OomKiller,
     /// Counts the seconds, and maintains memory.
     Clock,
 }
 
 impl Role {
     /// All roles.
-    pub const ALL: [Role; 11] = [
+    pub const ALL: [Role; 12] = [
         Role::NbdAccept,
         Role::NbdClient,
         Role::FuseDisk,
@@ -44,10 +46,11 @@ impl Role {
         Role::SwapWorker,
         Role::SwapPressure,
         Role::SwapLog,
+        Role::OomKiller,
         Role::Clock,
     ];
 
-    /// Its name in docs/SAFETY.md.
+    /// Its name in docs/operating/safety.md.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -61,6 +64,7 @@ impl Role {
             Role::SwapWorker => "swap-worker",
             Role::SwapPressure => "swap-pressure",
             Role::SwapLog => "swap-log",
+            Role::OomKiller => "oom-killer",
             Role::Clock => "clock",
         }
     }
@@ -79,6 +83,7 @@ impl Role {
             Role::SwapWorker => &[&STORAGE],
             Role::SwapPressure => &[&LOOK, &STORAGE],
             Role::SwapLog => &[],
+            Role::OomKiller => &[&REQUESTS],
             // It may be the last one to let go of the devices, at the end.
             Role::Clock => &[&STORAGE],
         }

@@ -159,8 +159,8 @@ fn a_thread_with_a_role_still_works() {
 #[test]
 fn threads_that_handle_memory_give_kept_memory_back() {
     for role in Role::ALL {
-        if matches!(role, Role::FuseTree | Role::SwapLog) {
-            // They hand everything over.
+        if matches!(role, Role::FuseTree | Role::SwapLog | Role::OomKiller) {
+            // They hand everything over, or take nothing.
             continue;
         }
         let (page, memfds) = (crate::page_bytes() as usize, crate::Memfds::new());
@@ -280,7 +280,7 @@ fn tasks_are_done_where_no_thread_can_be_started() {
     assert!(waiters.close(None), "no thread is counted that does not exist");
 }
 
-/// The cells of a row of a table in docs/SAFETY.md.
+/// The cells of a row of a table in docs/operating/safety.md.
 fn cells(line: &str) -> Option<Vec<String>> {
     let row = line.strip_prefix("| ")?.strip_suffix(" |")?;
     Some(row.split(" | ").map(|cell| cell.trim().to_string()).collect())
@@ -296,11 +296,11 @@ fn words(cell: &str) -> BTreeSet<String> {
 
 #[test]
 fn the_document_lists_the_roles_and_their_calls() {
-    let text = include_str!("../../../../docs/SAFETY.md");
+    let text = include_str!("../../../../docs/operating/safety.md");
     let rows: Vec<_> = text.lines().filter_map(cells).collect();
     let row = |name: &str| {
         let mut found = rows.iter().filter(|row| row[0] == format!("`{name}`"));
-        found.next().unwrap_or_else(|| panic!("docs/SAFETY.md has no row of {name}"))
+        found.next().unwrap_or_else(|| panic!("docs/operating/safety.md has no row of {name}"))
     };
     for group in GROUPS {
         let calls = group.calls.iter().copied().flatten();

@@ -3,9 +3,10 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
-use block::{BlockDevice, IoError, Job, Operation};
+use block::{BlockDevice, IoError, Job, Operation, Packed, PackedPages};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{ALGORITHMS, Params};
 
 const P: u64 = PAGE_SIZE as u64;
 const CPU: Cpu = Cpu(0);
@@ -117,6 +118,11 @@ fn write(
     from: &[Page],
     rng: &mut Rng,
 ) -> Vec<(std::ops::Range<usize>, Result<(), IoError>)> {
+    if let Some(device) = device.packed().filter(|_| rng.one_in(2)) {
+        let codec = ALGORITHMS[rng.below(ALGORITHMS.len() as u64) as usize];
+        let objects: Vec<_> = from.iter().map(|page| packed(codec, page)).collect();
+        return write_packed(device, first, from, (codec, &objects));
+    }
     let mut jobs = Vec::new();
     let mut at = 0;
     while at < from.len() {
@@ -129,6 +135,35 @@ fn write(
     let (pages, mut jobs): (Vec<_>, Vec<_>) = jobs.into_iter().unzip();
     device.submit_all(CPU, &mut jobs);
     pages.into_iter().zip(jobs).map(|(pages, job)| (pages, job.result)).collect()
+}
+
+/// The page as an object of this codec, if it shrinks.
+pub fn packed(codec: &str, page: &Page) -> Option<Vec<u8>> {
+    let codec = zcomp::open(codec, &Params::default()).expect("a codec");
+    let mut into = vec![0; 2 * PAGE_SIZE];
+    let length = codec.context().expect("memory").compress(page, &mut into)?;
+    into.truncate(length);
+    Some(into).filter(|_| length < PAGE_SIZE)
+}
+
+/// Writes objects of a codec, and pages that have none. Returns the number of each and its result.
+fn write_packed(
+    device: &dyn PackedPages,
+    first: u64,
+    from: &[Page],
+    (codec, objects): (&'static str, &[Option<Vec<u8>>]),
+) -> Vec<(std::ops::Range<usize>, Result<(), IoError>)> {
+    let taken = device.takes(codec);
+    let pages = from.iter().zip(objects).zip(first..).map(|((page, object), index)| {
+        let whole = Packed::whole(index, page);
+        match object.as_ref().filter(|_| taken) {
+            Some(object) => Packed { codec: Some(codec), bytes: object, ..whole },
+            None => whole,
+        }
+    });
+    let mut pages: Vec<_> = pages.collect();
+    device.write_packed(CPU, &mut pages);
+    pages.iter().enumerate().map(|(n, page)| (n..n + 1, page.result)).collect()
 }
 
 fn read(device: &dyn BlockDevice, index: u64) -> Result<Page, String> {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use host::Memfds;
 use rampack::Machine;
-use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::{
@@ -22,17 +21,6 @@ const PAGES: u64 = 1100;
 const WRITTEN: u64 = 160;
 /// Versions of the written pages: version 4 is no part of a page.
 const BEFORE: u64 = 4;
-
-/// The flaws, and an operation that each of them concerns.
-pub const FLAWS: &[(Flaw, &str)] = &[
-    (Flaw::CommitsFirst, "overwrite"),
-    (Flaw::FreesFirst, "overwrite"),
-    (Flaw::ForgetsDescriptors, "store"),
-    (Flaw::ForgetsCodecs, "change the codec"),
-    (Flaw::ForgetsSizes, "grow"),
-    (Flaw::NamesFirst, "pack"),
-    (Flaw::ForgetsSegments, "write back to a log"),
-];
 
 /// An operation of one thread.
 struct Operation {

@@ -7,8 +7,8 @@ use std::sync::{Arc, OnceLock};
 use block::{BlockDevice, IoError, Operation as Io, ZeroMode};
 use host::Memfds;
 use pagelog::{LogDevice, LogStats};
+use rampack::store::{Layout, Spec, Store};
 use rampack::{HostFiles, HostSystem, Machine};
-use sync::atomic::killed::Flaw;
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{AreaOptions, Key, SwapDevice, SwapType, Zswap};
 
@@ -28,20 +28,6 @@ const LIMITS: [u64; 2] = [50 << 20, 60 << 20];
 
 /// Bytes of the device of area 0 if it is in a log: what is before the log, and four segments.
 const LOG: u64 = 5 << 20;
-
-/// The flaws, and an operation that each of them concerns.
-pub const FLAWS: &[(Flaw, &str)] = &[
-    (Flaw::CommitsFirst, "swap: overwrite"),
-    (Flaw::FreesFirst, "swap: overwrite"),
-    (Flaw::AnswersFirst, "swap: overwrite"),
-    (Flaw::ForgetsDescriptors, "swap: store"),
-    (Flaw::ForgetsCodecs, "swap: change the codec"),
-    (Flaw::ForgetsLimits, "swap: limit a memcg"),
-    (Flaw::LeavesFirst, "swap: evict"),
-    (Flaw::FreesFirst, "swap: recompress"),
-    (Flaw::ForgetsCodecs, "swap: recompress"),
-    (Flaw::ForgetsSegments, "swap log: evict"),
-];
 
 /// An operation of one thread.
 struct Operation {
@@ -250,8 +236,8 @@ static LOG_DEVICE: OnceLock<Arc<LogDevice>> = OnceLock::new();
 
 fn new_machine_with_log(memory: &Memfds, directory: &Path) -> Machine {
     machine_on(memory, directory, LOG, |device, path| {
-        let log = rampack::logged_kept(device, memory, "swap0", PAGES, (path, false));
-        LOG_DEVICE.get_or_init(|| log.unwrap().unwrap()).clone()
+        let spec = Spec::new(device, path, Layout::Log(PAGES)).kept(memory, "swap0");
+        LOG_DEVICE.get_or_init(|| Store::open(spec).unwrap().log.unwrap()).clone()
     })
 }
 

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use block::BlockDevice;
 use control::ControlError;
 use host::{KeptRegion, Memfds};
+use rampack::store::{Layout, Spec, Store};
 use rampack::{HostFiles, HostSystem, Machine, MachineOptions, SavedDisk, SavedSwap};
+use zram::Recovered;
 use zswap::SwapType;
 
 pub const CPUS: usize = 3;
@@ -132,20 +134,31 @@ fn below(
     let places = format!("{name}.places.");
     let table = memory.regions().into_iter().find(|region| region.name.starts_with(&places));
     let Some(table) = table else { return Ok(Some(device)) };
-    let (size, of) = ((table.bytes / 8, device.geometry().bytes), (&*path, false));
-    let log = rampack::logged_left(device, memory, &name, size, of).unwrap().unwrap();
-    assert_eq!(log.findings, [""; 0]);
-    Ok(Some(log.device))
+    let left = Some(device.geometry().bytes);
+    let spec = Spec::new(device, path, Layout::Log(table.bytes / 8)).kept(memory, &name);
+    let store = Store::open(Spec { left, ..spec }).unwrap();
+    assert_eq!(store.findings.told, [""; 0]);
+    Ok(Some(store.device))
+}
+
+/// The machine that another process left, and what was recovered of each disk. The first refusal of
+/// a disk is an error.
+pub fn recover(
+    memory: &Memfds,
+    disks: &[SavedDisk],
+) -> Result<(Machine, Vec<Recovered>), ControlError> {
+    let provider = Arc::new(host::Mmap);
+    let (machine, outcomes) = Machine::recover(memory, provider, options(), disks, &|_| ())?;
+    let told = outcomes.into_iter().map(|outcome| outcome.recovered).collect::<Result<_, _>>()?;
+    Ok((machine, told))
 }
 
 /// The machine that another process left, whole: a death at any instant leaves nothing that cannot
 /// be.
 pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
-    let provider = Arc::new(host::Mmap);
-    let (machine, told) =
-        Machine::recover(memory, provider, options(), &saved.disks, &|_| ()).unwrap();
+    let (machine, told) = recover(memory, &saved.disks).unwrap();
     for told in &told {
-        assert_eq!((told.lost, &told.findings[..]), (0, &[][..]), "zram{}", told.id);
+        assert_eq!((told.lost, &told.findings.told[..]), (0, &[][..]), "zram{}", told.id);
     }
     assert_eq!(machine.contradictions(), [""; 0]);
     for disk in machine.disks() {
@@ -158,7 +171,7 @@ pub fn recovered(memory: &Memfds, saved: &Saved) -> Machine {
             path.map_or(Ok(None), |path| below(memory, path, area))
         };
         let (zswap, told) = machine.recover_swap(memory, swap, &below, &|_| ()).unwrap();
-        assert_eq!(told.findings, [""; 0]);
+        assert_eq!(told.findings.told, [""; 0]);
         zswap.validate();
         zswap.zone().validate();
         let used = zswap.stats().pool_bytes / units::PAGE_SIZE as u64;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation, ZeroMode};
 use host::Memfds;
+use rampack::store::{Layout, Spec, Store};
 use rampack::{BelowSeen, HostFiles, HostSystem, Machine, SavedSwap, SwapSeen};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
@@ -61,9 +62,8 @@ pub fn make(machine: &Machine, memory: &Memfds, directory: &Path) -> PathBuf {
             0 => Some(open(below.to_str().unwrap())),
             1 => None,
             _ => {
-                let device = open(&log);
-                let log = rampack::logged_kept(device, memory, "swap2", pages, (&log, false));
-                Some(log.unwrap().unwrap() as Arc<dyn BlockDevice>)
+                let spec = Spec::new(open(&log), &*log, Layout::Log(pages));
+                Some(Store::open(spec.kept(memory, "swap2")).unwrap().device)
             }
         };
         // The pages of the area without a device stay in memory, and are a part of what fits.

@@ -159,7 +159,7 @@ pub fn check(zswap: &Arc<Zswap>, told: &Recovered, lost: &[u64]) -> SwapDevice {
         }
     }
     let count: u64 = told.areas.iter().map(|area| area.lost).sum();
-    assert_eq!(count, lost.len() as u64, "{:?}", told.findings);
+    assert_eq!(count, lost.len() as u64, "{:?}", told.findings.told);
     assert_eq!(zswap.stats().lost_pages, lost.len() as u64);
     zswap.validate();
     // Of memory that is provided ahead, what is not yet provided counts as allocated.

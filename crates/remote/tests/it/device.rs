@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use block::{BlockDevice, IoError, Job, Operation, RemoteStats, ZeroMode};
+use block::{AskRemote, BlockDevice, IoError, Job, Operation, RemoteStats, ZeroMode};
 use control::ControlError;
 use testkit::{Rng, TempDir, met};
 use units::{Cpu, PAGE_SIZE};
@@ -22,30 +22,34 @@ pub const CPU: Cpu = Cpu(0);
 /// A backing file with stores, and what must be in it.
 pub struct World {
     pub device: Arc<dyn BlockDevice>,
+    ask: AskRemote,
     wanted: Vec<u8>,
     pub rng: Rng,
     _dir: TempDir,
 }
 
-pub fn open(text: &str) -> Result<(TempDir, Arc<dyn BlockDevice>), ControlError> {
+/// The directory of a backing file, the device on it, and what tells what it has at its stores.
+type Opened = (TempDir, Arc<dyn BlockDevice>, AskRemote);
+
+pub fn open(text: &str) -> Result<Opened, ControlError> {
     let dir = TempDir::new();
     let path = dir.join("backing");
     fs::write(&path, vec![0; BYTES]).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     let below = backing::open(&path, backing::Options::default())?;
-    let device = remote::open(below, &text.parse()?)?;
-    Ok((dir, device))
+    let (device, ask) = remote::open(below, &text.parse()?)?;
+    Ok((dir, device, ask))
 }
 
 impl World {
     pub fn new(test: &str, text: &str) -> World {
-        let (dir, device) = open(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        let (dir, device, ask) = open(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let rng = Rng::new(testkit::seed(test));
-        World { device, wanted: vec![0; BYTES], rng, _dir: dir }
+        World { device, ask, wanted: vec![0; BYTES], rng, _dir: dir }
     }
 
     pub fn stats(&self) -> RemoteStats {
-        self.device.remote().unwrap()
+        (self.ask)()
     }
 
     /// Some pages, mostly of one chunk, and their range.

@@ -4,12 +4,12 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use block::IoError;
+use block::{IoError, Operation};
 use control::Errno;
 use testkit::{TempDir, met};
 use units::PAGE_SIZE;
 
-use crate::device::{CHUNK, CHUNKS, World, open};
+use crate::device::{CHUNK, CHUNKS, CPU, World, open};
 use crate::servers::{REDIS, Redis, files, wait_until};
 
 #[test]
@@ -110,6 +110,45 @@ fn what_was_not_written_there_is_an_error_of_that_store() {
 }
 
 #[test]
+fn what_a_store_has_lost_is_left_alone_and_nothing_else() {
+    let name = "what_a_store_has_lost_is_left_alone_and_nothing_else";
+    let store = TempDir::new();
+    let mut world = World::new(name, &format!("fs://{} cold=0", store.path().display()));
+    world.fill();
+    world.wait_until_away();
+    let mut paths = files(store.path());
+    paths.sort();
+    fs::remove_file(&paths[2]).unwrap();
+    for _ in 0..100 {
+        let read = world.read_each();
+        assert_eq!(read.iter().filter(|read| read.is_ok()).count(), CHUNKS - 1, "{read:?}");
+    }
+    // A second or more goes by between two tries.
+    let stats = world.stats();
+    assert!((3..50).contains(&stats.failed_requests), "{stats:?}");
+    assert_eq!(stats.lost_stores, 0, "it has the others");
+    for path in paths.iter().filter(|path| path.exists()) {
+        fs::remove_file(path).unwrap();
+    }
+    for _ in 0..100 {
+        assert!(world.read_each().iter().all(Result::is_err));
+    }
+    let stats = world.stats();
+    assert!(stats.failed_requests < 200, "600 reads: {stats:?}");
+    assert_eq!(stats.lost_stores, 1, "it has nothing any more");
+    // What is written anew is read from there again. What is lost cannot come back to be changed.
+    let length = world.device.geometry().bytes;
+    world.device.submit(CPU, Operation::Discard { offset: 0, length }).unwrap();
+    world.fill();
+    world.wait_until_away();
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+    assert_eq!(world.stats().lost_stores, 0);
+    drop(world);
+    let left: Vec<_> = fs::read_dir(store.path()).unwrap().collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
 fn what_is_new_waits_for_its_budget() {
     for budget in ["bandwidth=1", "requests=1"] {
         let store = TempDir::new();
@@ -125,6 +164,20 @@ fn what_is_new_waits_for_its_budget() {
 
 #[test]
 fn a_store_that_does_not_work_is_refused() {
+    let refused = "Connection refused (os error 111)";
+    let s3 = "s3://b/p?endpoint=http%3A%2F%2F127.0.0.1%3A1&region=r&access_key_id=k\
+              &secret_access_key=word";
+    // If it were tried until the deadline, that would be the error.
+    for text in ["redis://:word@127.0.0.1:1/0 deadline=600000", &format!("{s3} deadline=600000")] {
+        let error = open(text).map(drop).unwrap_err();
+        assert_eq!(error.errno, Errno::EIO, "{error}");
+        assert!(error.message.ends_with(refused) && !error.message.contains("word"), "{error}");
+    }
+    // The store before it has no directory left.
+    let store = TempDir::new();
+    let text = format!("fs://{} redis://127.0.0.1:1", store.path().display());
+    open(&text).map(drop).unwrap_err();
+    assert_eq!(fs::read_dir(store.path()).unwrap().count(), 0);
     for (text, errno, word) in [
         ("redis://:word@127.0.0.1:1/0 deadline=300", Errno::EIO, "redis://…@127.0.0.1:1/0 cannot"),
         ("fs:///proc/nothing deadline=300", Errno::EIO, "fs:///proc/nothing cannot be used"),

@@ -3,9 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use segments::{
-    BLOCK_BYTES, Cleaned, Generation, Layout, NoVictim, Place, Refused, Survivors, stored,
-};
+use segments::{BLOCK_BYTES, Cleaned, Generation, Layout, NoVictim, Place, Refused, stored};
 use testkit::Rng;
 
 use crate::adapter::{Adapter, Flaw};
@@ -18,9 +16,6 @@ pub struct Plan {
     pub mib: u32,
     /// Live bytes, in percent of what the log says it holds.
     pub percent: u64,
-    pub survivors: Survivors,
-    /// Objects of up to 16384 bytes instead of 4096.
-    pub extents: bool,
     /// The process dies now and then, and another one goes on.
     pub deaths: bool,
 }
@@ -62,7 +57,6 @@ struct Model {
     victim: Option<u64>,
     live: u64,
     now: u32,
-    survivors: Survivors,
     /// When it dies; None: never.
     fate: Option<Rng>,
     /// Deaths since a segment was cleaned.
@@ -82,7 +76,7 @@ struct Model {
 pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result<Summary, String> {
     let segment_bytes = plan.mib << 20;
     let bytes = plan.segments * u64::from(segment_bytes);
-    let layout = Layout { bytes, segment_bytes, survivors: plan.survivors };
+    let layout = Layout { bytes, segment_bytes };
     let mut model = Model {
         log: Adapter::new(layout, flaw).map_err(|error| error.to_string())?,
         segment_bytes: segment_bytes.into(),
@@ -93,14 +87,13 @@ pub fn run(plan: Plan, flaw: Option<Flaw>, events: u64, rng: &mut Rng) -> Result
         victim: None,
         live: 0,
         now: 0,
-        survivors: plan.survivors,
         fate: plan.deaths.then(|| Rng::new(rng.next_u64())),
         deaths: 0,
         left: vec![None; plan.segments as usize],
         lives: vec![None; plan.segments as usize],
         summary: Summary::default(),
     };
-    let most = if plan.extents { 16384 } else { 4096 };
+    let most = 4096;
     let limit = model.log.capacity() * plan.percent / 100;
     // About as many keys as fit, with half of them much more in use than the others.
     let keys = (limit / (most / 2)).max(4) * 3 / 2;
@@ -324,8 +317,6 @@ impl Model {
             if self.dies_now(400)? {
                 return Ok(());
             }
-            // Where survivors go together with new objects, another segment may be open now.
-            self.open = None;
             self.written(place);
             self.summary.copied += 1;
             self.commit(key, place)?;
@@ -414,10 +405,9 @@ impl Model {
         survives: bool,
     ) -> Result<(), String> {
         let (used, end) = (self.used[number], end.next_multiple_of(BLOCK));
-        let is_cut = survives || self.survivors == Survivors::Together;
         let right = match offset {
             0 => used == 0,
-            offset if is_cut && offset == end => true,
+            offset if survives && offset == end => true,
             // What a call reserved before the death is not used.
             offset => !survives && offset.is_multiple_of(BLOCK) && offset >= used,
         };

@@ -6,55 +6,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// Steps until the process ends; 0: it goes on.
 static ENDS_AFTER: AtomicU64 = AtomicU64::new(0);
 
-/// Something that an engine does wrongly, so that a test of recovery must find it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Flaw {
-    /// A slot names an object whose bytes are not there yet.
-    CommitsFirst,
-    /// What a slot names is given up while the slot still names it.
-    FreesFirst,
-    /// The number of descriptors in use is not kept.
-    ForgetsDescriptors,
-    /// A new codec is not kept.
-    ForgetsCodecs,
-    /// A new size of a device is not kept.
-    ForgetsSizes,
-    /// A new limit of a memcg is not kept.
-    ForgetsLimits,
-    /// A page leaves the cache of swap areas before its device has it.
-    LeavesFirst,
-    /// A store that replaces a page ends before the new page is in its place.
-    AnswersFirst,
-    /// A slot names a part of a shared object that its entry does not have yet.
-    NamesFirst,
-    /// Recovery does not look at the life of an entry.
-    IgnoresLives,
-    /// What is known of the segments of a log is not kept.
-    ForgetsSegments,
-}
-
-static FLAW: AtomicU64 = AtomicU64::new(0);
-
 /// Lets the process end (without any clean-up) before step `steps` from now, counted from 1; 0
 /// never. Returns how many steps were left. One thread makes steps.
 pub fn end_after(steps: u64) -> u64 {
     ENDS_AFTER.swap(steps, Ordering::Relaxed)
-}
-
-/// Gives the engine a flaw.
-pub fn set_flaw(flaw: Flaw) {
-    FLAW.store(flaw as u64 + 1, Ordering::Relaxed);
-}
-
-/// Takes the flaw away.
-pub fn set_no_flaw() {
-    FLAW.store(0, Ordering::Relaxed);
-}
-
-/// Whether the engine has this flaw.
-#[must_use]
-pub fn has(flaw: Flaw) -> bool {
-    FLAW.load(Ordering::Relaxed) == flaw as u64 + 1
 }
 
 /// The variable of the environment that names the file of [`point`].

@@ -41,7 +41,7 @@ impl BlockDevice for KeptDisk {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: false }
+        Abilities { discard: true, fast_zero: true, ..Abilities::default() }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {

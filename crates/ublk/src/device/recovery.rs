@@ -20,6 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
+use host::errno;
 
 use super::{Id, Options, Ublk};
 use crate::Error;
@@ -48,7 +49,7 @@ impl Ublk {
         let path = nodes::path(Kind::Block, id.number);
         let info = match control.info(id.number) {
             Ok(info) => info,
-            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+            Err(error) if error.raw_os_error() == Some(errno::ENODEV) => {
                 return Err(Error::Unfit("the device to recover is gone"));
             }
             Err(error) => {
@@ -65,7 +66,7 @@ impl Ublk {
             Instant::now() < end
         });
         match begun {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+            Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {
                 return Err(Error::Busy(path));
             }
             begun => begun.map_err(Error::system(format!("recover {}", path.display())))?,
@@ -121,12 +122,12 @@ pub(crate) fn begin(
 ) -> io::Result<()> {
     loop {
         match driver.begin_recovery(number) {
-            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && pause() => {}
+            Err(error) if error.raw_os_error() == Some(errno::EBUSY) && pause() => {}
             // A server that began a recovery was killed before it gave a queue to the driver. So
             // the driver has nothing to make ready (Linux 6.11), and the recovery goes on from
             // there.
             Err(error)
-                if error.raw_os_error() == Some(libc::EINVAL)
+                if error.raw_os_error() == Some(errno::EINVAL)
                     && driver.state(number)? == wire::QUIESCED =>
             {
                 return Ok(());

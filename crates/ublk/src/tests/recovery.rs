@@ -145,7 +145,7 @@ fn open(model: &mut Model, server: u32) -> io::Result<()> {
 /// The steps of a recovery, in the order of the product.
 const STEPS: [Step; 5] = [Model::begin, open, Model::fetch, Model::map, Model::end];
 
-/// Runs servers that are killed after so many of `steps` each; the last one must serve.
+/// Runs servers that are killed after this many of `steps` each; the last one must serve.
 fn recover(steps: [Step; 5], kills: &[usize]) -> Result<(), String> {
     let mut model = Model::orphan();
     for (server, steps_done) in (2..).zip(kills.iter().copied().chain([steps.len()])) {

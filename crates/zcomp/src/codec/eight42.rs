@@ -70,7 +70,7 @@ impl Compressor for Eight42 {
         // A vector, because only a vector can fail to allocate without an abort.
         let mut state = Vec::new();
         state.try_reserve_exact(1).map_err(|_| out_of_memory(NAME))?;
-        state.push(State { tables: Tables::new(), scratch: [0; BOUND] });
+        state.push(State842 { tables: Tables::new(), scratch: [0; BOUND] });
         Ok(Box::new(Eight42Context { state: state.into_boxed_slice() }))
     }
 
@@ -79,7 +79,7 @@ impl Compressor for Eight42 {
     }
 }
 
-struct State {
+struct State842 {
     tables: Tables,
     /// A buffer for callers with less than [`BOUND`] bytes of room.
     scratch: [u8; BOUND],
@@ -87,12 +87,12 @@ struct State {
 
 struct Eight42Context {
     /// Exactly one element.
-    state: Box<[State]>,
+    state: Box<[State842]>,
 }
 
 impl Context for Eight42Context {
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
-        let State { tables, scratch } = self.state.first_mut()?;
+        let State842 { tables, scratch } = self.state.first_mut()?;
         if let Some(roomy) = into.first_chunk_mut() {
             return encode::compress(page, tables, roomy);
         }

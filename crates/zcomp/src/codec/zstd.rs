@@ -39,17 +39,17 @@ const SHORTEST_DICTIONARY: usize = 8;
 #[derive(Clone)]
 pub struct Zstd {
     level: i32,
-    dictionary: Option<Arc<Dictionary>>,
+    dictionary: Option<Arc<ZstdDictionary>>,
 }
 
 /// A digested dictionary.
-struct Dictionary {
+struct ZstdDictionary {
     compressing: CDict<'static>,
     decompressing: DDict<'static>,
 }
 
-impl Dictionary {
-    fn new(bytes: &[u8], level: i32) -> Result<Dictionary, CodecError> {
+impl ZstdDictionary {
+    fn new(bytes: &[u8], level: i32) -> Result<ZstdDictionary, CodecError> {
         let length = bytes.len();
         if length < SHORTEST_DICTIONARY {
             return Err(CodecError(format!(
@@ -63,7 +63,7 @@ impl Dictionary {
                  zstd's own but is damaged, or there is no memory for it"
             ))
         };
-        Ok(Dictionary {
+        Ok(ZstdDictionary {
             compressing: CDict::try_create(bytes, level).ok_or_else(unusable)?,
             decompressing: DDict::try_create(bytes).ok_or_else(unusable)?,
         })
@@ -80,7 +80,7 @@ impl Zstd {
         let allowed = zstd_safe::min_c_level()..=zstd_safe::max_c_level();
         let level = level_within(NAME, "level", params, zstd_safe::CLEVEL_DEFAULT, allowed)?;
         no_window(NAME, params)?;
-        let prepare = |bytes: &Arc<[u8]>| Dictionary::new(bytes, level).map(Arc::new);
+        let prepare = |bytes: &Arc<[u8]>| ZstdDictionary::new(bytes, level).map(Arc::new);
         let dictionary = params.dictionary.as_ref().map(prepare).transpose()?;
         Ok(Zstd { level, dictionary })
     }
@@ -131,7 +131,7 @@ fn room(bytes: usize) -> Result<Vec<u8>, CodecError> {
 fn set_up(
     compressor: &mut CCtx<'static>,
     level: i32,
-    dictionary: Option<&Dictionary>,
+    dictionary: Option<&ZstdDictionary>,
 ) -> Result<(), usize> {
     for parameter in [
         CParameter::CompressionLevel(level),
@@ -156,7 +156,7 @@ struct ZstdContext {
     /// The pages of an extent, up to the one that is wanted.
     extent: Vec<u8>,
     /// The dictionary that both contexts refer to. It must live as long as they do.
-    dictionary: Option<Arc<Dictionary>>,
+    dictionary: Option<Arc<ZstdDictionary>>,
 }
 
 impl ZstdContext {
@@ -219,7 +219,7 @@ struct ZstdPacker {
     compressor: CCtx<'static>,
     scratch: Vec<u8>,
     /// The dictionary that the compressor refers to. It must live as long as it does.
-    dictionary: Option<Arc<Dictionary>>,
+    dictionary: Option<Arc<ZstdDictionary>>,
     /// The level of the codec, and that of the compressor.
     least: i32,
     level: i32,

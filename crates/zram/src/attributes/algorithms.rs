@@ -180,8 +180,9 @@ pub(super) const PACK: Attribute<Disk> = Attribute {
     name: "pack",
     access: Access::ActOnWrite,
     unit: "text",
-    help: "compresses neighbouring pages as one, up to four, where that takes less memory: \
-           type=idle|huge|huge_idle max_pages=NUMBER priority=0 to 3 algo=NAME",
+    help: "compresses neighbouring pages as one, up to four, where that object is smaller; \
+           compact gives back what is left between them: type=idle|huge|huge_idle \
+           max_pages=NUMBER priority=0 to 3 algo=NAME",
     show: None,
     store: Some(|disk, text| {
         const ALLOWED: &str =

@@ -52,19 +52,37 @@ where
     })
 }
 
-/// The words of a text: keys with values, and words without a key.
+/// The words of a text: keys with values, and words without a key. As in Linux (`next_arg`), what
+/// stands in double quotes may have blanks in it, and quotes round a value are not of it.
 pub(super) fn words(text: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
-    text.split_whitespace().map(|word| match word.split_once('=') {
-        Some((key, value)) => (key, Some(value)),
+    let mut is_quoted = false;
+    let blank = move |c: char| {
+        is_quoted ^= c == '"';
+        c.is_ascii_whitespace() && !is_quoted
+    };
+    let words = text.split(blank).filter(|word| !word.is_empty());
+    words.map(|word| match word.split_once('=') {
+        Some((key, value)) => {
+            let bare = value.strip_prefix('"').map(|it| it.strip_suffix('"').unwrap_or(it));
+            (key, Some(bare.unwrap_or(value)))
+        }
         None => (word, None),
     })
 }
 
-/// The error for a refused key.
-pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> ControlError {
-    let word = match value {
+/// A word that [`words`] reads as this one.
+pub(super) fn word(key: &str, value: Option<&str>) -> String {
+    match value {
+        Some(value) if value.contains(|c: char| c.is_ascii_whitespace()) => {
+            format!("{key}=\"{value}\"")
+        }
         Some(value) => format!("{key}={value}"),
         None => String::from(key),
-    };
+    }
+}
+
+/// The error for a refused key.
+pub(super) fn unknown(what: &str, key: &str, value: Option<&str>, allowed: &str) -> ControlError {
+    let word = word(key, value);
     ControlError::invalid(format!("{what} knows no {word:?}; it takes {allowed}"))
 }

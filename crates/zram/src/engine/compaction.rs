@@ -7,9 +7,9 @@ use units::Cpu;
 use zsmalloc::Pass;
 
 use super::Engine;
+use crate::engine::shared::Shared;
+use crate::engine::slot::Slot;
 use crate::resources::Design;
-use crate::shared::Shared;
-use crate::slot::Slot;
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
@@ -49,11 +49,6 @@ impl<D: Design> Engine<D> {
             }
         });
         if !old.is_empty() {
-            #[cfg(any(shuttle, asan))]
-            if !self.without.readers_of_shared {
-                self.readers.wait_for_readers();
-            }
-            #[cfg(not(any(shuttle, asan)))]
             self.readers.wait_for_readers();
         }
         for place in old {
@@ -74,10 +69,6 @@ impl<D: Design> Engine<D> {
         let old = place.map(|to| {
             let object = shared.object.moved_to(to);
             self.copy_to_place(pass, shared.object, object);
-            #[cfg(any(shuttle, asan))]
-            if self.without.entries {
-                return shared.object;
-            }
             self.shared.move_to(entry, Shared { object, ..shared });
             shared.object
         });
@@ -103,10 +94,6 @@ impl<D: Design> Engine<D> {
             }
             copies
         });
-        #[cfg(any(shuttle, asan))]
-        if self.move_wrongly(cpu, index, (object, to), copied) {
-            return;
-        }
         let swapped =
             self.slots.update(index, |now| (copied && is_there(now)).then(|| now.moved_to(to)));
         match swapped {
@@ -114,42 +101,5 @@ impl<D: Design> Engine<D> {
             // The page was used meanwhile. No slot ever named the copy.
             Err(_) => self.release(cpu, Slot::stored(to)),
         }
-    }
-
-    /// Completes the move as an engine that leaves something out: see [`crate::Without`]. Returns
-    /// whether it did.
-    #[cfg(any(shuttle, asan))]
-    fn move_wrongly(
-        &self,
-        cpu: Cpu,
-        index: usize,
-        (object, to): (Object, Object),
-        copied: bool,
-    ) -> bool {
-        let without = self.without;
-        if !copied {
-            return false;
-        }
-        if without.readers_of_objects {
-            self.release(cpu, Slot::stored(object));
-            let names = |now: Slot| now.object() == Some(object);
-            if self.slots.update(index, |now| names(now).then(|| now.moved_to(to))).is_err() {
-                self.release(cpu, Slot::stored(to));
-            }
-            return true;
-        }
-        let swapped = if without.newer_stores {
-            self.slots.update(index, |_| Some(Slot::stored(to)))
-        } else if without.flags {
-            let names = |now: Slot| now.object() == Some(object) && !now.is_claimed();
-            self.slots.update(index, |now| names(now).then_some(Slot::stored(to)))
-        } else {
-            return false;
-        };
-        match swapped {
-            Ok(old) => self.slots.retire(cpu, old, |slot| self.release(cpu, slot)),
-            Err(_) => self.release(cpu, Slot::stored(to)),
-        }
-        true
     }
 }

@@ -10,25 +10,25 @@ use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
 use zcomp::{fill, same_filled};
-use zsmalloc::{Pass, StoreError};
+use zsmalloc::{Pass, Room, StoreError};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::page_ops::Loaded;
+use crate::engine::page_ops::Loaded;
+use crate::engine::shared::Shared;
+use crate::engine::slot::{Kind, Part, Slot};
 use crate::resources::Design;
-use crate::shared::Shared;
-use crate::slot::{Kind, Part, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
-    /// Makes an object of a page, and the slot that names it. `replacing` returns the present slot
-    /// of the page. It is called after the first look at the page, so that the processor fetches
-    /// both at once.
+    /// Makes an object of a page, in frames of `room`, and the slot that names it. `replacing`
+    /// returns the present slot of the page. It is called after the first look at the page, so that
+    /// the processor fetches both at once.
     #[inline]
     pub(super) fn make(
         &self,
         reader: &Reader<'_>,
-        cpu: Cpu,
+        (cpu, room): (Cpu, Room),
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
@@ -42,10 +42,10 @@ impl<D: Design> Engine<D> {
         }
         self.with_space(cpu, || {
             let stored = match pattern {
-                Some(pattern) => self.objects.store_same_filled(cpu, pattern, replacing),
+                Some(pattern) => self.objects.store_same_filled(cpu, room, pattern, replacing),
                 None => {
                     let packed = self.objects.compress(reader, cpu, 0, page);
-                    packed.ok_or(IoError::NotReady)?.store(replacing)
+                    packed.ok_or(IoError::NotReady)?.store(room, replacing)
                 }
             };
             stored.map(Slot::stored).map_err(refused)
@@ -89,13 +89,6 @@ impl<D: Design> Engine<D> {
     /// Drops a reference to a shared object, and frees the object with the last one.
     #[cold]
     pub(super) fn drop_reference(&self, cpu: Cpu, entry: u32) {
-        #[cfg(any(shuttle, asan))]
-        if self.without.references && self.shared.count(entry) > 1 {
-            let shared = self.shared.get(entry);
-            // SAFETY: none. A checker must find what reads it afterwards.
-            unsafe { self.objects.free(cpu, shared.object) }
-            return;
-        }
         if let Some(shared) = self.shared.drop_reference(entry) {
             self.counts.add(cpu, Count::ComprBytes, -(shared.object.bytes() as i64));
             // SAFETY: the object was stored here. Its entry had no other reference, so no slot

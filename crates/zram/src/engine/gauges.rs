@@ -5,9 +5,9 @@ use units::Cpu;
 
 use super::Engine;
 use crate::counts::Count;
+use crate::disk::Density;
+use crate::engine::slot::{Kind, Slot};
 use crate::resources::Design;
-use crate::slot::{Kind, Slot};
-use crate::stats::Density;
 
 impl<D: Design> Engine<D> {
     /// Adds the difference between the old and the new slot to the gauges.

@@ -11,14 +11,15 @@ use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Compressor, EXTENT_PAGES, ExtentPacker, PRIORITIES};
+use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
 use crate::counts::Count;
-use crate::page_ops::{Loaded, Select};
+use crate::engine::page_ops::{Loaded, Select};
+use crate::engine::shared::{ENTRY_BYTES, Shared};
+use crate::engine::slot::{Kind, Part, Slot};
 use crate::resources::Design;
-use crate::shared::{ENTRY_BYTES, Shared};
-use crate::slot::{Kind, Part, Slot};
 use crate::slots::SlotTable;
 
 /// What one thread needs to pack pages.
@@ -90,6 +91,8 @@ pub(crate) struct Packed {
     pub(crate) pages: u64,
     /// Bytes of the pool that this saved at least, if no page was used meanwhile.
     pub(crate) saved: u64,
+    /// Nothing was saved, but pages were used meanwhile.
+    pub(crate) in_use: bool,
 }
 
 /// How the pages of a group are put together: runs of pages that become extents. What is in none
@@ -182,10 +185,9 @@ impl<D: Design> Engine<D> {
             }
         }
         let packed = self.pack_members(reader, cpu, &members[..count], packing);
-        for index in group {
-            self.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
-        }
-        packed
+        let unmark = |slot: Slot| slot.is_marked().then(|| slot.with_mark(false));
+        let unused = group.filter(|index| self.alter(*index, unmark)).count();
+        packed.map(|it| Packed { in_use: it.saved == 0 && unused < count, ..it })
     }
 
     /// Whether a page may become a part of a new extent. `comes`: one of its group does that has
@@ -248,12 +250,13 @@ impl<D: Design> Engine<D> {
         let whole = if count > 1 { packing.compress(0..count) } else { None };
         if let Some(length) = whole.filter(|length| self.bytes_of(*length) < now) {
             let pages = self.make_extent(cpu, members, length, packing)?;
-            return Ok(Packed { pages, saved: (now - self.bytes_of(length)) as u64 });
+            let saved = (now - self.bytes_of(length)) as u64;
+            return Ok(Packed { pages, saved, in_use: false });
         }
         let Some((plan, bytes)) = self.best_plan(reader, cpu, members, now, packing) else {
             return Ok(Packed::default());
         };
-        let mut packed = Packed { pages: 0, saved: (now - bytes) as u64 };
+        let mut packed = Packed { pages: 0, saved: (now - bytes) as u64, in_use: false };
         for run in plan.iter().filter(|run| !run.is_empty()) {
             if let Some(length) = packing.compress(run.clone()) {
                 packed.pages += self.make_extent(cpu, &members[run.clone()], length, packing)?;
@@ -365,13 +368,10 @@ impl<D: Design> Engine<D> {
     ) -> Result<u64, IoError> {
         let bytes = &packing.output[..length];
         let object = self.with_space(cpu, || {
-            self.objects.store_packed(cpu, bytes, packing.codec, None).map_err(refused)
+            let object = (bytes, packing.codec);
+            self.objects.store_packed(cpu, Room::All, object, None).map_err(refused)
         })?;
         let shared = Shared { object, pages: members.len() };
-        #[cfg(killed)]
-        let early = sync::atomic::killed::has(sync::atomic::killed::Flaw::NamesFirst);
-        #[cfg(killed)]
-        let shared = Shared { pages: if early { 1 } else { shared.pages }, ..shared };
         let Some(entry) = self.enter(cpu, shared) else {
             self.release(cpu, Slot::stored(object));
             return Err(IoError::NoMemory);
@@ -381,8 +381,6 @@ impl<D: Design> Engine<D> {
             let new = Slot::shared(Part { entry, part: part as u8, packed: true, huge: false });
             packed += u64::from(self.join(cpu, member.index, entry, new));
         }
-        #[cfg(killed)]
-        self.shared.move_to(entry, Shared { pages: members.len(), ..shared });
         self.drop_reference(cpu, entry);
         Ok(packed)
     }
@@ -401,20 +399,13 @@ impl<D: Design> Engine<D> {
     /// packing and sharing. The caller has a reference to the object. Returns whether it did.
     pub(super) fn join(&self, cpu: Cpu, index: usize, entry: u32, new: Slot) -> bool {
         self.shared.hold(entry);
-        let swapped =
-            self.slots.update(index, |now| now.is_marked().then(|| new.with_flags_of(now)));
-        match swapped {
-            Ok(old) => {
-                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-                self.account(cpu, old, new);
-                true
-            }
+        let joins = |now: Slot| now.is_marked().then(|| new.with_flags_of(now));
+        let has_joined = self.replace(cpu, index, new, joins);
+        if !has_joined {
             // The page was used meanwhile.
-            Err(_) => {
-                self.drop_reference(cpu, entry);
-                false
-            }
+            self.drop_reference(cpu, entry);
         }
+        has_joined
     }
 
     /// Gives a marked page of an extent an object of its own.
@@ -428,17 +419,12 @@ impl<D: Design> Engine<D> {
     ) -> Result<(), IoError> {
         let object: Object = self.with_space(cpu, || {
             let packed = self.objects.compress(reader, cpu, priority, page);
-            packed.ok_or(IoError::Unsupported)?.store(None).map_err(refused)
+            packed.ok_or(IoError::Unsupported)?.store(Room::All, None).map_err(refused)
         })?;
         let new = Slot::stored(object);
-        let swapped =
-            self.slots.update(index, |now| now.is_marked().then(|| new.with_flags_of(now)));
-        match swapped {
-            Ok(old) => {
-                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-                self.account(cpu, old, new);
-            }
-            Err(_) => self.release(cpu, new),
+        let stays = |now: Slot| now.is_marked().then(|| new.with_flags_of(now));
+        if !self.replace(cpu, index, new, stays) {
+            self.release(cpu, new);
         }
         Ok(())
     }

@@ -7,12 +7,13 @@ use objects::Object;
 use pagelog::{Backed, Places};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
+use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
-use crate::page_ops::{Export, Loaded, Recompressed, Recompression};
+use crate::engine::page_ops::{Loaded, Recompressed, Recompression};
+use crate::engine::slot::{Kind, Slot};
 use crate::resources::Design;
-use crate::slot::{Kind, Slot};
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
@@ -31,8 +32,8 @@ impl<D: Design> Engine<D> {
         }
     }
 
-    /// Copies a marked page into `to`, in the form in which it is written back to block `block`:
-    /// compressed or not. Returns the place, or `None` if the page is not marked any more.
+    /// Copies a marked page to `bytes`, in the form in which it is written back: compressed, as in
+    /// memory, or not. Returns the form, or `None` if the page is not marked any more.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -41,14 +42,14 @@ impl<D: Design> Engine<D> {
         reader: &Reader<'_>,
         cpu: Cpu,
         index: usize,
-        to: Export<'_>,
+        bytes: &mut Page,
+        compressed: bool,
     ) -> Result<Option<Backed>, IoError> {
-        let Export { bytes, block, compressed } = to;
         self.slots.load(cpu, index, |slot| {
             if !slot.is_marked() {
                 return Ok(None);
             }
-            let place = |length, codec, huge| Some(Backed { block, length, codec, huge });
+            let place = |length, codec, huge| Some(Backed { block: 0, length, codec, huge });
             match slot.kind() {
                 Kind::Stored(object @ Object::Compressed { length, codec, .. }) if compressed => {
                     self.copy_out(object, bytes);
@@ -84,11 +85,7 @@ impl<D: Design> Engine<D> {
         // A store or a read of the page clears the mark: the page is in use and stays in memory.
         // Only one thread at a time writes back, so a mark that is still there is the mark it set.
         let new = Slot::written_back(place);
-        let swapped = self.slots.update(index, |now| now.is_marked().then_some(new));
-        let Ok(old) = swapped else { return false };
-        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-        self.account(cpu, old, new);
-        true
+        self.replace(cpu, index, new, |now| now.is_marked().then_some(new))
     }
 
     /// Compresses a page into `into` with the primary codec, or copies it if it does not shrink.
@@ -133,40 +130,28 @@ impl<D: Design> Engine<D> {
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
         let _turn = self.turn(index);
-        if !self.wants(reader, self.slots.peek(index), how) {
+        if self.wants(reader, self.slots.peek(index), how).is_none() {
             return Ok(Recompressed::Skipped);
         }
         let mut page = [0; PAGE_SIZE];
         let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
-            return Ok(Recompressed::Skipped);
+            return Ok(Recompressed::InUse);
         };
-        if !self.wants(reader, held, how) || !matches!(read, Ok(Loaded::Page)) {
+        if self.wants(reader, held, how).is_none() || !matches!(read, Ok(Loaded::Page)) {
             self.unclaim(index, held);
             return read.map(|_| Recompressed::Skipped);
         }
         let made = self.with_space(cpu, || self.make_smaller(reader, cpu, held, &page, how));
-        let new = match made {
-            Ok(Some(new)) => new,
-            Ok(None) if how.last => held.unclaimed().with_idle(false).incompressible(),
-            Ok(None) => held.unclaimed().with_idle(false),
-            Err(_) => held.unclaimed(),
+        let Some(made) = made.transpose() else {
+            let left = held.unclaimed().with_idle(false);
+            let left = if how.last { left.incompressible() } else { left };
+            let swapped = self.slots.update(index, |now| (now == held).then_some(left));
+            return Ok(swapped.map_or(Recompressed::InUse, |_| Recompressed::InVain));
         };
-        let swapped = self.slots.update(index, |now| (now == held).then_some(new));
-        match (made?, swapped) {
-            (None, Ok(_)) => Ok(Recompressed::InVain),
-            (Some(new), Ok(old)) => {
-                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-                self.account(cpu, old, new);
-                Ok(Recompressed::Smaller)
-            }
-            // The page was used meanwhile: the new object may have outdated contents.
-            (made, Err(_)) => {
-                if let Some(new) = made {
-                    self.release(cpu, new);
-                }
-                Ok(Recompressed::Skipped)
-            }
-        }
+        Ok(match self.put(cpu, index, held, made)? {
+            true => Recompressed::Smaller,
+            false => Recompressed::InUse,
+        })
     }
 
     /// Compresses a page with the primary codec again, which has been compressed with another.
@@ -197,7 +182,7 @@ impl<D: Design> Engine<D> {
             self.unclaim(index, held);
             return read.map(|_| false);
         }
-        let made = self.make(reader, cpu, &page, || held);
+        let made = self.make(reader, (cpu, Room::Open), &page, || held);
         self.put(cpu, index, held, made)
     }
 
@@ -225,50 +210,27 @@ impl<D: Design> Engine<D> {
             self.unclaim(index, held);
             return Ok(false);
         }
-        let made = self.make(reader, cpu, page, || held);
+        let made = self.make(reader, (cpu, Room::Open), page, || held);
         self.put(cpu, index, held, made)
     }
 
-    /// Replaces a page that the caller has claimed as `held` by what was made of it. Returns false
-    /// if the page was used meanwhile.
-    ///
-    /// # Errors
-    /// That of `made`; the page is unchanged.
-    fn put(
+    /// The bytes of the object of a page that is to be compressed again; `None` if it is not.
+    pub(crate) fn wants(
         &self,
-        cpu: Cpu,
-        index: usize,
-        held: Slot,
-        made: Result<Slot, IoError>,
-    ) -> Result<bool, IoError> {
-        let new = made.unwrap_or(held.unclaimed());
-        let swapped = self.slots.update(index, |now| (now == held).then_some(new));
-        match (made, swapped) {
-            (Err(error), _) => Err(error),
-            (Ok(new), Ok(old)) => {
-                self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
-                self.account(cpu, old, new);
-                Ok(true)
-            }
-            // The page was used meanwhile: the new object may have outdated contents.
-            (Ok(new), Err(_)) => {
-                self.release(cpu, new);
-                Ok(false)
-            }
-        }
-    }
-
-    /// Whether this page is to be compressed again.
-    fn wants(&self, reader: &Reader<'_>, slot: Slot, how: Recompression) -> bool {
+        reader: &Reader<'_>,
+        slot: Slot,
+        how: Recompression,
+    ) -> Option<usize> {
         let (length, priority) = match slot.kind() {
             Kind::Stored(Object::Huge(_)) => (PAGE_SIZE, 0),
             Kind::Stored(Object::Compressed { length, codec, .. }) => {
                 (length, self.priority_of(reader, codec))
             }
-            _ => return false,
+            _ => return None,
         };
         let worth_it = priority < how.priority && length >= how.threshold;
-        worth_it && how.select.admits(slot) && !slot.is_incompressible()
+        let wanted = worth_it && how.select.admits(slot) && !slot.is_incompressible();
+        wanted.then_some(length)
     }
 
     /// Makes an object of the page in a smaller size class than the present one; `None` if the
@@ -290,7 +252,7 @@ impl<D: Design> Engine<D> {
         if !keeps {
             return Ok(None);
         }
-        packed.store(None).map(|object| Some(Slot::stored(object))).map_err(refused)
+        packed.store(Room::All, None).map(|object| Some(Slot::stored(object))).map_err(refused)
     }
 
     /// The codecs that the objects of the first `pages` pages need, one bit for each.

@@ -12,7 +12,7 @@ use sync::{LOCKED, WAITED, WaitQueues};
 use units::Cpu;
 
 use super::{SlotTable, Touched};
-use crate::slot::{SLOT_BITS, Slot};
+use crate::engine::{SLOT_BITS, Slot};
 
 /// The table: 8 bytes a page.
 pub struct BitLock {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Pass, Pool, PoolOptions, StoreError};
+use zsmalloc::{Handle, Pass, Pool, PoolOptions, Room, StoreError};
 
 pub const CPU: Cpu = Cpu(0);
 
@@ -57,7 +57,7 @@ pub fn leaving(pass: &Pass<'_>, live: &Live) -> Vec<Handle> {
 
 impl Site {
     pub fn store(&self, cpu: Cpu, bytes: &[u8]) -> Result<Handle, StoreError> {
-        self.pool.store(cpu, bytes, None)
+        self.pool.store(cpu, Room::Open, bytes, None)
     }
 
     /// Stores an object of `length` bytes, and notes it. Returns whether there was space.

@@ -4,7 +4,7 @@ use std::vec::Vec;
 
 use super::*;
 
-const DOCUMENT: &str = include_str!("../../../../docs/zswap.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/zswap.md");
 
 /// Names in the first two columns of its tables.
 fn named() -> Vec<&'static str> {
@@ -18,11 +18,11 @@ fn every_parameter_and_counter_is_in_the_document() {
     let named = named();
     let attributes = PARAMETERS.iter().chain(DEBUG).map(|attribute| attribute.name);
     let missing: Vec<&str> = attributes.filter(|name| !named.contains(name)).collect();
-    assert!(missing.is_empty(), "docs/zswap.md says nothing of {missing:?}");
+    assert!(missing.is_empty(), "docs/reference/zswap.md says nothing of {missing:?}");
     for attribute in MEMCG_ATTRIBUTES {
         assert!(
             DOCUMENT.contains(attribute.name),
-            "docs/zswap.md says nothing of {}",
+            "docs/reference/zswap.md says nothing of {}",
             attribute.name
         );
     }

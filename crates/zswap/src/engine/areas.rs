@@ -43,12 +43,14 @@ impl<I: Index> Zswap<I> {
             return Err(ControlError::new(Errno::EBUSY, format!("swap area {swap} is on already")));
         }
         let entries = self.entries.capacity();
-        let (index, marks) = names_of(swap, self.record.next_generation(swap));
+        let generation = self.record.next_generation(swap);
+        let (index, marks) = names_of(swap, generation);
         let index = I::make(&*self.memory_of(&index), pages, entries, self.cpus);
         let index = index.map_err(no_memory)?;
         let AreaOptions { device, memcg } = options;
         let (marks, number) = (self.memory_of(&marks), memcg.0.number);
-        let area = Area::new((&*self.provider, &*marks), (swap, pages), index, device, memcg);
+        let what = (swap, generation, pages);
+        let area = Area::new((&*self.provider, &*marks), what, index, device, memcg);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
         self.record.set_on(swap, pages, number);
         self.areas[swap.number()]

@@ -36,10 +36,6 @@ impl<I: Index> Zswap<I> {
     fn move_out(&self, cpu: Cpu, number: u32, object: Object, pass: &mut Pass<'_>) {
         let Some(to) = pass.place_for(object.handle()) else { return };
         if self.is_moved(cpu, number, (object, object.moved_to(to)), pass) {
-            #[cfg(any(shuttle, asan))]
-            if self.without_readers {
-                return self.release(cpu, leaving(object.handle()));
-            }
             self.retired.retire(cpu, leaving(object.handle()), |word| self.release(cpu, word));
         } else {
             self.free_place(cpu, to);

@@ -8,7 +8,7 @@ use objects::Object;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{fill, same_filled};
-use zsmalloc::{Handle, Pass, StoreError};
+use zsmalloc::{Handle, Pass, Room, StoreError};
 
 use super::{Owner, Zswap};
 use crate::Word;
@@ -56,7 +56,7 @@ impl<I: Index> Zswap<I> {
         if bytes * 100 / PAGE_SIZE > ratio {
             return Err(Reject::Poor);
         }
-        packed.store(None).map(Content::Stored).map_err(refused)
+        packed.store(Room::Open, None).map(Content::Stored).map_err(refused)
     }
 
     /// Fills `page` with the contents of an entry. The calling thread reads `retired`, which keeps
@@ -87,6 +87,33 @@ impl<I: Index> Zswap<I> {
         Ok(())
     }
 
+    /// Copies the object of an entry as it is, if its page is compressed without a dictionary by a
+    /// codec that is taken. Returns the codec and the length. The calling thread reads `retired`,
+    /// which keeps the entry.
+    pub(crate) fn copy_packed(
+        &self,
+        reader: &Reader<'_>,
+        word: Word,
+        is_taken: &dyn Fn(&str) -> bool,
+        into: &mut Page,
+    ) -> Option<(&'static str, usize)> {
+        if word == Word::LOST {
+            return None;
+        }
+        let content = self.entries.content(word.number());
+        let Content::Stored(object @ Object::Compressed { codec, length, .. }) = content else {
+            return None;
+        };
+        let chosen = &self.objects.codecs().get(reader, codec)?.chosen;
+        let name = chosen.compressor.name();
+        if chosen.params.dictionary.is_some() || !is_taken(name) {
+            return None;
+        }
+        // SAFETY: the object was stored here, and is kept as in `expand`.
+        unsafe { self.objects.copy_to(object, &mut into[..length]) };
+        Some((name, length))
+    }
+
     /// Stores compressed bytes in place of `old`, which an entry still names. The calling thread
     /// reads `retired`, which keeps the entry.
     pub(super) fn store_again(
@@ -96,7 +123,7 @@ impl<I: Index> Zswap<I> {
         codec: u8,
         old: Object,
     ) -> Result<Object, StoreError> {
-        self.objects.store_packed(cpu, bytes, codec, Some(old))
+        self.objects.store_packed(cpu, Room::Open, (bytes, codec), Some(old))
     }
 
     /// Copies the object of an entry to the place that `pass` took for it. The calling thread reads

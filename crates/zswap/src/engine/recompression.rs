@@ -64,11 +64,6 @@ impl<I: Index> Zswap<I> {
             return Recompressed::Left;
         };
         drop(reader);
-        #[cfg(any(shuttle, asan))]
-        if self.without_readers {
-            self.release(cpu, leaving(old.handle()));
-            return Recompressed::Smaller(0);
-        }
         self.retired.retire(cpu, leaving(old.handle()), |word| self.release(cpu, word));
         Recompressed::Smaller((slot - self.pool().slot_bytes(bytes.len())) as u64)
     }
@@ -129,13 +124,6 @@ impl<I: Index> Zswap<I> {
         let Content::Stored(old) = self.entries.content(number) else { return None };
         // A memcg with pages is not removed; this one may be on its way out with its last page.
         let memcg = self.memcg_of(reader, number)?;
-        #[cfg(killed)]
-        if sync::atomic::killed::has(sync::atomic::killed::Flaw::FreesFirst) {
-            self.free(cpu, Content::Stored(old));
-            let new = self.store_again(cpu, bytes, codec, old).ok()?;
-            self.entries.replace_object(number, old, new);
-            return None;
-        }
         let new = self.store_again(cpu, bytes, codec, old).ok()?;
         // This is the commit.
         if !self.entries.replace_object(number, old, new) {

@@ -8,12 +8,10 @@ use core::cmp::Reverse;
 use objects::Object;
 use pagealloc::NoMemory;
 use sync::atomic::Ordering;
-#[cfg(killed)]
-use sync::atomic::killed;
 
 use super::{
-    Content, ENTRY_BYTES, Entries, KEY, LIFE_SHIFT, LINKED, LIST_SHIFT, NAMED, OBJECT, PATTERN,
-    SAME_FILLED, STATE, older_by,
+    AGES, Content, ENTRY_BYTES, Entries, KEY, LIFE_SHIFT, LINKED, LIST_SHIFT, NAMED, OBJECT,
+    PATTERN, SAME_FILLED, STATE,
 };
 use crate::{Key, Word, object_word};
 
@@ -53,11 +51,6 @@ impl Entries {
         }
         let entry = self.table.get(number as usize);
         let life = entry[STATE].load(Ordering::Relaxed) >> LIFE_SHIFT;
-        #[cfg(killed)]
-        let life = match killed::has(killed::Flaw::IgnoresLives) {
-            true => word.get() >> LIFE_SHIFT,
-            false => life,
-        };
         if life != word.get() >> LIFE_SHIFT {
             return Err(format!("entry {number} is in another life"));
         }
@@ -105,9 +98,9 @@ impl Entries {
         drop(common);
         let all = (1..=used).filter(|number| self.is_named(*number) && listed(*number));
         let mut all: Vec<u32> = all.collect();
-        let younger = |one, other| if older_by(one, other) > 0 { other } else { one };
+        let younger = |one, other| if behind(one, other) < AGES / 2 { other } else { one };
         let youngest = all.iter().map(|number| self.age(*number)).reduce(younger).unwrap_or(0);
-        all.sort_by_key(|number| Reverse(older_by(self.age(*number), youngest)));
+        all.sort_by_key(|number| Reverse(behind(self.age(*number), youngest)));
         (all, youngest)
     }
 
@@ -117,4 +110,9 @@ impl Entries {
         let rest = state.load(Ordering::Relaxed) & !(0xff << LIST_SHIFT);
         state.store(rest | LINKED | u64::from(list) << LIST_SHIFT, Ordering::Relaxed);
     }
+}
+
+/// How much older `age` is than `youngest`. Entries have only the lower bits of their ages.
+fn behind(age: u32, youngest: u32) -> u64 {
+    u64::from(youngest).wrapping_sub(age.into()) % AGES
 }

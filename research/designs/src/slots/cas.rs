@@ -12,6 +12,8 @@ use units::Cpu;
 use zram::Slot;
 use zram::slots::{SlotTable, Touched};
 
+use crate::locks;
+
 /// The table: 8 bytes a page.
 pub struct Cas {
     words: LazyTable<AtomicU64>,
@@ -38,9 +40,9 @@ unsafe impl SlotTable for Cas {
             return read(Slot::EMPTY);
         }
         let word = self.words.get(index);
-        let slot = sync::own(word);
+        let slot = locks::own(word);
         let result = read(Slot::from_word(slot));
-        sync::disown(word, slot);
+        locks::disown(word, slot);
         result
     }
 
@@ -52,9 +54,9 @@ unsafe impl SlotTable for Cas {
     ) -> Result<Slot, Slot> {
         self.touched.mark(index);
         let word = self.words.get(index);
-        let old = sync::own(word);
+        let old = locks::own(word);
         let new = next(Slot::from_word(old));
-        sync::disown(word, new.map_or(old, Slot::word));
+        locks::disown(word, new.map_or(old, Slot::word));
         match new {
             Some(_) => Ok(Slot::from_word(old)),
             None => Err(Slot::from_word(old)),

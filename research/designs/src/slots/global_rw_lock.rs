@@ -7,11 +7,13 @@
 //! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::CachePadded;
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{CachePadded, SharedWaitQueues};
 use units::Cpu;
 use zram::Slot;
 use zram::slots::{SlotTable, Touched};
+
+use crate::locks::SharedWaitQueues;
 
 /// The table: 8 bytes a page, and one lock.
 pub struct GlobalRwLock {

@@ -8,11 +8,13 @@
 //! The slot table decides when an object is freed.
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::WaitQueues;
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{SharedWaitQueues, WaitQueues};
 use units::Cpu;
 use zram::Slot;
 use zram::slots::{SlotTable, Touched};
+
+use crate::locks::SharedWaitQueues;
 
 /// One kind of lock: its state is a word, and its waiters sleep in wait queues.
 ///

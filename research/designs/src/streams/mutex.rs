@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use sync::{CachePadded, SystemGuard, SystemMutex};
+use sync::CachePadded;
 use units::Cpu;
 
 use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
+
+use crate::locks::{SystemGuard, SystemMutex};
 
 /// One stream behind the standard library's mutex. It exists for measurements: [`SingleStream`]
 /// must never be slower than it.

@@ -3,11 +3,12 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use sync::{CachePadded, OwnerGuard, OwnerMutex};
+use sync::CachePadded;
 use units::Cpu;
 use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 
 use super::multi::{LentStream, MultiStreams};
+use crate::locks::{OwnerGuard, OwnerMutex};
 
 /// One stream behind a mutex that spins on its owner before it sleeps, as in Linux 3.15 with
 /// max_comp_streams 1: a compression ends sooner than a sleeping thread wakes.

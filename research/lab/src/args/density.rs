@@ -45,7 +45,7 @@ pub struct DensityArgs {
     pub pages: Option<u32>,
 
     /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed
-    #[arg(long, conflicts_with_all = ["algorithm", "idle", "ages", "kernel", "plot"])]
+    #[arg(long, conflicts_with_all = ["algorithm", "idle", "ages", "kernel"])]
     pub swap: bool,
 
     /// What is drawn at random
@@ -55,8 +55,4 @@ pub struct DensityArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the data in a byte of memory
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }

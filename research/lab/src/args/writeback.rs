@@ -45,8 +45,4 @@ pub struct WritebackArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the bytes that are written for each byte of an object
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }

@@ -79,10 +79,6 @@ pub struct ZoneArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw alloc+free pairs
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab zone-sim`.
@@ -130,10 +126,6 @@ pub struct ZoneSimArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }
 
 /// `rampack-lab churn`.
@@ -164,8 +156,4 @@ pub struct ChurnArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-
-    /// Draw pool and resident memory over rounds
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 }

@@ -1,14 +1,6 @@
-//! The results of `churn`: rounds, text and picture.
+//! The results of `churn`.
 
-use std::fmt::Write;
-
-use anyhow::Result;
 use serde::Serialize;
-use units::human;
-
-use crate::args::ChurnArgs;
-use crate::plot::Bars;
-use crate::table;
 
 /// The ratio that a churned pool may have to a fresh one.
 pub const TARGET: f64 = 1.03;
@@ -86,98 +78,4 @@ pub struct Report {
     pub emptied_rss_growth_bytes: u64,
     /// Pages that were read after the last round and had the stored contents.
     pub verified_pages: usize,
-}
-
-impl Report {
-    /// Prints the results, and draws them if the command line asks for a picture.
-    ///
-    /// # Errors
-    /// The picture cannot be written.
-    pub fn show(&self, args: &ChurnArgs) -> Result<()> {
-        if let Some(path) = &args.plot {
-            self.picture().write(path)?;
-        }
-        match args.json {
-            true => println!("{}", serde_json::to_string_pretty(self)?),
-            false => print!("{}", self.text()),
-        }
-        Ok(())
-    }
-
-    fn picture(&self) -> Bars {
-        let of = |name: &str, bytes: fn(&Round) -> u64| {
-            let mega = self.rounds.iter().map(|round| bytes(round) as f64 / 1e6);
-            (name.to_owned(), mega.collect())
-        };
-        Bars {
-            title: format!("A pool after each round, on a zone called {}", self.zone),
-            unit: "MB".to_owned(),
-            groups: self.rounds.iter().map(|round| round.round.to_string()).collect(),
-            series: vec![
-                of("pool", |round| round.pool_bytes),
-                of("fresh pool", |round| round.fresh_pool_bytes),
-                of("RSS", |round| round.rss_growth_bytes),
-                of("half free: pool", |round| round.half_free_pool_bytes),
-                of("half free: RSS", |round| round.half_free_rss_growth_bytes),
-            ],
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing to a string does not fail.
-        let _ = self.write(&mut text);
-        text
-    }
-
-    fn write(&self, text: &mut String) -> std::fmt::Result {
-        writeln!(
-            text,
-            "{} of pages ({}, {}) on a zone called {}; filled: pool {}, RSS +{}\n",
-            human(self.size_bytes),
-            self.content,
-            self.algorithm,
-            self.zone,
-            human(self.filled_pool_bytes),
-            human(self.filled_rss_growth_bytes),
-        )?;
-        let mut table = table::table([
-            "round",
-            "grown",
-            "compacted",
-            "fresh",
-            "ratio",
-            "engine",
-            "RSS",
-            "half: pool",
-            "engine",
-            "RSS",
-        ]);
-        for round in &self.rounds {
-            table.add_row([
-                round.round.to_string(),
-                human(round.pool_bytes_before_compaction).to_string(),
-                human(round.pool_bytes).to_string(),
-                human(round.fresh_pool_bytes).to_string(),
-                format!("{:.4}", round.ratio),
-                human(round.engine_bytes).to_string(),
-                human(round.rss_growth_bytes).to_string(),
-                human(round.half_free_pool_bytes).to_string(),
-                human(round.half_free_engine_bytes).to_string(),
-                human(round.half_free_rss_growth_bytes).to_string(),
-            ]);
-        }
-        text.push_str(&table::text(table, &[]));
-        writeln!(
-            text,
-            "\nworst ratio {:.4} (at most {TARGET} wanted: {}); RSS at most {:.3} of the engine's\n\
-             all discarded: pool {}, RSS +{}; {} pages were read and compared",
-            self.worst_ratio,
-            if self.within_target { "yes" } else { "NO" },
-            self.worst_rss_over_engine,
-            human(self.emptied_pool_bytes),
-            human(self.emptied_rss_growth_bytes),
-            self.verified_pages,
-        )
-    }
 }

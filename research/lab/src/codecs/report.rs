@@ -1,6 +1,5 @@
-//! The results of a run: table, JSON and picture.
+//! The results of a run.
 
-use std::fmt::Write;
 use std::path::Path;
 
 use serde::Serialize;
@@ -8,10 +7,7 @@ use units::PAGE_SIZE;
 
 use super::contest::{Contestant, Taken};
 use super::kernel::Size;
-use crate::level::named;
-use crate::plot::Bars;
-use crate::statistics::{median, spread};
-use crate::table::{self, maybe, maybe_count};
+use crate::statistics::median;
 
 /// The results. Each time is the median of the rounds.
 #[derive(Serialize)]
@@ -122,71 +118,4 @@ impl Report {
             });
         }
     }
-
-    /// The results as text.
-    pub fn table(&self) -> String {
-        let mut text = String::new();
-        let _ = writeln!(
-            text,
-            "{} pages of 4 KiB of {}, {} of one pattern left out; medians of {} round(s) and their \
-             spread, ns of CPU per page\n",
-            self.pages, self.corpus, self.same_filled_left_out, self.rounds
-        );
-        let mut table = table::table([
-            "codec",
-            "compress",
-            "spread",
-            "/liblzo2",
-            "decompress",
-            "spread",
-            "/liblzo2",
-            "ratio",
-            "kernel's",
-            "size/kernel",
-        ]);
-        for row in &self.codecs {
-            let kernel = row.kernel.as_ref();
-            table.add_row([
-                row.title(),
-                format!("{:.0}", row.compress_cpu_ns),
-                range(&row.samples.compress_cpu_ns),
-                maybe(row.compress_over_liblzo2, 3),
-                format!("{:.0}", row.decompress_cpu_ns),
-                range(&row.samples.decompress_cpu_ns),
-                maybe(row.decompress_over_liblzo2, 3),
-                format!("{:.3}", row.ratio),
-                maybe_count(kernel.map(|kernel| kernel.bytes)),
-                maybe(kernel.map(|kernel| kernel.ours_over_kernel), 3),
-            ]);
-        }
-        text.push_str(&table::text(table, &[0]));
-        text
-    }
-
-    /// Bars of compression and decompression, side by side.
-    pub fn bars(&self) -> Bars {
-        let groups = ["compress", "decompress"].map(str::to_owned).to_vec();
-        let series = self.codecs.iter().map(|row| {
-            let name = format!("{}, ratio {:.2}", row.title(), row.ratio);
-            (name, vec![row.compress_cpu_ns, row.decompress_cpu_ns])
-        });
-        Bars {
-            title: format!("{} pages of 4 KiB of {}", self.pages, self.corpus),
-            unit: "ns of CPU per page".to_owned(),
-            groups,
-            series: series.collect(),
-        }
-    }
-}
-
-impl Row {
-    fn title(&self) -> String {
-        named(&self.name, self.level)
-    }
-}
-
-/// The least and the greatest value.
-fn range(values: &[f64]) -> String {
-    let [least, most] = spread(values);
-    format!("{least:.0}-{most:.0}")
 }

@@ -9,8 +9,6 @@ use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
 use super::redis::Filler;
-use super::source;
-use crate::cgroup::Group;
 use crate::interrupt;
 use crate::programs::{self, Running};
 
@@ -20,12 +18,12 @@ pub struct Recipe {
     pub name: &'static str,
     /// The programs it needs, each with its Debian package.
     pub needs: &'static [(&'static str, &'static str)],
-    make: fn(&mut Kitchen<'_>) -> Result<Running>,
+    make: fn(&mut Kitchen) -> Result<Running>,
     version: &'static str,
 }
 
 /// All recipes.
-pub const RECIPES: [Recipe; 6] = [
+pub const RECIPES: [Recipe; 4] = [
     Recipe { name: "python", needs: &[("python3", "python3")], make: python, version: "--version" },
     Recipe { name: "node", needs: &[("node", "nodejs")], make: node, version: "--version" },
     Recipe {
@@ -40,8 +38,6 @@ pub const RECIPES: [Recipe; 6] = [
         make: redis,
         version: "--version",
     },
-    Recipe { name: "cc1", needs: &[("gcc", "gcc")], make: cc1, version: "--version" },
-    Recipe { name: "rustc", needs: &[("rustc", "rustc")], make: rustc, version: "--version" },
 ];
 
 /// A program that grows.
@@ -55,14 +51,12 @@ pub struct Subject {
     /// The command line, in a directory of its own.
     pub command: String,
     /// That directory. Fields drop in order: it is removed after `running`.
-    directory: TempDir,
+    _directory: TempDir,
 }
 
 /// The directory and the notes of a recipe in progress.
-struct Kitchen<'a> {
+struct Kitchen {
     directory: PathBuf,
-    group: Option<&'a Group>,
-    pages: u64,
     commands: Vec<String>,
     grow: Box<dyn FnMut() -> Result<()>>,
 }
@@ -73,17 +67,15 @@ impl Recipe {
         self.needs.iter().filter(|(program, _)| programs::find(program).is_none()).collect()
     }
 
-    /// Starts the program with work that needs at least `pages` pages, in a group if there is one.
+    /// Starts the program.
     ///
     /// # Errors
     /// The program cannot run.
-    pub fn start(&self, pages: u64, group: Option<&Group>) -> Result<Subject> {
+    pub fn start(&self) -> Result<Subject> {
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
         let mut kitchen = Kitchen {
             directory: directory.path().to_owned(),
-            group,
-            pages,
             commands: Vec::new(),
             grow: Box::new(|| Ok(())),
         };
@@ -94,26 +86,12 @@ impl Recipe {
             grow: kitchen.grow,
             version: programs::version(&program, self.version),
             command: kitchen.commands.join("; "),
-            directory,
+            _directory: directory,
         })
     }
 }
 
-impl Subject {
-    /// Lets a program that would grow for ever work with what it has from now on. `python`, `node`,
-    /// `java` and `redis` use most of it seldom then, and replace a little.
-    ///
-    /// # Errors
-    /// The program's directory cannot be written.
-    pub fn is_large_enough(&self) -> Result<()> {
-        fs::write(self.directory.path().join(ENOUGH), "").context("the program's directory")
-    }
-}
-
-/// The file that tells a program that it is large enough.
-const ENOUGH: &str = "enough";
-
-impl Kitchen<'_> {
+impl Kitchen {
     /// Writes a file; the name is relative to the directory.
     fn file(&self, name: &str, text: &str) -> Result<()> {
         fs::write(self.directory.join(name), text).with_context(|| format!("cannot write {name}"))
@@ -132,26 +110,18 @@ impl Kitchen<'_> {
     /// Starts a program with the arguments, at the same addresses each time.
     fn start(&mut self, program: &str, arguments: &[&str]) -> Result<Running> {
         let mut command = self.command(program, arguments);
-        self.run(&mut command)
-    }
-
-    /// Starts a command, at the same addresses each time, in the group.
-    fn run(&self, command: &mut Command) -> Result<Running> {
-        if let Some(group) = self.group {
-            group.take(command)?;
-        }
-        Running::start(command, true)
+        Running::start(&mut command, true)
     }
 }
 
-fn python(kitchen: &mut Kitchen<'_>) -> Result<Running> {
+fn python(kitchen: &mut Kitchen) -> Result<Running> {
     kitchen.file("heap.py", include_str!("recipes/heap.py"))?;
     let mut command = kitchen.command("python3", &["heap.py"]);
     command.env("PYTHONHASHSEED", "0").env("PYTHONDONTWRITEBYTECODE", "1");
-    kitchen.run(&mut command)
+    Running::start(&mut command, true)
 }
 
-fn node(kitchen: &mut Kitchen<'_>) -> Result<Running> {
+fn node(kitchen: &mut Kitchen) -> Result<Running> {
     kitchen.file("heap.js", include_str!("recipes/heap.js"))?;
     kitchen.start(
         "node",
@@ -159,9 +129,9 @@ fn node(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     )
 }
 
-fn java(kitchen: &mut Kitchen<'_>) -> Result<Running> {
+fn java(kitchen: &mut Kitchen) -> Result<Running> {
     kitchen.file("Heap.java", include_str!("recipes/Heap.java"))?;
-    // A process of its own compiles it: the heap of a compiler is another recipe.
+    // A process of its own compiles it: a compiler has another heap.
     let mut command = kitchen.command("javac", &["Heap.java"]);
     let mut compiler = Running::start(&mut command, true)?;
     let status = interrupt::wait_for("javac", Duration::from_secs(120), || {
@@ -170,11 +140,10 @@ fn java(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     if !status.success() {
         bail!("javac: {status}");
     }
-    // The heap may be larger than the memory that a group gives it.
     kitchen.start("java", &["-XX:+UseSerialGC", "-XX:-UseContainerSupport", "Heap"])
 }
 
-fn redis(kitchen: &mut Kitchen<'_>) -> Result<Running> {
+fn redis(kitchen: &mut Kitchen) -> Result<Running> {
     let mut running = kitchen.start(
         "redis-server",
         &["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"],
@@ -187,28 +156,6 @@ fn redis(kitchen: &mut Kitchen<'_>) -> Result<Running> {
     let benchmark = programs::find("redis-benchmark").context("redis-benchmark is missing")?;
     kitchen.commands.push("redis-benchmark -t set,get,lpush,hset,zadd; SET of texts".to_owned());
     let mut filler = Filler::new(benchmark, socket);
-    let enough = kitchen.directory.join(ENOUGH);
-    kitchen.grow = Box::new(move || if enough.exists() { filler.work() } else { filler.fill() });
+    kitchen.grow = Box::new(move || filler.fill());
     Ok(running)
-}
-
-fn cc1(kitchen: &mut Kitchen<'_>) -> Result<Running> {
-    let gcc = programs::find("gcc").context("gcc is missing")?;
-    let cc1 = programs::said(&gcc, &["-print-prog-name=cc1"])?;
-    kitchen.file("big.c", &source::c(functions(kitchen.pages)))?;
-    kitchen.start(&cc1, &["-quiet", "-O2", "big.c", "-o", "big.s"])
-}
-
-fn rustc(kitchen: &mut Kitchen<'_>) -> Result<Running> {
-    kitchen.file("big.rs", &source::rust(functions(kitchen.pages)))?;
-    kitchen.start(
-        "rustc",
-        &["--crate-type=lib", "--edition=2021", "-Ccodegen-units=1", "--emit=obj", "big.rs"],
-    )
-}
-
-/// The number of functions that makes a compiler take at least that many pages: it needs about a
-/// page for each.
-fn functions(pages: u64) -> u64 {
-    pages.max(1_000)
 }

@@ -1,13 +1,8 @@
-//! The results of `density`: runs, text and picture.
+//! The results of `density`.
 
-use anyhow::Result;
 use serde::Serialize;
-use units::human;
 
 use super::load::Ages;
-use crate::args::DensityArgs;
-use crate::plot::Bars;
-use crate::table::{maybe, table, text};
 
 /// The times of single reads of cold pages, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -103,14 +98,6 @@ impl Run {
             ..self.clone()
         }
     }
-
-    fn load(&self) -> String {
-        match (self.idle_percent, self.ages) {
-            (Some(idle), _) => format!("{idle}% idle"),
-            (None, Some(ages)) => format!("{ages:?}").to_lowercase(),
-            (None, None) => String::new(),
-        }
-    }
 }
 
 /// All results.
@@ -126,87 +113,4 @@ pub struct Report {
     pub seed: u64,
     /// The runs.
     pub runs: Vec<Run>,
-}
-
-impl Report {
-    /// Prints the results, and draws them if the command line asks for a picture.
-    ///
-    /// # Errors
-    /// The picture cannot be written.
-    pub fn show(&self, args: &DensityArgs) -> Result<()> {
-        if let Some(path) = &args.plot {
-            self.picture().write(path)?;
-        }
-        match args.json {
-            true => println!("{}", serde_json::to_string_pretty(self)?),
-            false => print!("{}", self.text()),
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> String {
-        let mut table = table([
-            "corpus",
-            "load",
-            "data",
-            "RSS",
-            "data/byte",
-            "kernel",
-            "data/byte",
-            "ratio",
-            "store ns",
-            "kernel",
-            "load ns",
-            "kernel",
-            "cold p50",
-            "p99 us",
-            "CPU %",
-            "moved",
-            "too soon",
-        ]);
-        for run in &self.runs {
-            table.add_row([
-                run.corpus.clone(),
-                run.load(),
-                human(run.data_bytes).to_string(),
-                human(run.rss_bytes).to_string(),
-                format!("{:.2}", run.data_per_byte),
-                run.kernel_algorithm.clone().unwrap_or("-".to_owned()),
-                maybe(run.kernel_data_per_byte, 2),
-                maybe(run.over_kernel, 2),
-                format!("{:.0}", run.store_ns),
-                maybe(run.kernel_store_ns, 0),
-                format!("{:.0}", run.load_ns),
-                maybe(run.kernel_load_ns, 0),
-                maybe(run.cold_read_us.p50, 1),
-                maybe(run.cold_read_us.p99, 1),
-                format!("{:.2}", run.background_cpu_percent),
-                run.moved_pages.to_string(),
-                run.used_too_soon.to_string(),
-            ]);
-        }
-        text(table, &[0, 1])
-    }
-
-    /// A group for each dump and load: ours, and each algorithm of the kernel's.
-    fn picture(&self) -> Bars {
-        let mut groups: Vec<String> = Vec::new();
-        let mut series: Vec<(String, Vec<f64>)> = vec![("rampack".to_owned(), Vec::new())];
-        for run in &self.runs {
-            let group = format!("{} {}", run.corpus, run.load());
-            if groups.last() != Some(&group) {
-                groups.push(group);
-                series[0].1.push(run.data_per_byte);
-            }
-            if let (Some(name), Some(value)) = (&run.kernel_algorithm, run.kernel_data_per_byte) {
-                let name = format!("kernel's {name}");
-                match series.iter_mut().find(|(known, _)| *known == name) {
-                    Some((_, values)) => values.push(value),
-                    None => series.push((name, vec![value])),
-                }
-            }
-        }
-        let (title, unit) = ("Data in a byte of memory".to_owned(), "bytes".to_owned());
-        Bars { title, unit, groups, series }
-    }
 }

@@ -14,7 +14,6 @@ use zswap::{AreaOptions, Key, Memcg, SwapType, Zswap};
 use super::report::Cold;
 use crate::args::DensityArgs;
 use crate::sys::Memory;
-use crate::table::{maybe, table, text};
 use crate::{interrupt, page};
 
 const CPU: Cpu = Cpu(0);
@@ -60,48 +59,8 @@ pub fn run(args: &DensityArgs, machine: &dyn Fn() -> Result<Machine>) -> Result<
             runs.push(measure(&machine()?, (path, &all[..pages * PAGE_SIZE]), codec, args)?);
         }
     }
-    if args.json {
-        let report = json!({ "command": "density", "cpu_percent": args.cpu, "runs": runs });
-        println!("{}", serde_json::to_string_pretty(&report)?);
-        return Ok(());
-    }
-    let mut rows = table([
-        "pages",
-        "stored",
-        "B/page",
-        "after",
-        "data/byte",
-        "after",
-        "load p50",
-        "p99",
-        "after",
-        "p99 us",
-        "moved",
-        "vain",
-        "us/page",
-        "seconds",
-    ]);
-    for run in &runs {
-        let [before, after] = &run.load_us;
-        rows.add_row([
-            run.corpus.clone(),
-            run.codec.to_owned(),
-            format!("{:.0}", run.pool_per_page[0]),
-            format!("{:.0}", run.pool_per_page[1]),
-            format!("{:.2}", run.data_per_byte[0]),
-            format!("{:.2}", run.data_per_byte[1]),
-            maybe(before.p50, 1),
-            maybe(before.p99, 1),
-            maybe(after.p50, 1),
-            maybe(after.p99, 1),
-            run.recompressed.to_string(),
-            run.vain.to_string(),
-            format!("{:.1}", run.us_per_page),
-            run.seconds.to_string(),
-        ]);
-    }
-    print!("{}", text(rows, &[0, 1]));
-    Ok(())
+    let report = json!({ "command": "density", "cpu_percent": args.cpu, "runs": runs });
+    crate::report::show(&report, args.json)
 }
 
 fn cache(

@@ -85,17 +85,6 @@ impl Content {
         }
     }
 
-    /// A description as text.
-    pub fn describe(&self) -> String {
-        match self {
-            Content::Iozone => "nearly empty pages, as iozone writes them".to_owned(),
-            Content::Half => "pages of half noise, half zeroes".to_owned(),
-            Content::Random => "noise, which does not shrink".to_owned(),
-            Content::SameFilled => "pages of one byte each".to_owned(),
-            Content::File { .. } => format!("the pages of {}", self.name()),
-        }
-    }
-
     /// Makes the contents: a whole number of blocks of `block` bytes. `wanted` blocks are enough.
     ///
     /// # Errors

@@ -1,28 +1,12 @@
-//! The results of a run: as a table, as JSON, and as a picture.
-
-use std::fmt::Write;
-use std::iter;
+//! The results of a run.
 
 use anyhow::Result;
-use comfy_table::Table;
 use serde::Serialize;
 
 use super::plan::Plan;
 use super::subject::Through;
-use super::workers::{Clock, Rate};
-use crate::args::DriveArgs;
-use crate::plot::Bars;
+use super::workers::Rate;
 use crate::statistics::{deviation, mean, median};
-use crate::table;
-
-/// The figure of a cell that a table shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Figure {
-    /// The median of the repetitions.
-    Median,
-    /// The mean of the repetitions.
-    Mean,
-}
 
 /// All results of a run.
 #[derive(Serialize)]
@@ -44,8 +28,6 @@ pub struct Report {
     base: String,
     subjects: Vec<Line>,
     cells: Vec<Cell>,
-    #[serde(skip)]
-    described: String,
     #[serde(skip)]
     threads: Vec<usize>,
     #[serde(skip)]
@@ -94,15 +76,6 @@ impl Figures {
         self.deviation = deviation(&self.samples);
         let ratios = self.samples.iter().zip(base).map(|(ours, base)| ours / base);
         self.over_base = median(ratios);
-    }
-}
-
-impl Cell {
-    fn by(&self, clock: Clock) -> &Figures {
-        match (clock, &self.cpu) {
-            (Clock::Cpu, Some(cpu)) => cpu,
-            _ => &self.wall,
-        }
     }
 }
 
@@ -159,7 +132,6 @@ impl Report {
             base: subjects.first().map(|subject| subject.name.clone()).unwrap_or_default(),
             subjects: lines,
             cells,
-            described: content.describe(),
             threads: threads.clone(),
             modes: workload.modes(),
         })
@@ -198,109 +170,5 @@ impl Report {
     fn index(&self, threads: usize, mode: usize, subject: usize) -> Option<usize> {
         let block = self.threads.iter().position(|&other| other == threads)?;
         Some((block * self.modes.len() + mode) * self.subjects.len() + subject)
-    }
-
-    fn cell(&self, threads: usize, mode: usize, subject: usize) -> Option<&Cell> {
-        self.cells.get(self.index(threads, mode, subject)?)
-    }
-
-    /// The results as text: the seed experiment's table, with a deviation and a ratio added.
-    pub fn table(&self, figure: Figure, clock: Clock) -> String {
-        let what = if figure == Figure::Mean { "means" } else { "medians" };
-        let block = units::human(self.block_bytes as u64);
-        let area = units::human(self.area_bytes as u64);
-        let much = match (self.workload, self.laps) {
-            ("fio", Some(laps)) => format!("{laps} loops over {area} that all threads share"),
-            (_, Some(laps)) => format!("{laps} of them by each thread, all on the same {area}"),
-            (_, None) => format!("{area} for each thread"),
-        };
-        let mut text =
-            format!("{}: {}, blocks of {block}, {much}\n", self.workload, self.described);
-        let kernels = self.kernel_algorithm.as_ref();
-        let kernels = kernels.map_or(String::new(), |name| format!(", the kernel's {name}"));
-        let cpu = if clock == Clock::Cpu { " by time on the CPU" } else { "" };
-        let _ = writeln!(
-            text,
-            "{}{kernels}; KB/s{cpu}, {what} of {} repetition(s), standard deviation, times {}",
-            self.algorithm, self.repeat, self.base
-        );
-        let process = self.through == Through::Process.name();
-        let way = if process { "in process" } else { "through a block device" };
-        for &threads in &self.threads {
-            let over = if threads > self.cpus { ", more than CPUs" } else { "" };
-            let _ = write!(text, "\n{threads} thread(s){over}, {way}\n\n");
-            let mut table = self.headed();
-            for (mode, name) in self.modes.iter().enumerate() {
-                let cell = |subject| self.cell(threads, mode, subject);
-                let figures = |cell: &Cell| {
-                    let Figures { median, mean, deviation, over_base: ratio, .. } = *cell.by(clock);
-                    let value = if figure == Figure::Mean { mean } else { median };
-                    let percent = 100.0 * deviation / mean.max(1e-9);
-                    format!("{value:.0} {percent:>5.1}% {ratio:>5.2}")
-                };
-                let cells =
-                    (0..self.subjects.len()).map(|n| cell(n).map_or(String::new(), figures));
-                table.add_row(iter::once((*name).to_owned()).chain(cells));
-            }
-            text.push_str(&table::text(table, &[0]));
-        }
-        let mut table = self.headed();
-        let bytes = self.subjects.iter().map(|line| line.slot_bytes_per_page);
-        let bytes = bytes.map(|bytes| bytes.map_or("-".to_owned(), |bytes| bytes.to_string()));
-        table.add_row(iter::once("bytes a slot".to_owned()).chain(bytes));
-        let _ = write!(text, "\n{}", table::text(table, &[0]));
-        if process && self.kernel_algorithm.is_some() {
-            text.push_str("\nthe kernel's figures include its block layer and system calls\n");
-        }
-        text
-    }
-
-    /// A table with the names of subjects as heads. Long names take two lines.
-    fn headed(&self) -> Table {
-        let long = self.subjects.iter().any(|line| line.name.contains(", "));
-        let name = |name: &str| match name.split_once(", ") {
-            Some((scheme, what)) => format!("{scheme},\n{what}"),
-            None if long => format!("\n{name}"),
-            None => name.to_owned(),
-        };
-        let names = self.subjects.iter().map(|line| name(&line.name));
-        table::table(iter::once(name("Test")).chain(names))
-    }
-
-    /// Bars of the ratio to the base, mode by mode, with the most threads.
-    pub fn bars(&self, clock: Clock) -> Bars {
-        let threads = self.threads.iter().copied().max().unwrap_or(1);
-        let values = |subject: usize| {
-            let ratio = |mode| {
-                self.cell(threads, mode, subject).map_or(0.0, |cell| cell.by(clock).over_base)
-            };
-            (0..self.modes.len()).map(ratio).collect()
-        };
-        let series = self.subjects.iter().enumerate();
-        Bars {
-            title: format!(
-                "{}, {}, through {}, {threads} thread(s)",
-                self.workload, self.content, self.through
-            ),
-            unit: format!("times {}", self.base),
-            groups: self.modes.iter().map(|&mode| mode.to_owned()).collect(),
-            series: series.map(|(number, line)| (line.name.clone(), values(number))).collect(),
-        }
-    }
-
-    /// Prints the results, and draws them if the command line asks for a picture.
-    ///
-    /// # Errors
-    /// The picture cannot be written.
-    pub fn show(&self, args: &DriveArgs, figure: Figure) -> Result<()> {
-        if let Some(path) = &args.plot {
-            self.bars(args.clock).write(path)?;
-        }
-        if args.json {
-            println!("{}", serde_json::to_string_pretty(self)?);
-        } else {
-            print!("{}", self.table(figure, args.clock));
-        }
-        Ok(())
     }
 }

@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
 use sync::atomic::{AtomicBool, Ordering};
 
 use super::content::Source;
@@ -25,15 +24,6 @@ use crate::sys::{self, Memory};
 
 /// Steps between two checks for an interrupt.
 const LOOK: usize = 256;
-
-/// The clock of a table or a picture.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Clock {
-    /// The one on the wall
-    Wall,
-    /// The time the CPU spent on the threads: helps where other programs run
-    Cpu,
-}
 
 /// KB/s (1024 bytes) of all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -67,7 +67,7 @@ impl Machine {
 }
 
 /// The commit of the tree, with a `+` if files of it were changed; `None` without git.
-pub fn from_git() -> Option<String> {
+fn from_git() -> Option<String> {
     let git = find("git")?;
     let commit = said(Path::new(&git), &["rev-parse", "--short=12", "HEAD"]).ok()?;
     let changes = said(&git, &["status", "--porcelain", "--untracked-files=no"]).ok()?;

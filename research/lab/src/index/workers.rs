@@ -42,15 +42,6 @@ impl Mix {
     /// All mixes.
     pub const ALL: [Mix; 3] = [Mix::StoreHeavy, Mix::LoadHeavy, Mix::LoadThenInvalidate];
 
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mix::StoreHeavy => "store-heavy",
-            Mix::LoadHeavy => "load-heavy",
-            Mix::LoadThenInvalidate => "load-then-invalidate",
-        }
-    }
-
     /// The calls of a round.
     pub fn calls(self) -> &'static [Call] {
         use Call::{Invalidate, Load, Store};

@@ -4,9 +4,7 @@ use serde::Serialize;
 
 use super::source::Source;
 use crate::args::KernelBuildArgs;
-use crate::plot::Bars;
 use crate::pressure::Measured;
-use crate::profile::Shares;
 use crate::swap::Mode;
 
 /// The number of jobs, and the memory of all of them together.
@@ -34,8 +32,25 @@ pub struct Run {
     pub message: Option<String>,
     /// The figures. A killed build has those until it was killed.
     pub measured: Measured,
-    /// The CPU time by groups of code, if the command line asks for it.
-    pub profile: Option<Shares>,
+}
+
+impl Run {
+    /// The result in one line, as progress.
+    pub fn in_a_line(&self) -> String {
+        let (measured, mb) = (&self.measured, |bytes: u64| bytes / 1_000_000);
+        format!(
+            "-j{} {:22} {} after {:.1} s, CPU {:.0} %, limit {} MB, swap from and to disk {} and \
+             {} MB",
+            self.setting.jobs,
+            self.swap,
+            self.outcome,
+            measured.seconds,
+            measured.cpu_percent,
+            mb(self.setting.limit_bytes + measured.relieved_bytes),
+            mb(measured.swap.disk_read_bytes),
+            mb(measured.swap.disk_written_bytes)
+        )
+    }
 }
 
 /// All results, in the order of the builds.
@@ -83,42 +98,6 @@ impl Report {
             settings: settings.to_vec(),
             swaps: modes.iter().map(Mode::to_string).collect(),
             runs: Vec::new(),
-        }
-    }
-
-    /// The build with the median time among those that ended by themselves, so all its figures are
-    /// of one build. Else a build that was killed or failed.
-    pub fn median(&self, setting: Setting, swap: &str) -> Option<&Run> {
-        let mut runs: Vec<&Run> =
-            self.runs.iter().filter(|run| run.setting == setting && run.swap == swap).collect();
-        let time = |run: &Run| (run.outcome != "done", run.measured.seconds);
-        runs.sort_by(|a, b| {
-            let (a, b) = (time(a), time(b));
-            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
-        });
-        runs.get(runs.len().saturating_sub(1) / 2).copied()
-    }
-
-    /// The kind of swap that others are compared with: the plain file, or the first with a limit.
-    pub fn base(&self) -> Option<&str> {
-        let plain = self.swaps.iter().find(|name| *name == "file");
-        plain.or_else(|| self.swaps.iter().find(|name| *name != "none")).map(String::as_str)
-    }
-
-    /// Bars of run times.
-    pub fn bars(&self) -> Bars {
-        let group = |setting: &Setting| {
-            format!("-j{} in {}", setting.jobs, units::human(setting.limit_bytes))
-        };
-        let seconds = |swap: &str| {
-            let of = |&setting| self.median(setting, swap).map_or(0.0, |run| run.measured.seconds);
-            self.settings.iter().map(of).collect()
-        };
-        Bars {
-            title: self.source.clone(),
-            unit: "seconds".to_owned(),
-            groups: self.settings.iter().map(group).collect(),
-            series: self.swaps.iter().map(|swap| (swap.clone(), seconds(swap))).collect(),
         }
     }
 }

@@ -5,11 +5,11 @@
 //! Events at the same instant happen in the order of their planning. The result depends on nothing
 //! but the seed.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::HashMap;
 
 use super::lines::{Costs, LineId, Lines};
 use super::lock::{Lock, LockStep, Watcher};
+use crate::events::Events;
 
 /// A step of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -66,11 +66,10 @@ pub struct Machine {
     pub random: fastrand::Rng,
     pub(super) now: f64,
     pub(super) threads: Vec<Thread>,
-    /// Time, order, thread, and the thread's call.
-    events: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
+    /// The thread, and its call.
+    events: Events<(usize, u64)>,
     /// The spinning threads of each line.
     pub(super) watchers: HashMap<LineId, Vec<Watcher>>,
-    sequence: u64,
     began: f64,
     slept: f64,
     /// A flaw for tests: a lock lets two threads in.
@@ -108,9 +107,8 @@ impl Machine {
             random: fastrand::Rng::with_seed(seed),
             now: 0.0,
             threads: (0..cpus).map(|_| Thread::default()).collect(),
-            events: BinaryHeap::new(),
+            events: Events::new(),
             watchers: HashMap::new(),
-            sequence: 0,
             began: 0.0,
             slept: 0.0,
             lets_two_in: false,
@@ -139,8 +137,7 @@ impl Machine {
 
     pub(super) fn wake_at(&mut self, time: f64, thread: usize) {
         let call = self.threads[thread].call;
-        self.events.push(Reverse((time.to_bits(), self.sequence, thread, call)));
-        self.sequence += 1;
+        self.events.plan(time, (thread, call));
     }
 
     /// Discards the planned events of a thread.
@@ -184,14 +181,14 @@ impl Machine {
         // For each batch, the time of its end and the operations done until then.
         let mut marks: Vec<(f64, u64)> = Vec::new();
         let (mut next_mark, mut next_event) = (warm, events / (BATCHES as u64 + 1));
-        while let Some(Reverse((time, _, thread, call))) = self.events.pop() {
+        while let Some((time, (thread, call))) = self.events.next() {
             if call != self.threads[thread].call {
                 continue;
             }
             if std::mem::take(&mut self.threads[thread].watching) {
                 self.call_back(thread);
             }
-            self.now = f64::from_bits(time);
+            self.now = time;
             happened += 1;
             let over = self.advance(model, thread);
             done += over;

@@ -15,7 +15,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::{Compressor, Lz4, Params};
 use zram::Slot;
 use zram::slots::{BitLock, SlotTable};
-use zsmalloc::{Handle, Pool, PoolOptions};
+use zsmalloc::{Handle, Pool, PoolOptions, Room};
 
 use super::primitives::each;
 use super::schemes::LINE;
@@ -123,7 +123,7 @@ impl Bench {
 
     #[inline]
     fn store(&self, cpu: Cpu, object: &[u8]) -> Result<Handle> {
-        self.pool.store(cpu, object, None).map_err(no_memory)
+        self.pool.store(cpu, Room::Open, object, None).map_err(no_memory)
     }
 
     #[inline]

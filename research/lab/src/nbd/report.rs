@@ -1,15 +1,11 @@
-//! The results of `nbd`: as a table, as JSON, and as a picture.
-
-use std::fmt::Write;
+//! The results of `nbd`.
 
 use serde::Serialize;
 
 use super::fio::{Figures, QUEUE_DEPTH};
 use super::server::Server;
 use crate::args::NbdArgs;
-use crate::plot::Bars;
 use crate::statistics::median;
-use crate::table;
 
 /// The results of a server so far.
 pub struct Outcome {
@@ -121,55 +117,6 @@ impl Report {
             rounds: args.repeat,
             servers,
             ratios,
-        }
-    }
-
-    /// The results as text.
-    pub fn table(&self) -> String {
-        let mut text = format!(
-            "{}, 4 KiB random, {} requests under way, {} of data, {} ms, \
-             medians of {} round(s)\n\n",
-            self.tool,
-            self.queue_depth,
-            units::human(self.size_bytes),
-            self.milliseconds,
-            self.rounds
-        );
-        let mut table = table::table([
-            "server", "writes/s", "p50 us", "p99 us", "reads/s", "p50 us", "p99 us", "RSS",
-        ]);
-        for line in &self.servers {
-            table.add_row([
-                line.name.to_string(),
-                format!("{:.0}", line.write.per_second),
-                format!("{:.0}", line.write.p50_us),
-                format!("{:.0}", line.write.p99_us),
-                format!("{:.0}", line.read.per_second),
-                format!("{:.0}", line.read.p50_us),
-                format!("{:.0}", line.read.p99_us),
-                units::human(line.resident_bytes).to_string(),
-            ]);
-        }
-        text.push_str(&table::text(table, &[0]));
-        for ratio in &self.ratios {
-            let _ = write!(
-                text,
-                "\nours over {}: writes {:.2}, reads {:.2}",
-                ratio.over, ratio.write, ratio.read
-            );
-        }
-        text.push('\n');
-        text
-    }
-
-    /// Bars of requests a second.
-    pub fn bars(&self) -> Bars {
-        let values = |line: &Line| vec![line.write.per_second, line.read.per_second];
-        Bars {
-            title: format!("NBD, 4 KiB random, {} requests under way", self.queue_depth),
-            unit: "requests per second".to_owned(),
-            groups: vec!["writes".to_owned(), "reads".to_owned()],
-            series: self.servers.iter().map(|line| (line.name.clone(), values(line))).collect(),
         }
     }
 }

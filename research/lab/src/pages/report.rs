@@ -1,6 +1,4 @@
-//! The results of a run: as a table, as JSON, and as a picture.
-
-use std::fmt::Write;
+//! The results of a run, and their picture.
 
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -9,10 +7,9 @@ use units::PAGE_SIZE;
 use super::contest::{Contestant, Round};
 use super::target::Figures;
 use super::work::Speed;
-use crate::level::{default_level, named};
+use crate::level::default_level;
 use crate::plot::Bars;
-use crate::statistics::{median, median_of, spread};
-use crate::table::{self, maybe, maybe_count};
+use crate::statistics::{median, median_of};
 
 /// The results of one target. Each figure is the median of the rounds.
 #[derive(Serialize)]
@@ -80,12 +77,6 @@ impl Samples {
             overwrite_mb_per_s: mb(|r| r.overwrite),
             reload_mb_per_s: mb(|r| r.reload),
         }
-    }
-
-    /// The samples in the order of the table's columns.
-    fn columns(&self) -> [&[f64]; 6] {
-        let Samples { store, overwrite, load, reload, compress, decompress, .. } = self;
-        [store, overwrite, load, reload, compress, decompress]
     }
 }
 
@@ -191,11 +182,6 @@ impl Outcome {
         }
     }
 
-    /// The codec with its level.
-    fn codec_and_level(&self) -> String {
-        named(&self.algorithm, self.level)
-    }
-
     /// The passes with their nanoseconds for a page.
     fn passes(&self) -> [(&'static str, f64); 4] {
         [
@@ -235,90 +221,6 @@ fn ratios(other: &Outcome, main: &Outcome) -> Value {
     let map: Map<String, Value> =
         both.map(|((name, other), (_, main))| (name.to_owned(), json!(other / main))).collect();
     Value::Object(map)
-}
-
-/// The results as text.
-pub fn table(outcomes: &[Outcome]) -> String {
-    let mut text = String::new();
-    let Some(main) = outcomes.first() else { return text };
-    let _ = writeln!(
-        text,
-        "{} pages of 4 KiB, {} thread(s), medians of {} round(s) and their spread, ns per page per \
-         thread\n",
-        main.pages, main.threads, main.rounds
-    );
-    let mut times = table::table([
-        "target",
-        "codec",
-        "store",
-        "overwrite",
-        "load",
-        "reload",
-        "compress",
-        "decompress",
-        "store/codec",
-        "load/codec",
-    ]);
-    for outcome in outcomes {
-        let mut row = vec![outcome.target.clone(), outcome.codec_and_level()];
-        row.extend(outcome.passes().into_iter().map(|(_, ns)| format!("{ns:.0}")));
-        row.push(maybe(outcome.codec.compress_ns, 0));
-        row.push(maybe(outcome.codec.decompress_ns, 0));
-        row.push(maybe(outcome.store_over_codec, 3));
-        row.push(maybe(outcome.load_over_codec, 3));
-        times.add_row(row);
-        let spread = |values: &[f64]| {
-            let [least, most] = spread(values);
-            if values.is_empty() { "-".to_owned() } else { format!("{least:.0}-{most:.0}") }
-        };
-        let spreads = outcome.samples.columns().map(spread);
-        times.add_row(["  least-most", ""].map(str::to_owned).into_iter().chain(spreads));
-    }
-    text.push_str(&table::text(times, &[0, 1]));
-    text.push('\n');
-    let mut sizes = table::table([
-        "target",
-        "MB/s in",
-        "MB/s out",
-        "verified",
-        "compressed",
-        "pool",
-        "pool/compr",
-        "metadata",
-        "RSS growth",
-    ]);
-    for outcome in outcomes {
-        sizes.add_row([
-            outcome.target.clone(),
-            format!("{:.0}", outcome.overwrite.mb_per_s),
-            format!("{:.0}", outcome.reload.mb_per_s),
-            outcome.verified_pages.to_string(),
-            maybe_count(outcome.figures.compressed),
-            maybe_count(outcome.figures.pool),
-            maybe(outcome.pool_over_compressed, 4),
-            maybe_count(outcome.figures.metadata),
-            maybe_count(outcome.rss_growth_bytes),
-        ]);
-    }
-    text.push_str(&table::text(sizes, &[0]));
-    for outcome in outcomes {
-        let (store, load) = (outcome.cpu.store_over_codec, outcome.cpu.load_over_codec);
-        if let Some((store, load)) = store.zip(load) {
-            let _ = writeln!(
-                text,
-                "\nby time on the CPU, {}: store/codec {store:.3}, load/codec {load:.3}",
-                outcome.target
-            );
-        }
-    }
-    for other in &outcomes[1..] {
-        let _ = write!(text, "\n{} takes, times as long as {}:", other.target, main.target);
-        for ((name, theirs), (_, ours)) in other.passes().into_iter().zip(main.passes()) {
-            let _ = write!(text, " {name} {:.2}", theirs / ours);
-        }
-        text.push('\n');
-    }
-    text
 }
 
 /// Bars of the passes of each target and of the bare codec.

@@ -53,10 +53,6 @@ impl Area for Design {
         Ok(Told { disk_read_bytes: 0, disk_written_bytes: 0, ..on_disk(counted) })
     }
 
-    fn process(&self) -> Option<u32> {
-        Some(self.up.process())
-    }
-
     fn end(mut self: Box<Self>) -> Result<()> {
         self.on.off()
     }

@@ -221,10 +221,6 @@ impl Area for Ours {
         })
     }
 
-    fn process(&self) -> Option<u32> {
-        self.parts.as_ref().map(|(running, _)| running.id())
-    }
-
     fn end(mut self: Box<Self>) -> Result<()> {
         self.stop()
     }

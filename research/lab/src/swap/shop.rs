@@ -128,11 +128,6 @@ pub trait Area {
     /// The counters cannot be read.
     fn told(&mut self, counted: Vmstat) -> Result<Told>;
 
-    /// The process that serves the swap, for a profile.
-    fn process(&self) -> Option<u32> {
-        None
-    }
-
     /// Takes the swap away. The kernel first reads all its pages back.
     ///
     /// # Errors

@@ -1,13 +1,7 @@
-//! The results of `writeback`: rows, text and picture.
+//! The results of `writeback`.
 
-use anyhow::Result;
 use serde::Serialize;
-use units::human;
 use zram::LogStats;
-
-use crate::args::WritebackArgs;
-use crate::plot::Bars;
-use crate::table::{table, text};
 
 /// A dump in a layout. Times are medians of all rounds, with the least and the greatest.
 #[derive(Clone, Debug, Serialize)]
@@ -99,88 +93,4 @@ pub struct Report {
     pub out: Vec<Out>,
     /// Replaced.
     pub replaced: Vec<Replaced>,
-}
-
-impl Report {
-    /// Prints the results, and draws them if the command line asks for a picture.
-    ///
-    /// # Errors
-    /// The picture cannot be written.
-    pub fn show(&self, args: &WritebackArgs) -> Result<()> {
-        if let Some(path) = &args.plot {
-            self.picture().write(path)?;
-        }
-        match args.json {
-            true => println!("{}", serde_json::to_string_pretty(self)?),
-            false => print!("{}\n{}", self.text(), self.replaced_text()),
-        }
-        Ok(())
-    }
-
-    fn text(&self) -> String {
-        let mut table = table([
-            "corpus",
-            "layout",
-            "pages",
-            "written/object",
-            "out, MB/s",
-            "back alone, us",
-            "back by 32, us",
-        ]);
-        let with = |median: f64, [least, most]: [f64; 2], digits: usize| {
-            format!("{median:.digits$} ({least:.digits$} to {most:.digits$})")
-        };
-        for row in &self.out {
-            table.add_row([
-                row.corpus.clone(),
-                row.layout.to_owned(),
-                row.pages.to_string(),
-                format!("{:.3}", row.written_per_object_byte),
-                with(row.out_mb_per_second, row.out_spread, 0),
-                with(row.alone_us, row.alone_spread, 1),
-                with(row.together_us, row.together_spread, 1),
-            ]);
-        }
-        text(table, &[0, 1])
-    }
-
-    fn replaced_text(&self) -> String {
-        let mut table = table(["corpus", "full %", "log", "written/object", "copied %", "cleaned"]);
-        for row in &self.replaced {
-            let copied = row.copied_bytes as f64 / row.written_bytes.max(1) as f64 * 100.0;
-            table.add_row([
-                row.corpus.clone(),
-                format!("{:.0}", row.full_percent),
-                human(row.log_bytes).to_string(),
-                format!("{:.3}", row.written_per_object_byte),
-                format!("{copied:.1}"),
-                row.cleaned_segments.to_string(),
-            ]);
-        }
-        text(table, &[0])
-    }
-
-    /// A group for each dump: each layout, and each fullness.
-    fn picture(&self) -> Bars {
-        let mut groups: Vec<String> = Vec::new();
-        let mut series: Vec<(String, Vec<f64>)> = Vec::new();
-        let mut add = |name: String, value| match series.iter_mut().find(|(it, _)| *it == name) {
-            Some((_, values)) => values.push(value),
-            None => series.push((name, vec![value])),
-        };
-        for row in &self.out {
-            if groups.last() != Some(&row.corpus) {
-                groups.push(row.corpus.clone());
-            }
-            add(row.layout.to_owned(), row.written_per_object_byte);
-        }
-        for row in &self.replaced {
-            add(
-                format!("log, {:.0}% full, replaced", row.full_percent),
-                row.written_per_object_byte,
-            );
-        }
-        let title = "Bytes written for each byte of a compressed page".to_owned();
-        Bars { title, unit: "bytes".to_owned(), groups, series }
-    }
 }

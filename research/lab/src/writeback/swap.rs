@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
+use block::layer::Part;
 use block::{BlockDevice, Operation};
-use control::Bound;
+use control::{Bound, ControlError};
+use rampack::store::{Layout, Spec, Store};
 use rampack::{AreaOptions, HostFiles, HostSystem, SwapDevice, SwapType};
 use units::PAGE_SIZE;
 use zswap::PARAMETERS;
@@ -16,26 +18,33 @@ use crate::args::WritebackArgs;
 /// The path in messages.
 const FILE: &str = "the file";
 
+/// What is below the area.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Below {
+    Pages,
+    Log,
+    /// A log that gets whole pages, and compresses them.
+    LogOfPages,
+}
+
 /// Stores all pages, writes them back, and reads them.
-pub fn out_and_back(corpus: &Corpus<'_>, is_log: bool, args: &WritebackArgs) -> Result<Sample> {
+pub fn out_and_back(corpus: &Corpus<'_>, kind: Below, args: &WritebackArgs) -> Result<Sample> {
     let pages = corpus.pages as u64;
     let bytes = 2 * pages * PAGE_SIZE as u64 + SMALLEST;
     let file = file(&args.dir, bytes)?;
-    let fault = |error| anyhow!("{error}");
+    let fault = |error: ControlError| anyhow!("{error}");
     let below = HostSystem.open_backing(&file.path().display().to_string(), None);
     let below = below.map_err(fault)?;
-    let seal = |device: Arc<dyn BlockDevice>, bytes| match args.plain {
-        true => Ok(device),
-        false => rampack::sealed(device, &host::Mmap, bytes, FILE),
+    let layout = match kind {
+        Below::Pages => Layout::Blocks(bytes),
+        _ => Layout::Log(pages),
     };
-    let log = match is_log {
-        true => Some(rampack::logged(below.clone(), &host::Mmap, pages, FILE, seal)),
-        false => None,
-    };
-    let log = log.transpose().map_err(fault)?;
-    let device: Arc<dyn BlockDevice> = match &log {
-        Some(log) => log.clone(),
-        None => seal(below, bytes).map_err(fault)?,
+    let spec = Spec { is_sealed: !args.plain, ..Spec::new(below, FILE, layout) };
+    let Store { device, log, .. } = Store::open(spec).map_err(|error| fault(error.into()))?;
+    let device: Arc<dyn BlockDevice> = match kind {
+        // A layer hides that the log takes objects.
+        Below::LogOfPages => Arc::new(Part::behind(device, 0)),
+        _ => device,
     };
     let zswap = machine()?.swap().map_err(fault)?;
     let parameters = Bound::new(zswap.clone(), PARAMETERS);

@@ -1,5 +1,6 @@
 use super::workload::{PAGE_FAULT1, usual_frames};
 use super::*;
+use indicatif::ProgressBar;
 
 /// A plan that takes a moment.
 pub fn small(names: &[&str], workloads: &[Workload], threads: &[usize]) -> Plan {

@@ -83,17 +83,6 @@ pub enum Start {
     Lockstep,
 }
 
-impl Start {
-    /// Its name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Start::Stagger => "stagger",
-            Start::Lockstep => "lockstep",
-        }
-    }
-}
-
 /// Frames of a zone without a number on the command line.
 const USUAL: u32 = 1 << 18;
 

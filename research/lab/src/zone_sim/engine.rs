@@ -11,12 +11,12 @@
 //!
 //! Written anew after the model of the reference notes. Tests compare it with closed forms.
 
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 
 use serde::Serialize;
 
 use super::load::{Costs, Demand, Load, Visit};
+use crate::events::Events;
 
 /// The results of a simulation.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
@@ -77,8 +77,8 @@ struct Engine<'a> {
     load: &'a Load,
     costs: &'a Costs,
     random: fastrand::Rng,
-    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    sequence: u64,
+    /// The thread whose step is over.
+    events: Events<usize>,
     threads: Vec<Thread>,
     writer: bool,
     readers: u32,
@@ -115,8 +115,7 @@ impl<'a> Engine<'a> {
             load,
             costs,
             random: fastrand::Rng::with_seed(seed),
-            events: BinaryHeap::new(),
-            sequence: 0,
+            events: Events::new(),
             threads: (0..load.threads).map(thread).collect(),
             writer: false,
             readers: 0,
@@ -143,8 +142,8 @@ impl<'a> Engine<'a> {
         let (warm, end) = (threads as u32, threads as u32 * (load.cycles + 1));
         let mut done = 0;
         let mut now = 0.0;
-        while let Some(Reverse((time, _, thread))) = self.events.pop() {
-            now = f64::from_bits(time);
+        while let Some((time, thread)) = self.events.next() {
+            now = time;
             done += self.step(thread, now);
             if done >= warm && self.counts_since.is_none() {
                 self.counts_since = Some(now);
@@ -171,8 +170,7 @@ impl<'a> Engine<'a> {
 
     fn wake(&mut self, thread: usize, at: At, time: f64) {
         self.threads[thread].at = at;
-        self.events.push(Reverse((time.to_bits(), self.sequence, thread)));
-        self.sequence += 1;
+        self.events.plan(time, thread);
     }
 
     fn visit(&self, thread: usize) -> &'a Visit {

@@ -27,16 +27,6 @@ pub enum Around {
     Bare,
 }
 
-impl Around {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Around::PageFault1 => "page-fault1",
-            Around::Bare => "bare",
-        }
-    }
-}
-
 /// The range of results under other assumptions.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Band {

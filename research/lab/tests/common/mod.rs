@@ -91,7 +91,8 @@ pub fn rampack() -> PathBuf {
     if !rampack.is_file() {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let mut command = Command::new(cargo);
-        command.args(["build", "--package", "rampack-cli", "--bin", "rampack"]);
+        command.args(["build", "--package", "rampack-cli", "--bin", "rampack", "--manifest-path"]);
+        command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml"));
         if lab.parent().is_some_and(|directory| directory.ends_with("release")) {
             command.arg("--release");
         }

@@ -245,7 +245,7 @@ impl BlockDevice for FaultyDevice {
     }
 
     fn abilities(&self) -> Abilities {
-        Abilities { read_only: false, discard: true, fast_zero: true, flush: true }
+        Abilities { discard: true, fast_zero: true, flush: true, ..Abilities::default() }
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {

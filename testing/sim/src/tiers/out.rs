@@ -38,7 +38,7 @@ struct Page {
 /// may be written.
 pub(super) fn run(trace: &Trace, a_day: u64, flaw: Option<Flaw>) -> Writes {
     let mut policy = Policy::new(&TIERS, Budgets { written_a_day: a_day, ..Budgets::default() });
-    let (mut allowance, mut out) = (Allowance::new(a_day), Writes::default());
+    let (mut allowance, mut out) = (Allowance::of_a_day(a_day), Writes::default());
     let blank = Page { used: 0, memory: Memory::default(), written: None };
     let mut pages = vec![blank; trace.pages() as usize];
     let mut uses = trace.uses().iter().peekable();

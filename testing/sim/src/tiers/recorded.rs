@@ -1,4 +1,4 @@
-//! Traces that `rampack-lab trace` recorded, and the parser of their files.
+//! Traces that were recorded of programs, and the parser of their files.
 //!
 //! A file is text: `rampack-trace 1`, lines of a name and a value, an empty line, and rows. A row
 //! is a second, `r` or `w`, and the pages that were read or written then, in words: `S` skips S

@@ -1,6 +1,6 @@
 //! The policy under a trace.
 
-use tiers::{Action, Budgets, Credit, Memory, News, Pass, Policy, Seen, Tier};
+use tiers::{Action, Allowance, Budgets, Memory, News, Pass, Policy, Seen, Tier};
 
 use super::peers::{MOVE, READ};
 use super::trace::Trace;
@@ -96,7 +96,7 @@ pub fn run(trace: &Trace, setting: Setting) -> Outcome {
         budgets.target = 0;
     }
     let mut policy = Policy::new(&TIERS, budgets);
-    let mut credit = Credit::new(budgets.cpu_percent);
+    let mut credit = Allowance::of_cpu(budgets.cpu_percent);
     let blank = || Page { exists: false, tier: 0, used: 0, memory: Memory::default(), moved: None };
     let mut pages: Vec<Page> = (0..trace.pages()).map(|_| blank()).collect();
     let mut out = Outcome { mistakes: vec![0; pages.len()], ..Outcome::default() };

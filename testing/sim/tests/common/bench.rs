@@ -1,4 +1,4 @@
-//! Disks with any slot table, some of whose parts have flaws.
+//! Disks with any slot table, and other parts in place of the product's.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
@@ -11,7 +11,7 @@ use designs::AnyDisk;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use zcomp::{Compressor, PerCpuStreams};
 use zram::slots::SlotTable;
-use zram::{Clock, Design, Disk, HostFiles, Resources, Without};
+use zram::{Clock, Design, Disk, HostFiles, Resources};
 
 /// The number of CPUs. It is below the number of threads, so that some share a CPU.
 pub const CPUS: usize = 2;
@@ -25,8 +25,6 @@ pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Se
 pub struct Bench {
     /// The device for writeback.
     pub device_below: Arc<dyn BlockDevice>,
-    /// The waits that the disk omits.
-    pub without: Without,
     pub over_codec: OverCodec,
 }
 
@@ -39,9 +37,9 @@ impl<T: SlotTable + 'static> Design for With<T> {
 }
 
 impl Bench {
-    /// Makes parts without flaws.
+    /// Makes the product's parts.
     pub fn new(device_below: Arc<dyn BlockDevice>) -> Bench {
-        Bench { device_below, without: Without::default(), over_codec: Box::new(|codec| codec) }
+        Bench { device_below, over_codec: Box::new(|codec| codec) }
     }
 
     /// Makes a disk without a size, its memory, and the clock that dates its pages.
@@ -53,7 +51,6 @@ impl Bench {
         let resources = Resources {
             default_algorithm: zcomp::LZO,
             open_codec: Box::new(move |name, params| zcomp::open(name, params).map(&over_codec)),
-            without: self.without,
             ..Resources::new(Arc::new(host::Mmap), frames.clone(), CPUS, files)
         };
         let clock = resources.clock.clone();

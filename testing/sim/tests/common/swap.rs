@@ -61,11 +61,6 @@ impl Engine {
 
     /// With any index.
     pub fn with_index<I: Index>(cpus: usize) -> Engine {
-        Engine::with_parts::<I>(cpus, |zswap| zswap)
-    }
-
-    /// With any index, and changed by `change`.
-    pub fn with_parts<I: Index>(cpus: usize, change: fn(Zswap<I>) -> Zswap<I>) -> Engine {
         let zone = ZoneOptions::new(cpus, FRAMES);
         let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
         let chosen = |name: &str| {
@@ -85,7 +80,7 @@ impl Engine {
             entries: 1 << 12,
         };
         let zswap = Zswap::<I>::new(Arc::new(host::Mmap), parts).expect("there are addresses");
-        Engine::over(Arc::new(change(zswap)), frames)
+        Engine::over(Arc::new(zswap), frames)
     }
 
     fn over(zswap: Arc<dyn AnySwap>, frames: Arc<dyn Frames>) -> Engine {

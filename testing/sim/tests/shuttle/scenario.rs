@@ -259,15 +259,14 @@ impl Scenario {
         actions: &[Action::Move, Action::Compact, Action::Recompress(Select::Any)],
         count: 3,
         blocks: 40,
-        limit: 4,
+        limit: 3,
         when_full: WhenFull::Wait,
         ..Scenario::TIERS
     };
-    /// More users who wait, with a frame for what each of them stores, and nothing that moves
-    /// pages beside them.
+    /// More users who wait, with fewer frames than users, and nothing that moves pages beside them.
     pub const CROWDED: Scenario = Scenario {
         users: 5,
-        limit: 6,
+        limit: 3,
         actions: &[Action::Stats],
         count: 1,
         alike: false,

@@ -12,7 +12,7 @@ pub(super) struct User {
     number: usize,
     rng: Rng,
     stored: u32,
-    /// The contents of the thread's own page.
+    /// The contents of the thread's own page, but for its end.
     own: Box<Page>,
     /// The contents of the thread's part of the shared page.
     part: Vec<u8>,
@@ -20,6 +20,8 @@ pub(super) struct User {
 
 /// Bytes of a part.
 const PART: usize = 700;
+/// Bytes at the end of an own page that another thread changes, so that the changes meet.
+const END: usize = 64;
 
 impl User {
     pub(super) fn new(number: usize, rng: Rng) -> User {
@@ -39,7 +41,8 @@ impl User {
             8 => self.store_own(run),
             9 => self.empty_own(run),
             10 | 11 => self.change_own(run),
-            12 | 13 => self.change_part(run),
+            12 => self.change_part(run),
+            13 => self.change_anothers(run),
             _ => self.look_at_own(run),
         }
     }
@@ -96,7 +99,7 @@ impl User {
     }
 
     fn own_page(&self, run: &Run) -> u64 {
-        run.scenario.hot + 1 + self.number as u64
+        own_page_of(self.number, run)
     }
 
     pub(super) fn store_own(&mut self, run: &Run) {
@@ -126,6 +129,15 @@ impl User {
         }
     }
 
+    /// Changes the end of another thread's page. That thread must not lose what it stores.
+    fn change_anothers(&mut self, run: &Run) {
+        let mut bytes = [0; END];
+        self.rng.fill(&mut bytes);
+        let page = own_page_of((self.number + 1) % run.scenario.users, run);
+        let write = Operation::Write { offset: (page + 1) * P - END as u64, from: &bytes };
+        run.made_it(run.disk().submit(self.cpu(), write));
+    }
+
     /// The offset of the thread's part of the shared page.
     fn place(&self, run: &Run) -> u64 {
         run.scenario.hot * P + (self.number * PART) as u64
@@ -147,11 +159,16 @@ impl User {
         let (disk, cpu) = (run.disk(), self.cpu());
         let (page, mut contents) = (self.own_page(run), [0xa5; PAGE_SIZE]);
         assert_eq!(disk.load_page(cpu, page, &mut contents), Ok(()));
-        let wrong = contents.iter().zip(&*self.own).position(|(is, was)| is != was);
+        let mut both = contents.iter().zip(&*self.own).take(PAGE_SIZE - END);
+        let wrong = both.position(|(is, was)| is != was);
         assert_eq!(wrong, None, "the own page of user {} is another", self.number);
         let mut part = vec![0xa5; PART];
         let read = Operation::Read { offset: self.place(run), into: &mut part };
         assert_eq!(disk.submit(cpu, read), Ok(()));
         assert!(part == self.part, "the part of user {} is not what it wrote", self.number);
     }
+}
+
+fn own_page_of(number: usize, run: &Run) -> u64 {
+    run.scenario.hot + 1 + number as u64
 }

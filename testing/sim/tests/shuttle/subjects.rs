@@ -9,8 +9,8 @@ use pagealloc::{Frames, MemoryProvider, NoMemory};
 use shuttle::current;
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
+use zram::Slot;
 use zram::slots::{BitLock, SlotTable};
-use zram::{Slot, Without};
 
 use crate::bench::{Bench, CPUS, FRAMES, FaultyDevice};
 
@@ -22,7 +22,6 @@ pub struct Subject {
     /// The policy of streams, if the stack makes the disk.
     streams: &'static str,
     make: fn(&Subject, usize) -> Made,
-    without: Without,
 }
 
 /// A disk without a size, and the memory it takes.
@@ -63,22 +62,16 @@ pub fn policy(slots: &'static str, streams: &'static str) -> Subject {
         let frames = machine.frames().clone();
         Made { disk, frames, set_clock: Box::new(move |seconds| machine.set_clock(seconds)) }
     };
-    Subject { name: slots, streams, make, without: Without::default() }
+    Subject { name: slots, streams, make }
 }
 
 /// A disk with a slot table that has no name there.
 pub fn table<T: SlotTable + 'static>() -> Subject {
-    Subject { name: T::NAME, streams: "", make: bench::<T>, without: Without::default() }
+    Subject { name: T::NAME, streams: "", make: bench::<T> }
 }
 
-/// A disk with this slot table that leaves out a wait.
-pub fn flawed<T: SlotTable + 'static>(without: Without) -> Subject {
-    Subject { without, ..table::<T>() }
-}
-
-fn bench<T: SlotTable + 'static>(subject: &Subject, blocks: usize) -> Made {
-    let bench = Bench { without: subject.without, ..Bench::new(device_below(blocks)) };
-    let (disk, frames, clock) = bench.disk::<T>();
+fn bench<T: SlotTable + 'static>(_: &Subject, blocks: usize) -> Made {
+    let (disk, frames, clock) = Bench::new(device_below(blocks)).disk::<T>();
     Made { disk, frames, set_clock: Box::new(move |seconds| clock.set(seconds)) }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Operation};
 use shuttle::rand::RngCore;
+use shuttle::sync::Mutex;
 use shuttle::thread;
 use sim::swap::{Cache, FaultyDevice, Model, PAGES, Policy};
 use testkit::Rng;
@@ -92,10 +93,11 @@ impl Scenario {
         let device_below = FaultyDevice::new(PAGES, rng.next_u64(), SLOWNESS);
         device_below.remember(false);
         let engine = make();
-        let device = engine.zswap.clone().device(swap_type(0));
+        Model::settings().into_iter().for_each(|policy| engine.set(policy));
+        engine.set(Policy::MaxPool(self.limit * P));
+        let device = Mutex::new(turned_on(&engine, &device_below));
         let history = History::default();
         let run = Arc::new(Run { engine, device, device_below, scenario: *self, history });
-        run.set_up();
         let mut users: Vec<User> =
             (0..self.users).map(|n| User { number: n, rng: rng.fork(), stored: 0 }).collect();
         (0..HOT).for_each(|page| {
@@ -121,19 +123,25 @@ impl Scenario {
     }
 }
 
+/// Turns the area on. The device is of this area alone: the next one has its own.
+fn turned_on(engine: &Engine, device_below: &Arc<FaultyDevice>) -> Arc<dyn BlockDevice> {
+    engine.swapon(0, device_below.clone()).expect("it is off");
+    engine.zswap.clone().device(swap_type(0))
+}
+
 struct Run {
     engine: Engine,
-    device: Arc<dyn BlockDevice>,
+    device: Mutex<Arc<dyn BlockDevice>>,
     device_below: Arc<FaultyDevice>,
     scenario: Scenario,
     history: History,
 }
 
 impl Run {
-    fn set_up(&self) {
-        Model::settings().into_iter().for_each(|policy| self.engine.set(policy));
-        self.engine.set(Policy::MaxPool(self.scenario.limit * P));
-        self.engine.swapon(0, self.device_below.clone()).expect("it is off");
+    /// A request to the device of the area that was on last.
+    fn submit(&self, cpu: Cpu, operation: Operation<'_>) -> Result<(), IoError> {
+        let device = self.device.lock().expect("shuttle panics").clone();
+        device.submit(cpu, operation)
     }
 
     fn meddle(&self, rng: &mut Rng, cpu: Cpu) {
@@ -158,7 +166,8 @@ impl Run {
                         (0..HOT).for_each(|page| {
                             self.history.stored(page, Version::ZEROES, begun);
                         });
-                        engine.swapon(0, self.device_below.clone()).expect("it is off");
+                        let device = turned_on(engine, &self.device_below);
+                        *self.device.lock().expect("shuttle panics") = device;
                     }
                 }
             }
@@ -182,11 +191,11 @@ impl Run {
         }
         Tally::add(&self.engine);
         let all = Operation::Discard { offset: 0, length: PAGES * P };
-        assert_eq!(self.device.submit(Cpu(0), all), Ok(()));
+        assert_eq!(self.submit(Cpu(0), all), Ok(()));
         (0..HOT).for_each(|page| {
             let mut into = [0xa5; PAGE_SIZE];
             let read = Operation::Read { offset: page * P, into: &mut into };
-            assert_eq!(self.device.submit(Cpu(0), read), Ok(()));
+            assert_eq!(self.submit(Cpu(0), read), Ok(()));
             assert!(into == [0; PAGE_SIZE], "page {page} survived its discard");
         });
         self.engine.validate();
@@ -230,7 +239,7 @@ impl User {
         }
         let begun = run.history.now();
         let write = Operation::Write { offset: page * P, from: &from };
-        if run.made_it(run.device.submit(self.cpu(), write)) {
+        if run.made_it(run.submit(self.cpu(), write)) {
             versions.into_iter().for_each(|(n, version)| run.history.stored(n, version, begun));
         } else {
             // Some of it may have been written before the area was turned off, and is gone.
@@ -241,7 +250,7 @@ impl User {
         let mut into = vec![0xa5; (count * P) as usize];
         let begun = run.history.now();
         let read = Operation::Read { offset: page * P, into: &mut into };
-        if run.made_it(run.device.submit(self.cpu(), read)) {
+        if run.made_it(run.submit(self.cpu(), read)) {
             let (pages, _) = into.as_chunks::<PAGE_SIZE>();
             for (n, contents) in (page..).zip(pages) {
                 run.history.saw(n, Version::of(contents), begun);
@@ -252,7 +261,7 @@ impl User {
     fn discard(&mut self, run: &Run, page: u64, count: u64) {
         let begun = run.history.now();
         let discard = Operation::Discard { offset: page * P, length: count * P };
-        if run.made_it(run.device.submit(self.cpu(), discard)) {
+        if run.made_it(run.submit(self.cpu(), discard)) {
             (page..page + count).for_each(|n| run.history.stored(n, Version::ZEROES, begun));
         }
     }

@@ -13,9 +13,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::{Controller, errno};
 
-use crate::failure::{failed, say};
-use crate::swap::limits::Controller;
+use service::failure::{failed, say};
 
 /// How long the kernel may take to release a group after its last process has ended.
 const GOING: Duration = Duration::from_secs(30);
@@ -44,7 +44,7 @@ impl Group {
         let refused = |cause: io::Error| {
             let error = failed(format!("cannot make the control group {}", path.display()), &cause);
             match cause.raw_os_error() {
-                Some(libc::EROFS | libc::EACCES | libc::EPERM) => {
+                Some(errno::EROFS | errno::EACCES | errno::EPERM) => {
                     let message = format!(
                         "{}; in a container it needs /sys/fs/cgroup to be writable",
                         error.message
@@ -138,7 +138,7 @@ impl Drop for Group {
     fn drop(&mut self) {
         let end = Instant::now() + GOING;
         while let Err(error) = fs::remove_dir(&self.path) {
-            if error.raw_os_error() != Some(libc::EBUSY) || Instant::now() > end {
+            if error.raw_os_error() != Some(errno::EBUSY) || Instant::now() > end {
                 say(&format!("rampack: {} is left: {error}\n", self.path.display()));
                 break;
             }

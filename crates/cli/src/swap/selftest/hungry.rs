@@ -6,12 +6,12 @@ use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::{self, errno};
 use rampack::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 
 use crate::args::Hungry;
-use crate::sys;
-use crate::terminal::print;
+use crate::terminal::answer;
 
 /// The result of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -31,10 +31,10 @@ pub struct Outcome {
 pub fn main(options: &Hungry) -> Result<(), ControlError> {
     let mut word = [0; 3];
     let told = std::io::stdin().read_exact(&mut word);
-    told.map_err(|e| crate::failure::failed("nobody said when to begin", &e))?;
+    told.map_err(|e| service::failure::failed("nobody said when to begin", &e))?;
     let outcome = run(options)?;
     let line = serde_json::to_string(&outcome).unwrap_or_default();
-    print(&format!("{line}\n"));
+    answer(format!("{line}\n"))?;
     match outcome.wrong {
         0 => Ok(()),
         wrong => Err(ControlError::new(Errno::EIO, format!("{wrong} pages were wrong"))),
@@ -57,7 +57,7 @@ pub fn run(options: &Hungry) -> Result<Outcome, ControlError> {
         }
         outcome.wrong += memory.verify();
         let code = in_a_copy(|| u8::from(!copy(&mut memory, round)));
-        let code = code.map_err(|e| crate::failure::failed("cannot make a copy", &e))?;
+        let code = code.map_err(|e| service::failure::failed("cannot make a copy", &e))?;
         outcome.copies += u64::from(code == 0);
         // The pages that the copy wrote are its own.
         outcome.wrong += memory.verify();
@@ -70,16 +70,16 @@ pub fn run(options: &Hungry) -> Result<Outcome, ControlError> {
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// As [`sys::in_a_copy`]. At the limit of the group a fork fails at once while pages are on their
+/// As [`host::in_a_copy`]. At the limit of the group a fork fails at once while pages are on their
 /// way to the swap device. This waits for those pages.
 fn in_a_copy(mut work: impl FnMut() -> u8) -> io::Result<i32> {
     for _ in 1..TRIES {
-        match sys::in_a_copy(&mut work) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOMEM) => thread::sleep(PAUSE),
+        match host::in_a_copy(&mut work) {
+            Err(error) if error.raw_os_error() == Some(errno::ENOMEM) => thread::sleep(PAUSE),
             done => return done,
         }
     }
-    sys::in_a_copy(work)
+    host::in_a_copy(work)
 }
 
 /// Checks, in a copy, the pages from before it, and changes half of them for the copy alone.

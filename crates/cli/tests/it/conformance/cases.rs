@@ -50,7 +50,7 @@ const fn case(
 }
 
 /// Every case. The outcomes are those of Linux's zram (drivers/block/zram, seen from outside and
-/// in Documentation/admin-guide/blockdev/zram.rst), but for what docs/compatibility.md says.
+/// in Documentation/admin-guide/blockdev/zram.rst), but for what docs/reference/zram.md says.
 pub const CASES: &[Case] = &[
     case("disksize", "1M", "ok", "EBUSY"),
     case("disksize", "1m\n", "ok", "EBUSY"),

@@ -1,4 +1,4 @@
-//! docs/compatibility.md, whose tables are read by the tests.
+//! docs/reference/zram.md, whose tables are read by the tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ fn quoted(cell: &str) -> Vec<String> {
 
 impl Document {
     pub fn read() -> Document {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/zram.md");
         Document::parse(&std::fs::read_to_string(path).unwrap())
     }
 

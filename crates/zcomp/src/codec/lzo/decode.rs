@@ -49,12 +49,12 @@ impl Input<'_> {
 }
 
 /// The written part of the page.
-struct Output<'a> {
+struct Decoded<'a> {
     page: &'a mut Page,
     at: usize,
 }
 
-impl Output<'_> {
+impl Decoded<'_> {
     #[inline(always)]
     fn literals(&mut self, input: &mut Input<'_>, count: usize) -> Result<(), Corrupt> {
         // Most runs are short. If both sides have room, one copy moves more than needed.
@@ -141,7 +141,7 @@ impl Output<'_> {
 /// Decompresses exactly `bytes` to a page.
 pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
     let mut input = Input { bytes, at: 0 };
-    let mut output = Output { page, at: 0 };
+    let mut output = Decoded { page, at: 0 };
     let mut runs = false;
     if let [17, version, _, _, _, ..] = bytes {
         runs = match version {

@@ -79,7 +79,7 @@ fn zeros(page: &Page, here: usize, limit: usize) -> usize {
 }
 
 /// The written output.
-struct Output<'a> {
+struct Encoded<'a> {
     bytes: &'a mut [u8; BOUND],
     length: usize,
     /// The byte whose two lowest bits give the number of literals after the last instruction; 0
@@ -87,7 +87,7 @@ struct Output<'a> {
     literals_at: usize,
 }
 
-impl Output<'_> {
+impl Encoded<'_> {
     #[inline(always)]
     fn put<const N: usize>(&mut self, bytes: [u8; N]) {
         self.bytes[self.length..self.length + N].copy_from_slice(&bytes);
@@ -200,7 +200,7 @@ pub(super) fn compress<const RLE: bool>(
 ) -> Option<usize> {
     let table = &mut table.0;
     table.fill(0);
-    let mut output = Output { bytes: into, length: 0, literals_at: 0 };
+    let mut output = Encoded { bytes: into, length: 0, literals_at: 0 };
     if RLE {
         output.put([17, 1]);
     }

@@ -2,7 +2,9 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sync::{Mutex, MutexGuard, ReadGuard, RwLock, WriteGuard};
+use sync::{Mutex, MutexGuard};
+
+use crate::locks::{ReadGuard, RwLock, WriteGuard};
 
 /// The choices of one design. All designs share the rest of the code.
 pub trait Design: Send + Sync + 'static {

@@ -12,8 +12,7 @@ import java.util.TreeMap;
 import java.util.stream.Collectors;
 
 /** Reads the class files of its own runtime, and keeps what it made of them: lists, maps, strings.
- *  Grows until it is ended, or there is a file "enough". From then on it looks at what it has, mostly
- *  at the same few, and replaces a little. */
+ *  Grows until it is ended. */
 public class Heap {
     record Entry(String name, int round, List<String> names, Map<String, Integer> counts,
                  TreeMap<Integer, Long> places, Double weight) {}
@@ -30,23 +29,7 @@ public class Heap {
             for (Path file : files) {
                 digest(file, round);
                 Thread.sleep(1);
-                if (Files.exists(Path.of("enough"))) work(files);
             }
-        }
-    }
-
-    static void work(List<Path> files) throws Exception {
-        var random = new java.util.Random(1);
-        long used = 0;
-        while (used >= 0) {
-            Entry entry = KEPT.get((int) Math.pow(KEPT.size(), random.nextDouble()) - 1);
-            for (String name : entry.names()) used += entry.counts().get(name);
-            if (random.nextInt(50) == 0) {
-                digest(files.get(random.nextInt(files.size())), 0);
-                Entry last = KEPT.remove(KEPT.size() - 1);
-                KEPT.set(random.nextInt(KEPT.size()), last);
-            }
-            Thread.sleep(20);
         }
     }
 

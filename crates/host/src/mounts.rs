@@ -1,0 +1,168 @@
+//! The list of mounts, mounting and unmounting.
+//!
+//! # Why unsafe
+//! A mount namespace of its own is one of the whole process.
+
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags, UnmountFlags,
+    fsconfig_create, fsmount, fsopen, mount_change,
+};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+/// One line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Mounted {
+    /// The device number of the file system: `0:NN` for FUSE, where NN names its control directory.
+    pub device: (u32, u32),
+    /// The mount point.
+    pub at: PathBuf,
+    /// The type of the file system.
+    pub kind: String,
+    /// The source of the mount, as the mounter named it.
+    pub source: PathBuf,
+}
+
+/// Everything mounted in this namespace, in the order it was mounted; empty without /proc.
+#[must_use]
+pub fn mounts() -> Vec<Mounted> {
+    parse_mounts(&fs::read("/proc/self/mountinfo").unwrap_or_default())
+}
+
+/// The mounts exactly at `path`, the uppermost last.
+#[must_use]
+pub fn mounts_at(path: &Path) -> Vec<Mounted> {
+    mounts().into_iter().filter(|mounted| mounted.at == path).collect()
+}
+
+/// The lines of a mountinfo file. Lines of another form are skipped.
+#[must_use]
+pub fn parse_mounts(text: &[u8]) -> Vec<Mounted> {
+    text.split(|byte| *byte == b'\n').filter_map(parse_mount).collect()
+}
+
+fn parse_mount(line: &[u8]) -> Option<Mounted> {
+    let mut fields = line.split(|byte| *byte == b' ');
+    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
+    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let at = unescape(fields.nth(1)?);
+    // Any number of optional fields end with a lone dash.
+    let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    Some(Mounted { device, at, kind, source: unescape(fields.next()?) })
+}
+
+/// Undoes the kernel's escapes of a path: white space and backslashes are a backslash and three
+/// octal digits.
+#[must_use]
+pub fn unescape(field: &[u8]) -> PathBuf {
+    let mut plain = Vec::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((first, after)) = rest.split_first() {
+        let octal = after.get(..3).filter(|_| *first == b'\\');
+        let code =
+            octal.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        plain.push(code.unwrap_or(*first));
+        rest = if code.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(plain))
+}
+
+/// A mount of the file system with the connections of FUSE, at no place: nobody need have it
+/// mounted.
+///
+/// # Errors
+/// `EPERM` without root.
+pub fn fuse_connections() -> io::Result<OwnedFd> {
+    let context = fsopen("fusectl", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    Ok(fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty())?)
+}
+
+/// Mounts `source` at `target` with the options `data`, without set-user-id programs and device
+/// files.
+///
+/// # Errors
+/// The error of mount(2).
+pub fn mount(source: &Path, target: &Path, kind: &str, data: &str) -> io::Result<()> {
+    let (flags, data) = (MountFlags::NOSUID | MountFlags::NODEV, CString::new(data)?);
+    Ok(rustix::mount::mount(source, target, kind, flags, &*data)?)
+}
+
+/// How to unmount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unmount {
+    /// The call fails with `EBUSY` while the mount is in use.
+    WhenUnused,
+    /// FUSE: fails every request, now and later; then as [`Unmount::WhenUnused`].
+    Abort,
+    /// The mount disappears from the tree now, and ends with its last user.
+    Lazily,
+}
+
+/// Unmounts `path`.
+///
+/// # Errors
+/// The error of umount2(2).
+pub fn unmount(path: &Path, how: Unmount) -> io::Result<()> {
+    let flags = match how {
+        Unmount::WhenUnused => UnmountFlags::empty(),
+        Unmount::Abort => UnmountFlags::FORCE,
+        Unmount::Lazily => UnmountFlags::DETACH,
+    };
+    Ok(rustix::mount::unmount(path, flags | UnmountFlags::NOFOLLOW)?)
+}
+
+/// Gives this process a mount namespace of its own. It sees the mounts of others; no other process
+/// sees its mounts. The process must have one thread.
+///
+/// # Errors
+/// The error of unshare(2) or mount(2); `EPERM` without root.
+pub fn own_mounts() -> io::Result<()> {
+    // SAFETY: the caller has one thread, and a namespace of mounts concerns no descriptor.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+    Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+
+    use super::parse_mount as parse;
+    use super::*;
+
+    #[test]
+    fn lines_of_mountinfo_are_understood() {
+        let line =
+            br"36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 shared:2 - ext3 /dev/root rw,errors=x";
+        let mounted = parse(line).unwrap();
+        assert_eq!(mounted.device, (98, 0));
+        assert_eq!((mounted.at.as_path(), &mounted.kind[..]), (Path::new("/mnt2"), "ext3"));
+        assert_eq!(mounted.source, Path::new("/dev/root"));
+        let line = br"40 35 0:52 / /a\040b\134c rw - fuse.rampack rampack rw,user_id=0";
+        let expected = Mounted {
+            device: (0, 52),
+            at: r"/a b\c".into(),
+            kind: "fuse.rampack".into(),
+            source: "rampack".into(),
+        };
+        assert_eq!(parse(line), Some(expected));
+        for line in ["", "36 35", "1 2 x:y / / rw - a b c", "1 2 0:1 / / rw shared:1 ext4 a"] {
+            assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_escape_stays() {
+        for plain in [r"\", r"\1", r"a\12", r"\999", r"\04x"] {
+            assert_eq!(unescape(plain.as_bytes()), OsStr::new(plain));
+        }
+        assert_eq!(unescape(br"\011\012"), OsStr::new("\t\n"));
+    }
+}

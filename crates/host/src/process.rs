@@ -1,0 +1,72 @@
+//! What this process acts as, what it leaves, and locks of files.
+
+use std::ffi::OsStr;
+use std::fs::{File, TryLockError};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+/// The user this process acts as.
+#[must_use]
+pub fn effective_user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The user and the group this process acts as.
+#[must_use]
+pub fn owner() -> (u32, u32) {
+    (effective_user(), effective_group())
+}
+
+/// The group this process acts as.
+#[must_use]
+pub fn effective_group() -> u32 {
+    rustix::process::getegid().as_raw()
+}
+
+/// Takes an exclusive lock that lives as long as `file` is open. False when another process has it.
+///
+/// # Errors
+/// The error of flock(2), except for a lock that another process has.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    match file.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Keeps the memory of this process out of core dumps: it holds what others stored. The kernel
+/// writes none, and hands none to a program. Only root can look into the process from now on, also
+/// with a debugger or through `/proc`.
+///
+/// # Errors
+/// The error of setrlimit(2) or prctl(2).
+pub fn no_core_dumps() -> io::Result<()> {
+    // A dump to a program does not ask for the limit, core(5), so both calls are needed.
+    let limited = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    Ok(limited?)
+}
+
+/// Starts this program again in this process, with `@` as the first letter of its name. systemd
+/// kills no such process of root when it has stopped all services and ends the rest
+/// (systemd.io/ROOT_STORAGE_DAEMONS): the machine could not swap off what a killed server has. Call
+/// it before the process has threads or state. It returns if there is nothing to do, or if it could
+/// not be done; the program then runs as it is.
+pub fn mark_as_storage_daemon() {
+    const MARK: &[u8] = b"@";
+    let mut words = std::env::args_os();
+    let (Some(name), Ok(program)) = (words.next(), std::env::current_exe()) else { return };
+    if name.as_bytes().starts_with(MARK) {
+        return;
+    }
+    let mut marked = OsStr::from_bytes(MARK).to_os_string();
+    marked.push(Path::new(&name).file_name().unwrap_or(&name));
+    let error = Command::new(program).arg0(marked).args(words).exec();
+    tracing::debug!("the process is not marked: {error}");
+}

@@ -1,0 +1,139 @@
+//! The client of the control socket.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::{Peer, errno, peer_of};
+use serde::de::DeserializeOwned;
+
+use crate::failure::{failed, say};
+use crate::protocol::{DaemonReport, Request, Status, parse_reply, request_line};
+use crate::root::Root;
+use crate::server::exchange;
+
+/// How long a daemon may take to report: it waits for nothing then.
+const REPORTING: Duration = Duration::from_secs(10);
+/// How often a client that waits looks whether the daemon can still answer.
+const LOOK: Duration = Duration::from_secs(1);
+/// When a client says that it waits.
+const TELL: Duration = Duration::from_secs(10);
+
+/// The report of the daemon at `root`.
+///
+/// # Errors
+/// As [`call`]; `ETIMEDOUT` after ten seconds.
+pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
+    let daemon = Connected::to(root)?;
+    daemon.check_it_runs()?;
+    daemon.ask(&Request::Status(Status {}), Some(REPORTING))
+}
+
+/// Is the process stopped (proc_pid_stat(5))?
+pub fn is_stopped(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit(')').next().and_then(|rest| rest.split_ascii_whitespace().next());
+    matches!(state, Some("T" | "t"))
+}
+
+/// Asks the daemon at `root` and returns its answer, of the type that belongs to the request. It
+/// waits for as long as the daemon lives: what it is asked for may take hours.
+///
+/// # Errors
+/// `ENOENT` when no daemon runs there (the message says how to start one), `EACCES` when it belongs
+/// to a user who is neither root nor the caller, `EBUSY` when it is stopped (by `SIGSTOP` or a
+/// debugger), the daemon's own error, or the error of the system call.
+pub fn call<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, ControlError> {
+    Connected::to(root)?.ask(request, None)
+}
+
+/// A connection to a daemon that the caller may trust.
+struct Connected<'a> {
+    root: &'a Root,
+    stream: UnixStream,
+    /// The process of the daemon. The socket knows it. A file of the daemon would not do: it may be
+    /// in memory that was swapped out to a device that does not answer.
+    pid: Option<u32>,
+}
+
+impl Connected<'_> {
+    fn to(root: &Root) -> Result<Connected<'_>, ControlError> {
+        let stream = connect(root)?;
+        let Peer { pid, user } = peer_of(&stream)
+            .map_err(|e| failed(format!("cannot ask who serves {}", root.path().display()), &e))?;
+        root.check_server(user)?;
+        Ok(Connected { root, stream, pid })
+    }
+
+    fn check_it_runs(&self) -> Result<(), ControlError> {
+        let Some(pid) = self.pid.filter(|pid| is_stopped(*pid)) else { return Ok(()) };
+        let message = format!(
+            "the daemon in {} is stopped (process {pid}, state T); let it go on with `kill -CONT \
+             {pid}`",
+            self.root.path().display()
+        );
+        Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    fn ask<T: DeserializeOwned>(
+        self,
+        request: &Request,
+        limit: Option<Duration>,
+    ) -> Result<T, ControlError> {
+        let what = || format!("no answer from {}", self.root.control_socket().display());
+        let (begin, mut told) = (Instant::now(), false);
+        let mut may_wait = || {
+            self.check_it_runs()?;
+            let waited = begin.elapsed();
+            if let Some(limit) = limit.filter(|limit| waited >= *limit) {
+                let message = format!("{} within {} seconds", what(), limit.as_secs());
+                return Err(ControlError::new(Errno(errno::ETIMEDOUT), message));
+            }
+            if waited >= TELL && !told {
+                told = true;
+                let who = self.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+                say(&format!("rampack: the daemon{who} is at work; waiting for its answer\n"));
+            }
+            Ok(())
+        };
+        let line = exchange(&self.stream, &request_line(request), LOOK, || {
+            may_wait().map_err(io::Error::other)
+        });
+        let line = line.map_err(|error| match error.downcast::<ControlError>() {
+            Ok(error) => error,
+            Err(error) => failed(what(), &error),
+        })?;
+        parse_reply(&line)
+    }
+}
+
+fn connect(root: &Root) -> Result<UnixStream, ControlError> {
+    let path = root.control_socket();
+    rampack::host::connect_at_once(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+            let message = format!(
+                "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or \
+                 `rampack swap on`, or name another with --root DIR",
+                root.path().display()
+            );
+            ControlError::new(Errno::ENOENT, message)
+        }
+        io::ErrorKind::PermissionDenied => {
+            let message = format!(
+                "no permission for {}; the daemon answers only the user who started it",
+                path.display()
+            );
+            ControlError::new(Errno::EACCES, message)
+        }
+        io::ErrorKind::WouldBlock => {
+            let message = format!(
+                "the daemon at {} takes no more requests: too many wait for its answer",
+                path.display()
+            );
+            ControlError::new(Errno::EBUSY, message)
+        }
+        _ => failed(format!("cannot reach {}", path.display()), &error),
+    })
+}

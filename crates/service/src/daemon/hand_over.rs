@@ -1,0 +1,156 @@
+//! Another program in place of the daemon: it takes over the devices, in the same process.
+
+use std::env;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
+use rampack::nbd::Activated;
+
+use super::{Daemon, Handing, end_nbd};
+use crate::failure::failed;
+use crate::layouts::UPGRADED;
+use crate::rehearsal;
+use crate::state::State;
+use crate::successor::Successor;
+
+/// How long the commands under way may take before an upgrade is refused because of them.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
+
+impl Daemon {
+    /// Replaces this program by `program`, after a rehearsal if that can be. Clients of NBD get the
+    /// answers to what they asked, and are disconnected. Returns only if it is refused or fails;
+    /// everything is as before then, but for the connections of those clients.
+    pub fn hand_over(&self, program: &Successor) -> ControlError {
+        let Successor { path, rehearses } = program;
+        if *rehearses && let Err(error) = self.rehearse(path) {
+            return error;
+        }
+        self.when_still(|fds| {
+            let process = OsString::from(std::process::id().to_string());
+            let arguments = env::args_os().collect();
+            let error = kept::replace(path, arguments, &[(UPGRADED, process)], &fds);
+            failed(format!("cannot execute {}", path.display()), &error)
+        })
+    }
+
+    /// Has the program at `path` say whether it could take over what there is now.
+    fn rehearse(&self, path: &Path) -> Result<(), ControlError> {
+        let Some(state) = &self.handing.state else { return Ok(()) };
+        state.save(&self.machine)?;
+        let fds = self.descriptors(state);
+        rehearsal::ask(path, &fds.map_err(|error| failed("cannot give away what is kept", &error))?)
+    }
+
+    /// Ends the process. The next daemon takes over the devices from the service manager. Returns
+    /// only if it is refused, as [`Daemon::hand_over`] does.
+    pub fn leave_to_the_next(&self) -> ControlError {
+        self.when_still(|_| process::exit(0))
+    }
+
+    /// Saves everything, ends what is under way, and calls `last`, which ends this program or
+    /// returns why it does not.
+    fn when_still(
+        &self,
+        last: impl FnOnce(Vec<(String, OwnedFd)>) -> ControlError,
+    ) -> ControlError {
+        let Handing { state: Some(state), .. } = &self.handing else {
+            return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
+        };
+        let ready = self.check_handed_over().and_then(|()| self.wait_for_commands());
+        let saved = ready.and_then(|()| state.save(&self.machine));
+        if let Err(error) = saved.and_then(|()| state.settle()) {
+            return error;
+        }
+        let fds = match self.descriptors(state) {
+            Ok(fds) => fds,
+            Err(error) => return failed("cannot hand over what is kept", &error),
+        };
+        let server = self.nbd.lock().take();
+        let result = match server.as_ref().is_none_or(|server| end_nbd(server)) {
+            false => {
+                let message = "requests of NBD clients are not answered in time: the device does \
+                               not answer; the daemon goes on";
+                ControlError::new(Errno(errno::ETIMEDOUT), message)
+            }
+            true => last(fds),
+        };
+        if server.is_some()
+            && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())
+        {
+            tracing::error!("there is no NBD server any more: {error}");
+        }
+        result
+    }
+
+    /// Checks that nothing is in use that would end with this program.
+    fn check_handed_over(&self) -> Result<(), ControlError> {
+        self.swaps.check_handed_over()?;
+        let Some(state) = &self.handing.state else { return Ok(()) };
+        let regions = state.memory().regions();
+        let outlives = |name: &str| regions.iter().any(|region| region.name.starts_with(name));
+        self.devices.check_keys(outlives)?;
+        // The users of a mount that outlives this program wait for the next one.
+        match state.has_mount() {
+            true => Ok(()),
+            false => self.devices.check_handed_over(),
+        }
+    }
+
+    /// Waits until nobody but the one who asks for this is being answered on the control socket.
+    fn wait_for_commands(&self) -> Result<(), ControlError> {
+        let until = Instant::now() + PATIENCE;
+        while self.control.as_ref().is_some_and(|control| control.working() > 1) {
+            if Instant::now() > until {
+                let message = format!(
+                    "another command is still under way after {} seconds; the daemon goes on",
+                    PATIENCE.as_secs()
+                );
+                return Err(ControlError::new(Errno::EBUSY, message));
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Is the service manager gone that kept the devices?
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.handing.state.as_ref().is_some_and(|state| !state.has_manager())
+    }
+
+    /// Do the devices outlive this process?
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.handing.state.is_some()
+    }
+
+    /// Was there a daemon before, whose devices are this one's? It may have removed them all.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        self.handing.state.as_ref().is_some_and(|state| state.is_inherited())
+    }
+
+    /// Everything that the next program takes over.
+    fn descriptors(&self, state: &State) -> std::io::Result<Vec<(String, OwnedFd)>> {
+        let mut fds = state.descriptors()?;
+        for (name, fd) in &self.handing.sockets {
+            fds.push((name.clone(), fd.try_clone()?));
+        }
+        Ok(fds)
+    }
+
+    /// Serves again the sockets that a service manager handed over.
+    fn listen_again(&self) -> Result<(), ControlError> {
+        let again = |(_, fd): &(String, OwnedFd)| fd.try_clone().and_then(Activated::of);
+        let activated = self.handing.sockets.iter().map(again).collect::<std::io::Result<_>>();
+        self.serve_activated(activated.map_err(|e| failed("cannot serve a socket", &e))?)
+    }
+}

@@ -1,0 +1,45 @@
+//! What this program would make of a daemon's devices that it does not have yet
+//! ([`crate::rehearsal`]).
+
+use rampack::control::{ControlError, Errno};
+use rampack::key_of;
+
+use super::start::planned;
+use super::{DaemonOptions, tls};
+use crate::failure::failed;
+use crate::plan::{Configured, Fate};
+use crate::{machine, swap};
+
+/// Checks that [`super::Daemon::start`] with these options could take over what this process was
+/// given. Changes nothing.
+///
+/// # Errors
+/// The first reason why it could not.
+pub fn rehearse(options: DaemonOptions) -> Result<(), ControlError> {
+    let DaemonOptions { root, transport, nbd, asked, state, .. } = options;
+    tls(&nbd)?;
+    let Some(state) = state else {
+        let message = "this program has no service manager that keeps devices";
+        return Err(ControlError::new(Errno::ENOTSUP, message));
+    };
+    let configured = Configured { root: root.path().into(), transport, nbd, asked };
+    let (_, by) = planned(Some(&state), &root, &configured)?;
+    if let Some((number, _)) = by.areas.iter().find(|(_, fate)| **fate == Fate::Stays) {
+        let message = format!("nothing leads to {} any more", swap::name(*number));
+        return Err(ControlError::new(Errno::ENODEV, message));
+    }
+    machine::check(state.left())?;
+    let left =
+        state.take_swap().map_err(|error| failed("cannot take over swap devices", &error))?;
+    let areas = left.map(|left| left.areas).unwrap_or_default();
+    let regions = state.memory().regions();
+    for (area, backing) in areas.iter().filter_map(|area| Some((area, area.backing.as_ref()?))) {
+        let (name, path) = (swap::name(area.number), backing.path.display());
+        let key = key_of(&name);
+        if backing.is_sealed && !regions.iter().any(|region| region.name.starts_with(&key)) {
+            let message = format!("the key of {path}, which is below {name}, was not kept");
+            return Err(ControlError::new(Errno::ENOTSUP, message));
+        }
+    }
+    state.backings().check()
+}

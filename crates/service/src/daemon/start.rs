@@ -1,0 +1,161 @@
+//! The start of a daemon, by the plan for what the daemon before left.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use rampack::control::ControlError;
+use rampack::sync::Mutex;
+use rustix::fs::Mode;
+
+use super::remains::{Spared, clear_leftovers};
+use super::{Daemon, DaemonOptions, FileSystems, Handing};
+use crate::devices::Devices;
+use crate::events::Event;
+use crate::failure::failed;
+use crate::machine::{self, Machine};
+use crate::observed::observe;
+use crate::plan::{Configured, Plan, Step, plan};
+use crate::root::{Root, RootLock};
+use crate::state::{Connection, State};
+use crate::swap::Swaps;
+use crate::swap::recovery::{self, Taken};
+use crate::transport::Transport;
+use crate::unfinished;
+
+/// What a start has made so far.
+#[derive(Default)]
+struct Parts {
+    machine: Option<Arc<Machine>>,
+    taken: Option<Taken>,
+    claim: Option<RootLock>,
+    daemon: Option<Daemon>,
+}
+
+impl Daemon {
+    /// Starts a daemon without devices, after clearing what a killed one left in its root; or with
+    /// the devices of the daemon before, by the [`plan`] for them.
+    ///
+    /// # Errors
+    /// The error of the step that failed. Everything made before it is removed again.
+    ///
+    /// Where it has devices of a daemon before, nothing is removed: that daemon's successor may be
+    /// another one, and the users of the devices wait for it. The process must end then.
+    pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
+        // From now on files and sockets are private, unless they get a mode on purpose.
+        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        let inherited = options.state.as_ref().is_some_and(|state| state.is_inherited());
+        let parts = unfinished::take_over(Parts::default(), inherited, |parts| {
+            begin(parts, options, events)
+        })?;
+        parts.daemon.ok_or_else(|| ControlError::invalid("the daemon has not begun"))
+    }
+}
+
+/// The plan for what the daemon before left in `state`, and the root where it is carried out.
+///
+/// # Errors
+/// As [`Root::choose`].
+pub fn planned(
+    state: Option<&State>,
+    root: &Root,
+    options: &Configured,
+) -> Result<(Root, Plan), ControlError> {
+    let kept = state.map(State::kept).unwrap_or_default();
+    let before = match &kept.root {
+        Some(path) => Root::choose(Some(path))?,
+        None => root.clone(),
+    };
+    let by = plan(&kept, options, &observe(&kept, &before));
+    let root = if by.root == root.path() { root.clone() } else { before };
+    Ok((root, by))
+}
+
+fn begin(
+    parts: &mut Parts,
+    options: DaemonOptions,
+    events: Sender<Event>,
+) -> Result<(), ControlError> {
+    let DaemonOptions { root, transport, nbd, asked, state, sockets } = options;
+    let configured = Configured { root: root.path().into(), transport, nbd, asked };
+    let (root, by) = planned(state.as_deref(), &root, &configured)?;
+    let nbd = configured.nbd;
+    let mut told = by.said.clone();
+    // Whatever is read or said before they are served may wait for them.
+    let swap = state.as_deref().map(State::take_swap).transpose();
+    let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
+    if let (Some(state), Some(swap)) = (&state, swap) {
+        recovery::be_ready();
+        let (machine, disks) = machine::lasting(state, false)?;
+        parts.machine = Some(machine.clone());
+        let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.areas)?;
+        parts.taken = Some(taken);
+        told.extend(said.into_iter().chain(disks));
+    }
+    if let Some(state) = &state {
+        give_up_sockets(state, &by);
+        state.set_asked(by.asked.clone());
+    }
+    let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
+    let claim = root.claim_with(&held)?;
+    let left = match (&state, by.files) {
+        (Some(state), Step::GoOn) => state.take_mount(),
+        (Some(state), _) => {
+            state.give_up_mount();
+            None
+        }
+        (None, _) => None,
+    };
+    let mut ublks = match state.as_deref() {
+        Some(state) if by.by_driver => state.ublks(),
+        _ => Vec::new(),
+    };
+    let (swap_files, swap_ublks) = parts.taken.as_ref().map(Taken::devices).unwrap_or_default();
+    ublks.extend(swap_ublks);
+    let spared =
+        Spared { sockets: &held, files: left.is_some(), swaps: &swap_files, ublks: &ublks };
+    let mut notes = clear_leftovers(&claim, spared);
+    parts.claim = Some(claim);
+    notes.extend(told);
+    let machine = match (&state, parts.machine.take()) {
+        (None, _) => machine::new()?,
+        (_, Some(machine)) => machine,
+        (Some(state), None) => {
+            let (machine, told) = machine::lasting(state, true)?;
+            notes.extend(told);
+            machine.forget_swap(state.memory());
+            machine
+        }
+    };
+    let nbd = (transport != Transport::Fuse).then_some(nbd);
+    let handing = Handing { state: state.clone(), nbd, sockets };
+    let devices = Arc::new(Devices::new(root, machine.clone(), state));
+    let Some(claim) = parts.claim.take() else { return Ok(()) };
+    // From here on a drop of the daemon removes what was made.
+    let daemon = parts.daemon.insert(Daemon {
+        swaps: Arc::new(Swaps::new(devices.clone())),
+        file_systems: FileSystems::new(devices.clone()),
+        devices,
+        machine,
+        control: None,
+        nbd: Mutex::new(None),
+        handing,
+        tree: Mutex::new(None),
+        notes,
+        claim,
+    });
+    daemon.open((&by, spared), (left, parts.taken.take()), transport, events)
+}
+
+/// Gives up the sockets that are not configured any more: nobody listens at them from now on.
+fn give_up_sockets(state: &State, by: &Plan) {
+    let sockets = [
+        (by.control, Connection::Control),
+        (by.nbd, Connection::Nbd),
+        (by.nbd_tcp, Connection::NbdTcp),
+    ];
+    for (step, connection) in sockets {
+        if [Step::New, Step::Close].contains(&step) && state.kept_before(connection) {
+            state.give_up(connection);
+        }
+    }
+}

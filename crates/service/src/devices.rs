@@ -1,0 +1,569 @@
+//! The devices of a daemon, and how their frontends follow them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use rampack::control::tree::DeviceNode;
+use rampack::control::{ControlError, Errno, Object};
+use rampack::fuse::{CutOff, Hold};
+use rampack::host::swaps;
+use rampack::nbd::Server;
+use rampack::sync::atomic::{AtomicBool, Ordering};
+use rampack::sync::{Mutex, MutexGuard};
+use rampack::zram::Disk;
+
+use crate::failure::frontend_error;
+use crate::loops::{LOOKING, PAUSE};
+use crate::machine::Machine;
+use crate::protocol::{Add, Attribute};
+use crate::root::{Made, Root};
+use crate::state::State;
+
+mod attached;
+mod by_driver;
+mod by_ublk;
+mod change;
+mod handed_over;
+mod module;
+mod own;
+mod paths;
+mod recovered;
+mod refusal;
+mod report;
+mod swapped;
+mod users;
+mod waits;
+use attached::Attachment;
+pub use attached::Files;
+use by_ublk::Ublks;
+use change::{Change, Lifecycle};
+pub use module::device_count;
+use refusal::Refusal;
+pub use report::export_uri;
+use swapped::is_swap;
+pub use swapped::swapped_to;
+pub use waits::EndOfWaits;
+
+/// The NBD frontend of a daemon.
+#[derive(Default)]
+struct NbdFrontend {
+    /// Addresses of the server. [`export_uri`] turns one into the address of a device.
+    addresses: Vec<String>,
+    server: Option<Arc<Server>>,
+}
+
+/// The devices of a daemon. Any number of threads may call every method at once.
+pub struct Devices {
+    root: Root,
+    machine: Arc<Machine>,
+    /// Addresses of the server. [`export_uri`] turns one into the address of a device.
+    nbd: Mutex<NbdFrontend>,
+    lifecycle: Mutex<Lifecycle>,
+    attached: Mutex<BTreeMap<u32, Attachment>>,
+    ublks: Ublks,
+    cut_off: Mutex<Option<CutOff>>,
+    /// Do the devices get block devices?
+    block: AtomicBool,
+    /// Locked while all devices together are made or removed.
+    loading: Mutex<()>,
+    /// Were all devices removed together, and none made since?
+    unloaded: AtomicBool,
+    /// Where the devices outlive the daemon.
+    state: Option<Arc<State>>,
+}
+
+/// Attributes whose stores the frontends of a device must follow.
+const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
+
+impl Devices {
+    /// The devices of `machine`, behind no frontend yet.
+    #[must_use]
+    pub fn new(root: Root, machine: Arc<Machine>, state: Option<Arc<State>>) -> Devices {
+        let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
+        let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
+        let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
+        let (loading, unloaded) = (Mutex::new(()), AtomicBool::new(false));
+        Devices {
+            root,
+            machine,
+            nbd,
+            lifecycle,
+            attached,
+            ublks: Ublks::new(),
+            cut_off,
+            block,
+            loading,
+            unloaded,
+            state,
+        }
+    }
+
+    /// Begins a change, after the one that is under way.
+    fn change(&self) -> Change<'_> {
+        self.change_of(self.lifecycle.lock())
+    }
+
+    /// As [`Devices::change`], with the lock.
+    fn change_of<'a>(&'a self, lifecycle: MutexGuard<'a, Lifecycle>) -> Change<'a> {
+        Change { lifecycle, state: self.state.as_deref(), machine: &self.machine }
+    }
+
+    /// Serves all devices added from now on as files.
+    pub fn serve_files(&self, files: Files) {
+        self.block.store(files.loops.is_some(), Ordering::Relaxed);
+        *self.cut_off.lock() = Some(files.mount.cut_off());
+        self.lifecycle.lock().files = Some(files);
+    }
+
+    /// Do devices get block devices? A device that is just being added or removed may have none.
+    #[must_use]
+    pub fn makes_block_devices(&self) -> bool {
+        self.block.load(Ordering::Relaxed)
+    }
+
+    /// Sets the NBD server and the addresses at which it exports the devices.
+    pub fn serve_nbd(&self, addresses: Vec<String>, server: Option<Arc<Server>>) {
+        *self.nbd.lock() = NbdFrontend { addresses, server };
+    }
+
+    /// The addresses at which the devices are exported.
+    #[must_use]
+    pub fn nbd(&self) -> Vec<String> {
+        self.nbd.lock().addresses.clone()
+    }
+
+    /// The device called `name`, or with the path `name`.
+    ///
+    /// # Errors
+    /// `ENODEV`; the message names the devices that exist.
+    pub fn disk(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
+        let last = name.rsplit('/').next().unwrap_or(name);
+        let disks = self.machine.disks();
+        disks.iter().find(|disk| disk.name() == last).cloned().ok_or_else(|| {
+            let known: Vec<String> = disks.iter().map(|disk| disk.name()).collect();
+            let known = match known.is_empty() {
+                true => "there are none; make one with `rampack add`".to_string(),
+                false => format!("there are: {}", known.join(" ")),
+            };
+            ControlError::new(Errno::ENODEV, format!("no device {name:?}; {known}"))
+        })
+    }
+
+    /// Makes a device.
+    ///
+    /// # Errors
+    /// The error of an attribute or of a frontend. There is no new device then.
+    pub fn add(&self, options: &Add) -> Result<Arc<Disk>, ControlError> {
+        self.add_noted(options, |_| ())
+    }
+
+    /// As [`Devices::add`]. What `note` changes of the state is in the table with the device.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_noted(
+        &self,
+        options: &Add,
+        note: impl FnOnce(&Disk),
+    ) -> Result<Arc<Disk>, ControlError> {
+        let mut attributes = options.attributes.iter();
+        attributes.try_for_each(|it| self.refuse_own(&it.name, &it.value))?;
+        let lifecycle = self.change();
+        lifecycle.check()?;
+        let disk = self.machine.add()?;
+        note(&disk);
+        let made = configure(&disk, options)
+            .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
+            .and_then(|()| self.attach(&lifecycle, &disk, None));
+        if let Err(error) = made {
+            self.ublks.take_down(&disk, true)?;
+            self.machine.remove(disk.id())?;
+            self.save_removal();
+            return Err(error);
+        }
+        self.unloaded.store(false, Ordering::Relaxed);
+        tracing::info!("{} added", disk.name());
+        Ok(disk)
+    }
+
+    /// Removes a device. Gives up what there is of one that could not be taken over.
+    ///
+    /// # Errors
+    /// `ENODEV`, or `EBUSY` with its users.
+    pub fn remove(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        self.let_clients_go(name, force);
+        self.when_closed(|lifecycle| {
+            let refused = self.machine.refused().into_iter().map(|refused| refused.saved.id);
+            if let Some(id) = refused.into_iter().find(|id| name == format!("zram{id}")) {
+                self.ublks.give_up(id)?;
+                self.machine.remove(id)?;
+                tracing::info!("{name} is given up");
+                return Ok(self.save()?);
+            }
+            let disk = self.disk(name)?;
+            self.remove_it(lifecycle, &disk, force)
+        })
+    }
+
+    /// Removes device `id`, if it has no user.
+    ///
+    /// # Errors
+    /// `ENODEV`, or `EBUSY` with its users.
+    pub fn remove_number(&self, id: u32) -> Result<(), ControlError> {
+        self.let_clients_go(&format!("zram{id}"), false);
+        let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
+        self.when_closed(|lifecycle| {
+            let disk = self.machine.disk(id).ok_or_else(none)?;
+            self.remove_it(lifecycle, &disk, false)
+        })
+    }
+
+    fn remove_it(
+        &self,
+        lifecycle: &Change<'_>,
+        disk: &Arc<Disk>,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        self.refuse_clients(disk, force)?;
+        let number = self.detach(lifecycle, disk, force)?;
+        if let Err(error) = self.machine.remove(disk.id()) {
+            self.attach_again(lifecycle, disk, number);
+            return Err(error.into());
+        }
+        tracing::info!("{} removed", disk.name());
+        Ok(self.save()?)
+    }
+
+    /// Empties a device. It has no size afterwards.
+    ///
+    /// # Errors
+    /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with its users.
+    pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), ControlError> {
+        self.let_clients_go(name, force);
+        self.when_closed(|lifecycle| {
+            let disk = self.disk(name)?;
+            self.reset_it(lifecycle, &disk, value, force)
+        })
+    }
+
+    /// No other program can have the block device while the contents go: it is taken away, and one
+    /// with the same number made.
+    fn reset_it(
+        &self,
+        lifecycle: &Change<'_>,
+        disk: &Arc<Disk>,
+        value: &str,
+        force: bool,
+    ) -> Result<(), Refusal> {
+        let rows = rampack::zram::attributes(disk.clone());
+        let user = disk.open();
+        match rows.store("reset", value) {
+            // The value is valid: only the user opened above keeps the device from a reset.
+            Err(error) if error.errno == Errno::EBUSY => {}
+            result => return Ok(result?),
+        }
+        drop(user);
+        self.refuse_clients(disk, force)?;
+        let number = self.detach(lifecycle, disk, force)?;
+        if let Err(error) = rows.store("reset", value) {
+            self.attach_again(lifecycle, disk, number);
+            return Err(error.into());
+        }
+        self.attach(lifecycle, disk, number)?;
+        tracing::info!("{} reset", disk.name());
+        Ok(self.save()?)
+    }
+
+    /// Writes an attribute.
+    ///
+    /// # Errors
+    /// `ENODEV`, or the error of the attribute; nothing has changed then.
+    pub fn set(&self, name: &str, attribute: &str, value: &str) -> Result<(), ControlError> {
+        self.set_on(&self.disk(name)?, attribute, value)
+    }
+
+    /// Writes an attribute of `disk`.
+    ///
+    /// # Errors
+    /// `ENODEV` if it has been removed, or the error of the attribute; nothing has changed then.
+    pub fn set_on(
+        &self,
+        disk: &Arc<Disk>,
+        attribute: &str,
+        value: &str,
+    ) -> Result<(), ControlError> {
+        let rows = rampack::zram::attributes(disk.clone());
+        if !CHANGES_SIZE.contains(&attribute) {
+            self.check_present(disk)?;
+            paths::check(disk, attribute, value, false)?;
+            self.refuse_own(attribute, value)?;
+            rows.store(attribute, value)?;
+            if self.state.is_none() {
+                return Ok(());
+            }
+            // The regions of the devices that are saved stay meanwhile.
+            let _lifecycle = self.lifecycle.lock();
+            return self.save();
+        }
+        if attribute == "reset" {
+            self.let_clients_go(&disk.name(), false);
+            return self.when_closed(|lifecycle| {
+                self.check_present(disk)?;
+                self.reset_it(lifecycle, disk, value, false)
+            });
+        }
+        let lifecycle = self.change();
+        lifecycle.check()?;
+        self.check_present(disk)?;
+        let before = disk.bytes();
+        self.ublks.check_resize(disk)?;
+        rows.store(attribute, value)?;
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        let resize = || attached.map_or(Ok(()), |attached| attached.resized());
+        let resized = match before {
+            // What is stored in it outlives the daemon from the first byte.
+            0 => self.save().and_then(|()| resize()),
+            // The disk itself keeps its new size.
+            _ => resize(),
+        };
+        if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
+            if before != 0 {
+                return Err(error);
+            }
+            let message = format!("{}; {} has been reset", error.message, disk.name());
+            rows.store("reset", "1")?;
+            self.save_removal();
+            return Err(ControlError::new(error.errno, message));
+        }
+        tracing::info!("{} has a size", disk.name());
+        Ok(())
+    }
+
+    /// # Errors
+    /// `ENODEV` when `disk` has been removed.
+    pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
+        match self.is_present(disk) {
+            true => Ok(()),
+            false => Err(rampack::control::tree::gone(&disk.name())),
+        }
+    }
+
+    /// Is `disk` still one of the devices?
+    pub(crate) fn is_present(&self, disk: &Arc<Disk>) -> bool {
+        self.machine.disk(disk.id()).is_some_and(|found| Arc::ptr_eq(&found, disk))
+    }
+
+    /// The machine of the devices.
+    #[must_use]
+    pub fn machine(&self) -> &Arc<Machine> {
+        &self.machine
+    }
+
+    /// The block device of a device, if it has one.
+    #[must_use]
+    pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        match attached {
+            Some(attached) => attached.node(),
+            None => self.ublks.node(disk.id()),
+        }
+    }
+
+    /// The devices that the kernel swaps to now. A device that is just being changed may be
+    /// missing; it waits for none.
+    #[must_use]
+    pub fn swapped_to(&self) -> Vec<String> {
+        let swaps = swaps::all();
+        let attached = if swaps.is_empty() { None } else { self.attached.try_lock() };
+        let Some(attached) = attached else { return Vec::new() };
+        let place = |(id, at): (&u32, &Attachment)| (format!("zram{id}"), at.place().to_path_buf());
+        let all = attached.iter().map(place).chain(self.ublks.places());
+        all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
+    }
+
+    /// The NBD clients of a device now. No other frontend counts as its user.
+    fn clients(&self, disk: &Disk) -> u64 {
+        u64::from(disk.openers())
+    }
+
+    /// `EBUSY` while NBD clients are connected. With `force` they are disconnected first.
+    fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
+        let server = self.nbd.lock().server.clone();
+        if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
+            server.disconnect(&disk.name());
+        }
+        match self.clients(disk) {
+            0 => Ok(()),
+            clients => {
+                let message = format!(
+                    "{} is in use: {clients} NBD client(s) are connected to it; let them \
+                     disconnect first, or use --force",
+                    disk.name()
+                );
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+        }
+    }
+
+    /// Gives a device its file, block device and link. Before others can use it, the next daemon
+    /// knows it.
+    /// The block device has the `number` that it had, if that is free.
+    fn attach(
+        &self,
+        lifecycle: &Change<'_>,
+        disk: &Arc<Disk>,
+        number: Option<u32>,
+    ) -> Result<(), ControlError> {
+        let Some(files) = &lifecycle.files else { return self.serve_by_driver(disk) };
+        let mut attached = Attachment::make(files, &self.root, disk)?;
+        self.note_files(files);
+        let opened = self.save().and_then(|()| attached.open(&files.made, disk, None, number));
+        if let Err(error) = opened {
+            files.mount.remove(&disk.name());
+            self.note_files(files);
+            return Err(error);
+        }
+        self.attached.lock().insert(disk.id(), attached);
+        Ok(())
+    }
+
+    /// Has the next save tell the next daemon of the files of the mount.
+    fn note_files(&self, files: &Files) {
+        if let Some(state) = &self.state {
+            state.set_files(files.mount.numbers());
+        }
+    }
+
+    /// Attaches a device again, after a detachment whose next step may have failed.
+    fn attach_again(&self, lifecycle: &Change<'_>, disk: &Arc<Disk>, number: Option<u32>) {
+        if let Err(error) = self.attach(lifecycle, disk, number) {
+            tracing::error!("{} keeps its contents but is not attached: {error}", disk.name());
+        }
+    }
+
+    /// The place where block devices can be made: the record of what the daemon makes, and its
+    /// root.
+    ///
+    /// # Errors
+    /// `ENODEV` when the daemon makes no block devices or is stopping.
+    pub fn place(&self) -> Result<(Arc<Made>, &Root), ControlError> {
+        let lifecycle = self.change();
+        lifecycle.check()?;
+        let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
+        let files = lifecycle.files.as_ref().filter(|files| files.loops.is_some());
+        let made = files.map(|files| files.made.clone()).or_else(|| self.ublks.made());
+        Ok((made.ok_or_else(none)?, &self.root))
+    }
+
+    /// The reverse of `attach`: returns the number of the block device. When the device is in use,
+    /// everything stays as it was.
+    fn detach(
+        &self,
+        lifecycle: &Change<'_>,
+        disk: &Disk,
+        force: bool,
+    ) -> Result<Option<u32>, Refusal> {
+        let Some(files) = &lifecycle.files else {
+            return Ok(self.ublks.take_down(disk, force).map(|()| None)?);
+        };
+        let Some(attached) = self.attached.lock().get(&disk.id()).cloned() else {
+            return Ok(None);
+        };
+        if let Some(hold) = attached.detach(force)? {
+            return Err(Refusal::InUse(disk.name(), Box::new(attached), hold));
+        }
+        self.attached.lock().remove(&disk.id());
+        drop(files.mount.remove(&disk.name()));
+        self.note_files(files);
+        files.made.remove(&attached.link);
+        Ok(attached.block_device.map(|device| device.number()))
+    }
+
+    /// Detaches all of `disks`, or none. Returns the numbers of their block devices. Programs that
+    /// look at them are waited for together.
+    fn detach_all(
+        &self,
+        lifecycle: &Change<'_>,
+        disks: &[Arc<Disk>],
+        force: bool,
+    ) -> Result<Vec<Option<u32>>, Refusal> {
+        let end = Instant::now() + LOOKING;
+        let mut numbers = Vec::with_capacity(disks.len());
+        while let Some(disk) = disks.get(numbers.len()) {
+            match self.detach(lifecycle, disk, force) {
+                Ok(number) => numbers.push(number),
+                Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => thread::sleep(PAUSE),
+                Err(refusal) => {
+                    for (disk, number) in disks.iter().zip(numbers) {
+                        self.attach_again(lifecycle, disk, number);
+                    }
+                    return Err(refusal);
+                }
+            }
+        }
+        Ok(numbers)
+    }
+
+    /// Takes down all frontends of the devices. Their contents stay until the machine is dropped.
+    /// No device is added or removed afterwards. A second call does nothing.
+    ///
+    /// # Errors
+    /// `EBUSY`, unless `force` is given; the message names every user. Everything is as before
+    /// then. `ETIMEDOUT` with `force` when another request hangs.
+    pub fn stop(&self, force: bool) -> Result<(), ControlError> {
+        let _limit = force.then(|| self.end_waits());
+        Ok(self.stop_all(force)?)
+    }
+
+    fn stop_all(&self, force: bool) -> Result<(), Refusal> {
+        let mut lifecycle = match force {
+            true => self.change_of(self.lock_by_force()?),
+            false => self.change(),
+        };
+        let disks = self.machine.disks();
+        if !force {
+            disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
+        }
+        let numbers = self.detach_all(&lifecycle, &disks, force)?;
+        let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
+        if let Err(error) = unmounted {
+            for (disk, number) in disks.iter().zip(numbers) {
+                self.attach_again(&lifecycle, disk, number);
+            }
+            return Err(frontend_error(&error).into());
+        }
+        lifecycle.files = None;
+        lifecycle.stopping = true;
+        Ok(())
+    }
+}
+
+/// Stores the attributes in `options`, the size last.
+///
+/// # Errors
+/// The error of an attribute. The attributes before it have their new values then.
+pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
+    let rows = rampack::zram::attributes(disk.clone());
+    if let Some(algorithm) = &options.algorithm {
+        rows.store("comp_algorithm", algorithm)?;
+    }
+    if let Some(level) = options.level {
+        rows.store("algorithm_params", &format!("level={level}"))?;
+    }
+    if let Some(limit) = &options.mem_limit {
+        rows.store("mem_limit", limit)?;
+    }
+    for Attribute { name, value } in &options.attributes {
+        paths::check(disk, name, value, options.force)?;
+        rows.store(name, value)?;
+    }
+    if let Some(size) = &options.size {
+        rows.store("disksize", size)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,148 @@
+//! The file, block device and link of a device, by which programs reach it besides NBD. A device
+//! has them for all its life, with or without a size, so its number in the system never changes
+//! under a program that knows it.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rampack::block::BlockDevice;
+use rampack::control::ControlError;
+use rampack::control::tree::DeviceNode;
+use rampack::fuse::{Hold, Mount, Opens};
+use rampack::host::{major, minor};
+use rampack::zram::Disk;
+
+use crate::failure::frontend_error;
+use crate::loops::{BlockFile, Loops};
+use crate::mounts::used_by;
+use crate::root::{Made, Root};
+
+/// The FUSE frontend of a daemon.
+pub struct Files {
+    /// The mount of the files.
+    pub mount: Mount,
+    /// Makes block devices of the files; None if there are to be none.
+    pub loops: Option<Arc<Loops>>,
+    /// The record of the links to them.
+    pub made: Arc<Made>,
+}
+
+/// The file, block device and link of a device.
+#[derive(Clone, Default)]
+pub(super) struct Attachment {
+    pub(super) file: PathBuf,
+    pub(super) block_device: Option<BlockFile>,
+    pub(super) link: PathBuf,
+    opens: Opens,
+    loops: Option<Arc<Loops>>,
+}
+
+impl Attachment {
+    /// Makes the file. It does not count as a user of the device: the system is asked for users.
+    pub(super) fn make(
+        files: &Files,
+        root: &Root,
+        disk: &Arc<Disk>,
+    ) -> Result<Attachment, ControlError> {
+        let name = disk.name();
+        files.mount.add(&name, disk.clone()).map_err(|e| frontend_error(&e))?;
+        Ok(Attachment::made(files, root, &name))
+    }
+
+    /// As [`Attachment::make`], for a file that the mount has.
+    pub(super) fn made(files: &Files, root: &Root, name: &str) -> Attachment {
+        let (file, link) = (files.mount.path(name), root.device(name));
+        let (opens, loops) = (files.mount.opens(name), files.loops.clone());
+        Attachment { file, block_device: None, link, opens, loops }
+    }
+
+    /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
+    /// it had if that is free. Makes the link. From now on others can use the device. On an error
+    /// there is no block device.
+    pub(super) fn open(
+        &mut self,
+        made: &Made,
+        disk: &Disk,
+        there: Option<BlockFile>,
+        number: Option<u32>,
+    ) -> Result<(), ControlError> {
+        if let Some(loops) = &self.loops {
+            self.block_device = Some(match there {
+                Some(device) => device,
+                None => loops.attach(&self.file, (disk.abilities().flush, None), number)?,
+            });
+        }
+        made.link(&self.link, self.place()).inspect_err(|_| {
+            if let (Some(loops), Some(device)) = (&self.loops, &self.block_device) {
+                let _ = loops.detach_patiently(device);
+            }
+        })
+    }
+
+    /// Removes the block device, unless others have it or the file: everything stays as it was
+    /// then, as on an error.
+    pub(super) fn detach(&self, force: bool) -> Result<Option<Hold>, ControlError> {
+        if !force && self.is_open() {
+            return Ok(Some(Hold::Open));
+        }
+        match (&self.loops, &self.block_device) {
+            (Some(loops), Some(device)) => loops.detach(device, force),
+            _ => Ok(None),
+        }
+    }
+
+    /// The path of the block device, or else of the file.
+    pub(super) fn place(&self) -> &Path {
+        self.block_device.as_ref().map_or(&*self.file, BlockFile::path)
+    }
+
+    /// The block device as a node of a directory.
+    pub(super) fn node(&self) -> Option<DeviceNode> {
+        let found = fs::metadata(self.block_device.as_ref()?.path()).ok()?;
+        Some(DeviceNode {
+            block: true,
+            major: major(found.rdev()),
+            minor: minor(found.rdev()),
+            mode: found.mode() & 0o7777,
+            owner: (found.uid(), found.gid()),
+        })
+    }
+
+    /// Do others have the file open? The block device has it open once.
+    pub(super) fn is_open(&self) -> bool {
+        self.opens.count() > u64::from(self.block_device.is_some())
+    }
+
+    /// What stands on the block device, and who has the file open; empty without such users.
+    pub(super) fn users(&self) -> Result<Vec<String>, ControlError> {
+        let mut users = match (&self.loops, &self.block_device) {
+            (Some(loops), Some(device)) => loops.users(device)?,
+            _ => Vec::new(),
+        };
+        if users.is_empty() && self.is_open() {
+            users = self.names();
+        }
+        Ok(users)
+    }
+
+    /// The names of those who have it, for a message.
+    pub(super) fn names(&self) -> Vec<String> {
+        if self.is_open() {
+            return vec![format!("{} is open{}", self.file.display(), used_by(&self.file))];
+        }
+        match (&self.loops, &self.block_device) {
+            (Some(loops), Some(device)) => loops.names(device).unwrap_or_default(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Tells the system that the device has another size.
+    pub(super) fn resized(&self) -> Result<(), ControlError> {
+        let (Some(loops), Some(device)) = (&self.loops, &self.block_device) else {
+            return Ok(());
+        };
+        loops.resize(device)
+    }
+}

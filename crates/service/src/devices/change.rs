@@ -1,0 +1,62 @@
+//! A change of the devices: it is saved before the next one can begin.
+
+use std::ops::{Deref, DerefMut};
+
+use rampack::control::{ControlError, Errno};
+use rampack::sync::MutexGuard;
+
+use super::attached::Files;
+use crate::machine::Machine;
+use crate::state::State;
+
+/// Locked while a device is added or removed, or gets or loses its size.
+pub(super) struct Lifecycle {
+    pub(super) files: Option<Files>,
+    pub(super) stopping: bool,
+}
+
+/// The lock of a change. Whoever attaches or detaches a device needs it. When it is dropped, the
+/// next daemon finds the devices as they are then, whatever became of the change. Where others can
+/// use the outcome before, or an answer depends on it, [`super::Devices::save`] comes first.
+pub(super) struct Change<'a> {
+    pub(super) lifecycle: MutexGuard<'a, Lifecycle>,
+    /// Where the devices outlive the daemon.
+    pub(super) state: Option<&'a State>,
+    pub(super) machine: &'a Machine,
+}
+
+impl Lifecycle {
+    /// # Errors
+    /// `ENODEV` if the daemon is stopping.
+    pub(super) fn check(&self) -> Result<(), ControlError> {
+        match self.stopping {
+            true => Err(ControlError::new(Errno::ENODEV, "the daemon is stopping")),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Deref for Change<'_> {
+    type Target = Lifecycle;
+
+    fn deref(&self) -> &Lifecycle {
+        &self.lifecycle
+    }
+}
+
+impl DerefMut for Change<'_> {
+    fn deref_mut(&mut self) -> &mut Lifecycle {
+        &mut self.lifecycle
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        // The state of a daemon that stops is given up as a whole.
+        if let Some(state) = self.state.filter(|_| !self.lifecycle.stopping)
+            && let Err(error) = state.save(self.machine)
+        {
+            tracing::warn!("{}", error.message);
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! All devices together, as the kernel's module: loading makes them, unloading removes them.
+//!
+//! A daemon begins as a loaded module. `modprobe` and `rmmod` under `rampack exec` come here.
+
+use rampack::control::{ControlError, Errno};
+use rampack::sync::atomic::Ordering;
+
+use super::Devices;
+use super::refusal::Refusal;
+use crate::protocol::Add;
+
+/// The most devices that a load makes, as many as `rampack serve --num-devices` makes.
+const MOST: u32 = 1024;
+
+impl Devices {
+    /// Does the module count as loaded? It does from the start, from each load, and while there is
+    /// a device.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        !self.unloaded.load(Ordering::Relaxed) || !self.machine.disks().is_empty()
+    }
+
+    /// Makes devices until `zram0` to `zram{count - 1}` exist. Devices that exist stay as they are.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than 1024 devices, or the error of [`Devices::add`]. No device has been
+    /// made then.
+    pub fn load(&self, count: u32) -> Result<(), ControlError> {
+        if count > MOST {
+            let message = format!("{count} devices are too many: 0 to {MOST} are");
+            return Err(ControlError::invalid(message));
+        }
+        let _turn = self.loading.lock();
+        let mut made = Vec::new();
+        // A new device gets the lowest free number.
+        while (0..count).any(|id| self.machine.disk(id).is_none()) {
+            match self.add(&Add::default()) {
+                Ok(disk) => made.push(disk),
+                Err(error) => {
+                    for disk in made.iter().rev() {
+                        let _ = self.remove_number(disk.id());
+                    }
+                    return Err(error);
+                }
+            }
+        }
+        self.unloaded.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Removes all devices with their contents. The module does not count as loaded afterwards.
+    ///
+    /// # Errors
+    /// `EBUSY` when a device is in use; the message names every user. All devices stay then.
+    pub fn unload(&self) -> Result<(), ControlError> {
+        self.let_all_clients_go();
+        let _turn = self.loading.lock();
+        self.unload_all()?;
+        tracing::info!("all devices removed");
+        Ok(())
+    }
+
+    fn unload_all(&self) -> Result<(), Refusal> {
+        let lifecycle = self.change();
+        lifecycle.check()?;
+        let disks = self.machine.disks();
+        disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
+        let numbers = self.detach_all(&lifecycle, &disks, false)?;
+        // Nobody reaches them by a block device any more.
+        for (removed, disk) in disks.iter().enumerate() {
+            if let Err(error) = self.machine.remove(disk.id()) {
+                for (disk, number) in disks.iter().zip(numbers).skip(removed) {
+                    self.attach_again(&lifecycle, disk, number);
+                }
+                return Err(error.into());
+            }
+        }
+        self.unloaded.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// The number that is written to `load`, as the kernel reads a parameter of a module: decimal, or
+/// with `0x` or `0` before it.
+///
+/// # Errors
+/// `EINVAL`.
+pub fn device_count(text: &str) -> Result<u32, ControlError> {
+    let digits = text.trim_end_matches('\n');
+    let lower = digits.to_ascii_lowercase();
+    let parsed = match (lower.strip_prefix("0x"), lower.strip_prefix('0')) {
+        (Some(hex), _) => unsigned(hex, 16),
+        (None, Some(octal)) if !octal.is_empty() => unsigned(octal, 8),
+        _ => unsigned(&lower, 10),
+    };
+    parsed.ok_or_else(|| {
+        let message = format!("num_devices is a whole number from 0 to {MOST}, not {digits:?}");
+        ControlError::new(Errno::EINVAL, message)
+    })
+}
+
+/// Only digits, without a sign.
+fn unsigned(digits: &str, radix: u32) -> Option<u32> {
+    let is_number = digits.chars().all(|c| c.is_digit(radix));
+    if is_number { u32::from_str_radix(digits, radix).ok() } else { None }
+}

@@ -1,0 +1,36 @@
+//! Why a device is not taken away.
+
+use rampack::control::{ControlError, Errno};
+use rampack::fuse::Hold;
+
+use super::attached::Attachment;
+
+/// Why a device is not taken away.
+pub(super) enum Refusal {
+    /// Others have it: its name, what it is attached to, and how they have it.
+    InUse(String, Box<Attachment>, Hold),
+    /// Another reason.
+    Other(ControlError),
+}
+
+impl From<ControlError> for Refusal {
+    fn from(error: ControlError) -> Refusal {
+        Refusal::Other(error)
+    }
+}
+
+impl From<Refusal> for ControlError {
+    /// Looks at all processes for the names of users, so it is done without a lock.
+    fn from(refusal: Refusal) -> ControlError {
+        match refusal {
+            Refusal::InUse(name, attached, _) => in_use(&name, &attached, &attached.names()),
+            Refusal::Other(error) => error,
+        }
+    }
+}
+
+/// `EBUSY` for the device `name` with its `users`.
+pub(super) fn in_use(name: &str, attached: &Attachment, users: &[String]) -> ControlError {
+    let (place, users) = (attached.place().display(), users.join(", "));
+    ControlError::new(Errno::EBUSY, format!("{name} ({place}) is in use: {users}"))
+}

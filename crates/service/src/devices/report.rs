@@ -1,0 +1,109 @@
+//! What is told of devices: their attributes, and the reports of `rampack status`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rampack::control::{Access, ControlError, Object};
+use rampack::host::swaps;
+use rampack::zram::Disk;
+
+use super::Devices;
+use super::swapped::is_swap;
+use crate::mounts::{SWAP, places_of};
+use crate::protocol::{Attribute, Description, DeviceReport};
+
+impl Devices {
+    /// Reads the named attributes, or all readable ones when none is named.
+    ///
+    /// # Errors
+    /// `ENODEV`, or the error of an attribute.
+    pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
+        let rows = rampack::zram::attributes(self.disk(name)?);
+        let read = |name: &str| {
+            let value = rows.show(name)?.trim_end_matches('\n').to_string();
+            Ok(Attribute { name: name.to_string(), value })
+        };
+        if !attributes.is_empty() {
+            return attributes.iter().map(|name| read(name)).collect();
+        }
+        // An attribute that only its owner may read is long: it is read only by name.
+        let told = |row: &rampack::control::AttributeInfo| {
+            row.access.readable() && row.access != Access::ReadOwner
+        };
+        let readable = rows.attributes().into_iter().filter(told);
+        readable.map(|row| read(row.name)).collect()
+    }
+
+    /// The attributes that a device has.
+    ///
+    /// # Errors
+    /// `ENODEV`.
+    pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
+        let rows = rampack::zram::attributes(self.disk(name)?).attributes();
+        let description = |row: rampack::control::AttributeInfo| Description {
+            name: row.name.into(),
+            mode: row.access.mode(),
+            unit: row.unit.into(),
+            help: row.help.into(),
+        };
+        Ok(rows.into_iter().map(description).collect())
+    }
+
+    /// The reports of all devices, also of those that could not be taken over.
+    #[must_use]
+    pub fn reports(&self) -> Vec<DeviceReport> {
+        let refused = self.machine.refused().into_iter().map(|it| DeviceReport {
+            name: format!("zram{}", it.saved.id),
+            refused: Some(it.why.message),
+            ..DeviceReport::default()
+        });
+        self.machine.disks().iter().map(|disk| self.report(disk)).chain(refused).collect()
+    }
+
+    /// The report of a device.
+    #[must_use]
+    pub fn report(&self, disk: &Arc<Disk>) -> DeviceReport {
+        let name = disk.name();
+        let mut report = DeviceReport {
+            attributes: self
+                .get(&name, &[])
+                .unwrap_or_default()
+                .into_iter()
+                .map(|attribute| (attribute.name, attribute.value))
+                .collect(),
+            nbd_clients: self.clients(disk),
+            ..DeviceReport::default()
+        };
+        if disk.bytes() != 0 {
+            report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
+        }
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        if let Some(attached) = attached {
+            let text = |path: &Path| Some(rampack::text_of(path));
+            report.file = text(&attached.file);
+            report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
+            report.link = text(&attached.link);
+        }
+        if let Some(path) = self.ublks.path(disk.id()) {
+            report.block_device = Some(rampack::text_of(&path));
+            report.link = self.ublks.link(disk.id()).map(|link| rampack::text_of(&link));
+        }
+        // Done without the lock: it reads /proc.
+        let device = report.block_device.as_deref().map(rampack::path_of);
+        report.mountpoints = device.as_deref().map(places_of).unwrap_or_default();
+        let swap = device.filter(|device| is_swap(&swaps::all(), &name, device));
+        if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {
+            report.mountpoints.push(SWAP.into());
+        }
+        report.name = name;
+        report
+    }
+}
+
+/// The URI of an export at an NBD address.
+#[must_use]
+pub fn export_uri(address: &str, name: &str) -> String {
+    // The name of a device needs no escapes.
+    let (base, query) = address.split_at(address.find('?').unwrap_or(address.len()));
+    format!("{}/{name}{query}", base.strip_suffix('/').unwrap_or(base))
+}

@@ -1,0 +1,306 @@
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use super::*;
+
+fn devices() -> Devices {
+    let dir = Path::new("/nonexistent/rampack");
+    let root = Root::choose(Some(dir)).unwrap();
+    let machine = crate::machine::new().unwrap();
+    let devices = Devices::new(root, machine, None);
+    devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()], None);
+    devices
+}
+
+fn sized(size: &str) -> Add {
+    Add { size: Some(size.into()), ..Add::default() }
+}
+
+#[test]
+fn uris_name_the_device_before_the_query() {
+    let unix = "nbd+unix:///?socket=/run/a%20b/nbd.sock";
+    assert_eq!(export_uri(unix, "zram0"), "nbd+unix:///zram0?socket=/run/a%20b/nbd.sock");
+    assert_eq!(export_uri("nbd://[::1]:10809", "zram1"), "nbd://[::1]:10809/zram1");
+}
+
+#[test]
+fn devices_come_with_the_lowest_number_and_go() {
+    let devices = devices();
+    for name in ["zram0", "zram1", "zram2"] {
+        assert_eq!(devices.add(&Add::default()).unwrap().name(), name);
+    }
+    devices.remove("zram1", false).unwrap();
+    assert_eq!(devices.add(&sized("1M")).unwrap().name(), "zram1");
+    let names: Vec<String> = devices.reports().into_iter().map(|r| r.name).collect();
+    assert_eq!(names, ["zram0", "zram1", "zram2"]);
+    assert_eq!(devices.reports()[1].nbd, ["nbd+unix:///zram1?socket=/s"]);
+    assert!(devices.reports()[0].nbd.is_empty(), "a device without a size cannot be reached");
+}
+
+#[test]
+fn an_unknown_device_is_told_the_known_ones() {
+    let devices = devices();
+    let fault = devices.remove("zram0", false).unwrap_err();
+    assert_eq!(fault.errno, Errno::ENODEV);
+    assert!(fault.message.contains("rampack add"), "{fault}");
+    devices.add(&Add::default()).unwrap();
+    let fault = devices.get("zram7", &[]).unwrap_err();
+    assert!(fault.message.contains("\"zram7\"") && fault.message.contains("zram0"), "{fault}");
+    assert!(devices.get("/run/rampack/dev/zram0", &[]).is_ok(), "a path does as well");
+}
+
+#[test]
+fn a_device_that_cannot_be_made_leaves_nothing() {
+    let devices = devices();
+    for options in [
+        Add { algorithm: Some("lzma".into()), ..sized("1M") },
+        Add { mem_limit: Some("much".into()), ..sized("1M") },
+        Add { level: Some(12345), algorithm: Some("zstd".into()), ..sized("1M") },
+        sized("0"),
+        sized("1Mx"),
+    ] {
+        let fault = devices.add(&options).err().unwrap_or_else(|| panic!("{options:?}"));
+        assert_eq!(fault.errno, Errno::EINVAL, "{options:?}: {fault}");
+        assert!(devices.reports().is_empty());
+    }
+}
+
+#[test]
+fn options_become_attributes() {
+    let devices = devices();
+    let options = Add {
+        algorithm: Some("zstd".into()),
+        level: Some(-1),
+        mem_limit: Some("8M".into()),
+        ..sized("64M")
+    };
+    devices.add(&options).unwrap();
+    let value = |name: &str| devices.get("zram0", &[name.into()]).unwrap()[0].value.clone();
+    assert_eq!(value("disksize"), (64 << 20).to_string());
+    assert!(value("comp_algorithm").contains("[zstd]"));
+    assert_eq!(value("mm_stat").split_whitespace().nth(3), Some("8388608"));
+}
+
+#[test]
+fn the_algorithm_is_fixed_once_there_is_a_size() {
+    let devices = devices();
+    devices.add(&sized("1M")).unwrap();
+    let fault = devices.set("zram0", "comp_algorithm", "zstd").unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert_eq!(devices.set("zram0", "disksize", "2M").unwrap_err().errno, Errno::EBUSY);
+    devices.set("zram0", "reset", "1").unwrap();
+    devices.set("zram0", "comp_algorithm", "zstd").unwrap();
+    devices.set("zram0", "disksize", "2M\n").unwrap();
+}
+
+#[test]
+fn a_device_with_users_is_neither_reset_nor_removed() {
+    let devices = devices();
+    let disk = devices.add(&sized("1M")).unwrap();
+    let user = disk.open();
+    for refused in [
+        devices.reset("zram0", "1", false),
+        devices.reset("zram0", "1", true),
+        devices.set("zram0", "reset", "1"),
+        devices.remove("zram0", false),
+        devices.stop(false),
+    ] {
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.errno, Errno::EBUSY);
+        assert!(fault.message.contains("1 NBD client"), "{fault}");
+    }
+    assert_eq!(devices.reset("zram0", "0", false).unwrap_err().errno, Errno::EINVAL);
+    assert_eq!(devices.reports()[0].nbd_clients, 1);
+    drop(user);
+    devices.reset("zram0", "1", false).unwrap();
+    devices.remove("zram0", false).unwrap();
+}
+
+/// A client that has chosen an export.
+fn client(server: &Server, name: &str) -> UnixStream {
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    server.spawn(rampack::nbd::Stream::from(theirs)).unwrap();
+    let length = (name.len() as u32).to_be_bytes();
+    let export_name = [b"\0\0\0\x03IHAVEOPT\0\0\0\x01", &length[..], name.as_bytes()].concat();
+    ours.write_all(&export_name).unwrap();
+    ours.read_exact(&mut [0; 18 + 10]).unwrap();
+    ours
+}
+
+#[test]
+fn a_client_that_has_just_gone_is_no_user() {
+    let devices = devices();
+    let exports = crate::exports::DiskExports::new(devices.machine().clone(), false);
+    let server =
+        Arc::new(Server::new(Arc::new(exports), rampack::nbd::Options::default()).unwrap());
+    devices.serve_nbd(Vec::new(), Some(server.clone()));
+    // The server notices a moment later.
+    for round in 0..100 {
+        devices.add(&sized("1M")).unwrap();
+        drop(client(&server, "zram0"));
+        match round % 3 {
+            0 => devices.remove("zram0", false).unwrap(),
+            1 => devices.reset("/run/rampack/dev/zram0", "1", false).unwrap(),
+            _ => devices.set("zram0", "reset", "1").unwrap(),
+        }
+        if round % 3 != 0 {
+            devices.remove_number(0).unwrap();
+        }
+    }
+    server.shutdown();
+    assert!(server.join());
+}
+
+#[test]
+fn nothing_comes_after_the_stop() {
+    let devices = devices();
+    devices.add(&sized("1M")).unwrap();
+    devices.stop(false).unwrap();
+    assert!(devices.add(&Add::default()).is_err());
+    assert!(devices.reset("zram0", "1", false).is_err());
+    devices.stop(false).unwrap();
+}
+
+#[test]
+fn every_attribute_that_can_be_read_is() {
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    let values = devices.get("zram0", &[]).unwrap();
+    let rows = devices.describe("zram0").unwrap();
+    // What only its owner may read is told when it is asked for by name.
+    let readable = rows.iter().filter(|row| row.mode & 0o044 != 0);
+    assert_eq!(values.len(), readable.count());
+    for name in ["disksize", "initstate", "comp_algorithm", "mm_stat", "io_stat"] {
+        assert!(values.iter().any(|value| value.name == name), "{name}");
+    }
+    let fault = devices.get("zram0", &["colour".into()]).unwrap_err();
+    assert!(fault.message.contains("disksize"), "{fault}");
+    assert_eq!(devices.get("zram0", &["reset".into()]).unwrap_err().errno, Errno::EACCES);
+}
+
+#[test]
+fn the_path_of_the_backing_device_is_the_resolved_one() {
+    let dir = testkit::TempDir::new();
+    let real = dir.path().canonicalize().unwrap().join("file");
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).open(&real).unwrap();
+    file.set_len(1 << 20).unwrap();
+    drop(file);
+    let (link, to_dir) = (dir.path().join("link"), dir.path().join("dir"));
+    std::os::unix::fs::symlink(&real, &link).unwrap();
+    std::os::unix::fs::symlink(dir.path(), &to_dir).unwrap();
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    for path in [link, to_dir.join("./file"), real.clone()] {
+        devices.set("zram0", "backing_dev", &format!("{}\n", path.display())).unwrap();
+        let shown = devices.get("zram0", &["backing_dev".into()]).unwrap()[0].value.clone();
+        assert_eq!(shown, real.to_str().unwrap());
+    }
+    let fault = devices.set("zram0", "backing_dev", "/nonexistent/../file").unwrap_err();
+    assert!(fault.message.contains("/nonexistent/../file"), "{fault}");
+}
+
+fn names(devices: &Devices) -> Vec<String> {
+    devices.reports().into_iter().map(|report| report.name).collect()
+}
+
+#[test]
+fn loading_makes_the_devices_that_are_missing() {
+    let devices = devices();
+    assert!(devices.is_loaded(), "from the start");
+    devices.add(&sized("1M")).unwrap();
+    devices.add(&Add::default()).unwrap();
+    devices.remove("zram0", false).unwrap();
+    devices.load(1).unwrap();
+    assert_eq!(names(&devices), ["zram0", "zram1"]);
+    devices.load(4).unwrap();
+    assert_eq!(names(&devices), ["zram0", "zram1", "zram2", "zram3"]);
+    devices.load(2).unwrap();
+    devices.load(0).unwrap();
+    assert_eq!(names(&devices).len(), 4);
+    assert_eq!(devices.load(1025).unwrap_err().errno, Errno::EINVAL);
+}
+
+#[test]
+fn unloading_removes_all_devices_or_none() {
+    let devices = devices();
+    devices.load(3).unwrap();
+    devices.set("zram1", "disksize", "1M").unwrap();
+    let user = devices.disk("zram1").unwrap().open();
+    assert_eq!(devices.count_used(), 1);
+    let fault = devices.unload().unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert!(fault.message.contains("zram1 is in use: 1 NBD client"), "{fault}");
+    assert_eq!(names(&devices).len(), 3);
+    assert!(devices.is_loaded());
+    drop(user);
+    assert_eq!(devices.count_used(), 0);
+    devices.unload().unwrap();
+    assert!(names(&devices).is_empty() && !devices.is_loaded());
+    devices.unload().unwrap();
+    devices.load(0).unwrap();
+    assert!(devices.is_loaded());
+    devices.unload().unwrap();
+    devices.add(&Add::default()).unwrap();
+    assert!(devices.is_loaded(), "there is a device");
+    devices.stop(false).unwrap();
+    assert!(devices.unload().is_err() && devices.load(2).is_err());
+}
+
+#[test]
+fn numbers_of_devices_are_read_as_the_kernel_does() {
+    for (text, count) in [("4", 4), ("4\n", 4), ("0", 0), ("0x1F", 31), ("010", 8), ("00", 0)] {
+        assert_eq!(device_count(text).unwrap(), count, "{text}");
+    }
+    for text in ["", "-1", "+1", "four", "0x", "08", "4 5", "99999999999"] {
+        let fault = device_count(text).unwrap_err();
+        assert_eq!(fault.errno, Errno::EINVAL, "{text}");
+        assert!(fault.message.contains("num_devices"), "{fault}");
+    }
+}
+
+/// Runs `look` on a thread; it must end though this thread holds the locks of an administrator.
+fn ends_beside<R: Send + 'static>(
+    devices: &Arc<Devices>,
+    look: impl FnOnce(&Arc<Devices>) -> R + Send + 'static,
+) -> R {
+    let (_loading, _lifecycle) = (devices.loading.lock(), devices.lifecycle.lock());
+    let (sender, looked) = std::sync::mpsc::channel();
+    let devices = devices.clone();
+    thread::spawn(move || sender.send(look(&devices)));
+    looked.recv_timeout(std::time::Duration::from_secs(60)).expect("it waits for nobody")
+}
+
+#[test]
+fn who_looks_waits_for_nobody() {
+    let devices = Arc::new(devices());
+    let disk = devices.add(&sized("1M")).unwrap();
+    assert_eq!(ends_beside(&devices, |devices| devices.count_used()), 0);
+    let user = disk.open();
+    assert_eq!(ends_beside(&devices, |devices| devices.count_used()), 1);
+    drop(user);
+    assert_eq!(ends_beside(&devices, |devices| devices.reports()).len(), 1);
+}
+
+#[test]
+fn others_have_their_turn_while_a_device_is_open() {
+    let devices = Arc::new(devices());
+    let waiting = devices.clone();
+    // It is open until there is a device, which somebody else adds meanwhile.
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let waiting = thread::spawn(move || {
+        waiting.when_closed(|_| {
+            let _ = begun.send(());
+            match waiting.machine().disks().len() {
+                0 => Err(Refusal::InUse("zram9".into(), Box::default(), Hold::Open)),
+                _ => Ok(()),
+            }
+        })
+    });
+    has_begun.recv().unwrap();
+    devices.add(&Add::default()).unwrap();
+    waiting.join().unwrap().expect("the device came while it waited");
+    let claimed =
+        devices.when_closed(|_| Err(Refusal::InUse("zram9".into(), Box::default(), Hold::Claimed)));
+    assert_eq!(claimed.unwrap_err().errno, Errno::EBUSY);
+}

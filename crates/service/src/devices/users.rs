@@ -1,0 +1,106 @@
+//! Who uses a device. What the kernel says decides: who has the block device claimed or open, and
+//! what FUSE counts for the file. The names of users are for messages alone. They come from lists
+//! of processes and mounts, which take long to read and hold what other users put there.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use rampack::control::{ControlError, Errno};
+use rampack::fuse::Hold;
+use rampack::host::swaps;
+use rampack::zram::Disk;
+
+use super::Devices;
+use super::change::Change;
+use super::refusal::{Refusal, in_use};
+use super::swapped::is_swap;
+use crate::loops::{LOOKING, PAUSE};
+use crate::mounts::stands_on;
+
+impl Devices {
+    /// Calls `attempt`, and again for a while as long as a program has the device open: one such as
+    /// udev, which looks at a change. Between the tries others have their turn.
+    pub(super) fn when_closed(
+        &self,
+        attempt: impl Fn(&Change<'_>) -> Result<(), Refusal>,
+    ) -> Result<(), ControlError> {
+        let end = Instant::now() + LOOKING;
+        let mut pause = PAUSE;
+        loop {
+            let done = {
+                let lifecycle = self.change();
+                lifecycle.check()?;
+                attempt(&lifecycle)
+            };
+            match done {
+                Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => thread::sleep(pause),
+                done => return done.map_err(ControlError::from),
+            }
+            pause *= 2;
+        }
+    }
+
+    /// Checks that no device is in use, as far as that can be told without taking it away: a
+    /// program that only reads or writes a block device is not told.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names every user.
+    pub fn check_unused(&self) -> Result<(), ControlError> {
+        let user = |disk: &Arc<Disk>| self.refuse_clients(disk, false).err().or(self.busy(disk));
+        refuse(self.machine.disks().iter().filter_map(user).collect())
+    }
+
+    /// Checks that no program uses a file or a block device of a device. Clients of NBD connect
+    /// again.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names every user.
+    pub fn check_handed_over(&self) -> Result<(), ControlError> {
+        self.lifecycle.lock().check()?;
+        let users = self.machine.disks().iter().filter_map(|disk| self.busy(disk)).collect();
+        refuse(users).map_err(|error| {
+            let message =
+                format!("{}; block devices and files end with the program", error.message);
+            ControlError::new(error.errno, message)
+        })
+    }
+
+    /// The error that names the users of a device besides NBD clients; `None` without users.
+    fn busy(&self, disk: &Disk) -> Option<ControlError> {
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        let Some(attached) = attached else { return self.ublks.busy(disk) };
+        match attached.users() {
+            Ok(users) if users.is_empty() => None,
+            Ok(users) => Some(in_use(&disk.name(), &attached, &users)),
+            Err(error) => Some(error),
+        }
+    }
+
+    /// How many devices are in use, as far as the lists of the system tell: mounted, swapped to,
+    /// below another device, open as a file, or with a client. Anybody may ask: it waits for
+    /// nothing and takes nothing. A program that has a block device open is not told there.
+    #[must_use]
+    pub fn count_used(&self) -> usize {
+        let swaps = swaps::all();
+        let is_used = |disk: &&Arc<Disk>| {
+            let attached = self.attached.lock().get(&disk.id()).cloned();
+            let place = attached.as_ref().map(|it| it.place().to_path_buf());
+            let place = place.or_else(|| self.ublks.path(disk.id()));
+            self.clients(disk) > 0
+                || attached.is_some_and(|attached| attached.is_open())
+                || place.is_some_and(|it| stands_on(&it) || is_swap(&swaps, &disk.name(), &it))
+        };
+        self.machine.disks().iter().filter(is_used).count()
+    }
+}
+
+/// # Errors
+/// `EBUSY` if there are `faults`.
+fn refuse(faults: Vec<ControlError>) -> Result<(), ControlError> {
+    let faults: Vec<String> = faults.into_iter().map(|fault| fault.message).collect();
+    match faults.is_empty() {
+        true => Ok(()),
+        false => Err(ControlError::new(Errno::EBUSY, faults.join("; "))),
+    }
+}

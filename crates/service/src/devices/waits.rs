@@ -1,0 +1,89 @@
+//! Waits for who uses a device, and the end by force of devices whose I/O hangs.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
+use rampack::sync::MutexGuard;
+
+use super::Devices;
+use super::change::Lifecycle;
+
+/// How long an end by force waits for I/O that hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long a client of NBD that has closed its socket, or was killed, may still have its device.
+const LEAVING: Duration = Duration::from_secs(1);
+
+impl Devices {
+    /// Waits a moment for NBD clients of device `name`, without `force`: those that have just gone
+    /// have it no longer then. Nothing is locked meanwhile.
+    pub(super) fn let_clients_go(&self, name: &str, force: bool) {
+        if !force && let Ok(disk) = self.disk(name) {
+            self.settle(Some(&disk.name()));
+        }
+    }
+
+    /// As [`Devices::let_clients_go`], for all devices.
+    pub(crate) fn let_all_clients_go(&self) {
+        self.settle(None);
+    }
+
+    fn settle(&self, name: Option<&str>) {
+        let server = self.nbd.lock().server.clone();
+        if let Some(server) = server {
+            server.settle(name, LEAVING);
+        }
+    }
+
+    /// Lets what is done by force end although I/O of a device hangs: if it is not done when the
+    /// returned value is dropped or within [`PATIENCE`], all requests to the files of the devices
+    /// fail, and with them those to the block devices.
+    #[must_use]
+    pub fn end_waits(&self) -> EndOfWaits {
+        let (done, is_done) = channel();
+        let cut_off = self.cut_off.lock().clone();
+        let cut = move || {
+            if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout)
+                && let Some(cut_off) = cut_off
+            {
+                tracing::warn!(
+                    "I/O of a device hangs: its requests fail from now on, and what was not \
+                     written is lost"
+                );
+                cut_off.cut();
+            }
+        };
+        // Without this thread a wait for I/O that hangs has no end, as without force.
+        let _ = thread::Builder::new().name("end-of-waits".into()).spawn(cut);
+        EndOfWaits(done)
+    }
+
+    /// Locks the lifecycle for an end by force: another request may hold it, in a wait for I/O that
+    /// hangs.
+    ///
+    /// # Errors
+    /// `ETIMEDOUT` when it is still held after its waits were ended.
+    pub(super) fn lock_by_force(&self) -> Result<MutexGuard<'_, Lifecycle>, ControlError> {
+        let end = Instant::now() + 2 * PATIENCE;
+        loop {
+            if let Some(lifecycle) = self.lifecycle.try_lock() {
+                return Ok(lifecycle);
+            }
+            if Instant::now() > end {
+                let message = format!(
+                    "another request changes a device and does not end, because I/O hangs; nothing \
+                     was taken down; kill process {} to end it",
+                    std::process::id()
+                );
+                return Err(ControlError::new(Errno(errno::ETIMEDOUT), message));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+/// The end of all waits, until it is dropped: see [`Devices::end_waits`].
+pub struct EndOfWaits(#[expect(dead_code, reason = "its drop ends the thread")] Sender<()>);

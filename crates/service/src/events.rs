@@ -1,0 +1,119 @@
+//! Events of a running daemon: signals, and clients that ask it to end.
+
+use std::io;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use rampack::control::ControlError;
+use rampack::host::{ignore, is_ignored};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::failure::say;
+use crate::successor::Successor;
+use crate::swap::signals;
+
+/// A request to end the daemon, or its program.
+#[derive(Debug)]
+pub enum Event {
+    /// A signal: Ctrl-C.
+    Signal,
+    /// A signal of a service manager, or of `kill`: `SIGTERM`. Nobody sends it again.
+    Terminated,
+    /// A client of the control socket asks, and waits for the answer.
+    Asked {
+        /// Take devices from their users.
+        force: bool,
+        /// The channel on which the client waits.
+        reply: Sender<Result<(), ControlError>>,
+    },
+    /// A client asks for another program in place of this one.
+    Upgrade {
+        /// The program, which was checked.
+        program: Successor,
+        /// The channel on which the client waits for a refusal.
+        reply: Sender<ControlError>,
+    },
+}
+
+/// Receives events. `SIGINT` and `SIGTERM` are events until this is dropped. While the process
+/// serves swap space, `SIGQUIT` is an event too, and Ctrl-Z does not suspend the process. At other
+/// times both do what they usually do. A signal that the process was started to ignore, as by
+/// nohup(1), stays ignored. `SIGHUP` is ignored from now on, also by another program in this
+/// process: a terminal that is gone is no reason to give up what is stored.
+pub struct Events {
+    sender: Sender<Event>,
+    receiver: Receiver<Event>,
+    handle: Handle,
+}
+
+impl Events {
+    /// Begins to listen. Call it before anything is made that a signal should clean up.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn listen() -> io::Result<Events> {
+        ignore(SIGHUP)?;
+        let wanted = [SIGINT, SIGTERM, SIGQUIT, SIGTSTP];
+        let mut signals = Signals::new(wanted.into_iter().filter(|it| !is_ignored(*it)))?;
+        let handle = signals.handle();
+        let (sender, receiver) = channel();
+        let events = Events { sender: sender.clone(), receiver, handle };
+        thread::Builder::new().name("signals".into()).spawn(move || {
+            for signal in signals.forever() {
+                let event = if signal == SIGTERM { Event::Terminated } else { Event::Signal };
+                if asks_for_the_end(signal) && sender.send(event).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(events)
+    }
+
+    /// The channel to which other threads send events.
+    #[must_use]
+    pub fn sender(&self) -> Sender<Event> {
+        self.sender.clone()
+    }
+
+    /// The next event, or `None` when none came within `time`.
+    #[must_use]
+    pub fn wait(&self, time: Duration) -> Option<Event> {
+        match self.receiver.recv_timeout(time) {
+            Ok(event) => Some(event),
+            Err(RecvTimeoutError::Timeout) => None,
+            // This cannot happen while this holds a sender. If it did, no request could stop the
+            // daemon.
+            Err(RecvTimeoutError::Disconnected) => Some(Event::Signal),
+        }
+    }
+}
+
+/// Is `signal` an event? If not, this does what the signal does.
+fn asks_for_the_end(signal: i32) -> bool {
+    match signal {
+        SIGTSTP if signals::are_held() => {
+            let answer = || {
+                say("rampack: not suspended: whoever has pages in its swap space would wait for \
+                     it; Ctrl-C reads them back and ends it\n");
+            };
+            // On a thread of its own: a stopped terminal must not delay the next signal.
+            let _ = thread::Builder::new().name("answer".into()).spawn(answer);
+            false
+        }
+        SIGTSTP | SIGQUIT if !signals::are_held() => {
+            // If even this fails, nothing is left to do.
+            let _ = emulate_default_handler(signal);
+            false
+        }
+        _ => true,
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.handle.close();
+    }
+}

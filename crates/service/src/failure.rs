@@ -1,0 +1,150 @@
+//! Turns errors of the operating system into a [`ControlError`] with a message.
+
+use std::io;
+use std::path::Path;
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
+
+use crate::outlet;
+
+/// Begins the limits in a message.
+const LIMITED: &str = "this process is limited";
+
+/// Error numbers that system calls return and kernel attributes do not.
+const MORE: [(i32, &str); 23] = [
+    (errno::ESRCH, "ESRCH"),
+    (errno::EINTR, "EINTR"),
+    (errno::ENXIO, "ENXIO"),
+    (errno::EBADF, "EBADF"),
+    (errno::EDEADLK, "EDEADLK"),
+    (errno::ENOTBLK, "ENOTBLK"),
+    (errno::ENOTDIR, "ENOTDIR"),
+    (errno::EISDIR, "EISDIR"),
+    (errno::ENOTEMPTY, "ENOTEMPTY"),
+    (errno::ENFILE, "ENFILE"),
+    (errno::EMFILE, "EMFILE"),
+    (errno::ENOTTY, "ENOTTY"),
+    (errno::EROFS, "EROFS"),
+    (errno::EPIPE, "EPIPE"),
+    (errno::ENAMETOOLONG, "ENAMETOOLONG"),
+    (errno::ELOOP, "ELOOP"),
+    (errno::EPROTO, "EPROTO"),
+    (errno::EADDRINUSE, "EADDRINUSE"),
+    (errno::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
+    (errno::ECONNRESET, "ECONNRESET"),
+    (errno::ENOTCONN, "ENOTCONN"),
+    (errno::ETIMEDOUT, "ETIMEDOUT"),
+    (errno::ECONNREFUSED, "ECONNREFUSED"),
+];
+
+/// The symbol of an error number, such as `EBUSY`; `E?` for an unknown number.
+#[must_use]
+pub fn symbol(errno: Errno) -> &'static str {
+    match errno.name() {
+        "E?" => MORE.iter().find(|known| known.0 == errno.0).map_or("E?", |known| known.1),
+        name => name,
+    }
+}
+
+/// The error of a failed system call. `what` says what was tried; the message adds why it failed.
+#[must_use]
+pub fn failed(what: impl AsRef<str>, error: &io::Error) -> ControlError {
+    let errno = Errno(error.raw_os_error().unwrap_or(match error.kind() {
+        io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData => errno::EINVAL,
+        io::ErrorKind::UnexpectedEof => errno::ECONNRESET,
+        _ => errno::EIO,
+    }));
+    // The text of the standard library ends in "(os error 2)". It is cut off: the symbol replaces
+    // it.
+    let text = error.to_string();
+    let text = text.split(" (os error").next().unwrap_or(&text);
+    ControlError::new(errno, format!("{}: {}", what.as_ref(), lower_first(text)))
+}
+
+fn lower_first(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map(|first| first.to_lowercase().chain(chars).collect()).unwrap_or_default()
+}
+
+/// An error as the program prints it: the message and the symbol.
+#[must_use]
+pub fn sentence(error: &ControlError) -> String {
+    shown(&format!("{} ({})", error.message, symbol(error.errno)))
+}
+
+/// Text with paths of any bytes ([`rampack::text_of`]), for a reader.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    String::from_utf8_lossy(&rampack::control::bytes_of(text)).into_owned()
+}
+
+/// The error with what limits the memory of this process, if it has none left.
+#[must_use]
+pub fn with_limits(error: ControlError) -> ControlError {
+    let limits = match error.errno {
+        Errno::ENOMEM if !error.message.contains(LIMITED) => rampack::host::limits_on_memory(),
+        _ => String::new(),
+    };
+    match limits.is_empty() {
+        true => error,
+        false => {
+            let message = format!("{}; {LIMITED}: {limits}", error.message);
+            ControlError::new(error.errno, message)
+        }
+    }
+}
+
+/// A path as a word of a shell's command line.
+#[must_use]
+pub fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+:@%,=".contains(c);
+    match !text.is_empty() && text.chars().all(is_plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+/// Prints on standard error. A failed write is ignored: the terminal may be gone. If nobody reads
+/// there, the text is dropped within a second.
+pub fn say(text: &str) {
+    outlet::STDERR.write(text.as_bytes());
+}
+
+/// The [`ControlError`] for an error of the FUSE frontend.
+#[must_use]
+pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
+    let errno = match error {
+        rampack::fuse::Error::NoFuse(_) | rampack::fuse::Error::NoLoop(_) => Errno::ENODEV,
+        rampack::fuse::Error::NoPermission { .. } => Errno::EPERM,
+        rampack::fuse::Error::MountPoint { .. } | rampack::fuse::Error::Name { .. } => {
+            Errno::EINVAL
+        }
+        rampack::fuse::Error::Busy { .. } => Errno::EBUSY,
+        rampack::fuse::Error::System { doing, source } => {
+            return failed(format!("cannot {doing}"), source);
+        }
+    };
+    ControlError::new(errno, error.to_string())
+}
+
+/// The [`ControlError`] for an error of the ublk frontend.
+#[must_use]
+pub fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
+    let errno = match error {
+        rampack::ublk::Error::NoDriver(_)
+        | rampack::ublk::Error::NoUring(_)
+        | rampack::ublk::Error::TooOld => Errno::ENODEV,
+        rampack::ublk::Error::NoPermission => Errno::EPERM,
+        rampack::ublk::Error::Unfit(_) => Errno::EINVAL,
+        rampack::ublk::Error::Busy(_) => Errno::EBUSY,
+        rampack::ublk::Error::System { source, .. } => {
+            Errno(source.raw_os_error().unwrap_or(errno::EIO))
+        }
+    };
+    ControlError::new(errno, error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! What is there when a daemon starts: what the kernel says of swap space, mounts and block
+//! devices.
+//!
+//! Nothing here opens a device or a file of a mount, which may wait for the daemon that is dead.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rampack::fuse::find_by_backing;
+use rampack::host::{Mounted, mounts, swaps};
+
+use crate::plan::{Kept, Observed};
+use crate::root::Root;
+use crate::swap;
+
+/// Looks at what was `kept` below `root`.
+#[must_use]
+pub fn observe(kept: &Kept, root: &Root) -> Observed {
+    let seen = Seen { mounts: mounts(), swaps: swaps::all() };
+    // The kernel has paths without links. Below the root are the mounts, which are not looked into.
+    let at = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
+    let below = |path: PathBuf| match path.strip_prefix(root.path()) {
+        Ok(rest) => at.join(rest),
+        Err(_) => path,
+    };
+    let files = below(root.files());
+    let disk = |(id, ublk): (u32, Option<u32>)| match ublk {
+        Some(number) => seen.uses(&format!("ublkb{number}")),
+        None => seen.uses_file(&files.join(format!("zram{id}"))),
+    };
+    let area_file = |number: usize| below(root.swap()).join(swap::name(number));
+    let is_there = |(number, ublk): (usize, Option<u32>)| match ublk {
+        Some(ublk) => Path::new(&format!("/sys/block/ublkb{ublk}")).exists(),
+        None => seen.is_mounted(&area_file(number)),
+    };
+    let is_used = |(number, ublk): (usize, Option<u32>)| match ublk {
+        Some(ublk) => seen.swaps_to(&format!("ublkb{ublk}")),
+        None => loops(&area_file(number)).iter().any(|name| seen.swaps_to(name)),
+    };
+    let disks = kept.disks.iter().map(|it| (it.id, it.ublk));
+    let areas: Vec<(usize, Option<u32>)> =
+        kept.areas.iter().map(|it| (it.number, it.ublk)).collect();
+    let those = |which: &dyn Fn((usize, Option<u32>)) -> bool| -> BTreeSet<usize> {
+        areas.iter().filter(|it| which(**it)).map(|it| it.0).collect()
+    };
+    Observed {
+        has_control: root.control_socket().exists(),
+        has_nbd: root.nbd_socket().exists(),
+        has_files: seen.is_mounted(&files),
+        used_disks: disks.filter(|it| disk(*it)).map(|it| it.0).collect(),
+        areas: those(&is_there),
+        used_areas: those(&is_used),
+    }
+}
+
+struct Seen {
+    mounts: Vec<Mounted>,
+    swaps: Vec<swaps::Active>,
+}
+
+impl Seen {
+    /// Does a mount of FUSE lie there?
+    fn is_mounted(&self, path: &Path) -> bool {
+        self.mounts.iter().any(|it| it.at == path && it.kind.starts_with("fuse"))
+    }
+
+    fn swaps_to(&self, name: &str) -> bool {
+        let node = Path::new("/dev").join(name);
+        self.swaps.iter().any(|it| swaps::is_part(&node, &it.path))
+    }
+
+    /// Does the kernel use the block device, in a way that this process can see?
+    fn uses(&self, name: &str) -> bool {
+        let about = Path::new("/sys/block").join(name);
+        let number = fs::read_to_string(about.join("dev")).unwrap_or_default();
+        let is_mounted = self
+            .mounts
+            .iter()
+            .any(|it| format!("{}:{}", it.device.0, it.device.1) == number.trim());
+        let holders = fs::read_dir(about.join("holders"));
+        is_mounted || self.swaps_to(name) || holders.is_ok_and(|mut all| all.next().is_some())
+    }
+
+    fn uses_file(&self, path: &Path) -> bool {
+        loops(path).iter().any(|name| self.uses(name))
+    }
+}
+
+/// The names of the loop devices on the file `path`, which is absolute and without links.
+fn loops(path: &Path) -> Vec<String> {
+    find_by_backing(path).into_iter().map(|number| format!("loop{number}")).collect()
+}

@@ -1,0 +1,337 @@
+//! What becomes of what a daemon left: one pure function of what was kept, what is configured now,
+//! and what is there.
+//!
+//! A daemon makes its plan before it takes anything over, and the program that is to follow in an
+//! upgrade makes its own before the one before gives anything up. The plan
+//! holds this, whatever it is given (`plan/tests.rs`):
+//!
+//! * What the kernel uses is never given up.
+//! * Nothing is open wider than configured.
+//! * One object that cannot come back does not stop another.
+//! * An option that cannot be followed is said aloud.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use crate::swap;
+use crate::transport::{NbdOptions, Transport};
+
+/// What a daemon was asked for, by the names of options, as it was written.
+pub type Asked = BTreeMap<String, String>;
+
+/// A disk that was kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptDisk {
+    /// Its number.
+    pub id: u32,
+    /// The N of its `/dev/ublkbN`, if it has one.
+    pub ublk: Option<u32>,
+    /// The mount that was kept has its file.
+    pub has_file: bool,
+}
+
+/// A swap device that was kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct KeptArea {
+    /// Its number.
+    pub number: usize,
+    /// The N of its `/dev/ublkbN`; without one it has a file and a loop device.
+    pub ublk: Option<u32>,
+}
+
+/// What a daemon left with its service manager.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Kept {
+    /// The root of that daemon; `None` if it had no socket.
+    pub root: Option<PathBuf>,
+    /// What it was asked for; `None` if it did not keep that.
+    pub asked: Option<Asked>,
+    /// The disks.
+    pub disks: Vec<KeptDisk>,
+    /// The swap devices.
+    pub areas: Vec<KeptArea>,
+    /// The descriptor of the mount of the files.
+    pub has_files: bool,
+    /// The socket of commands.
+    pub has_control: bool,
+    /// The Unix socket of NBD.
+    pub has_nbd: bool,
+    /// The TCP socket of NBD, by its address.
+    pub nbd_tcp: Option<SocketAddr>,
+}
+
+/// What the daemon is to do now.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Configured {
+    /// The root that was chosen.
+    pub root: PathBuf,
+    /// How disks are reached.
+    pub transport: Transport,
+    /// How NBD is served.
+    pub nbd: NbdOptions,
+    /// What it is asked for.
+    pub asked: Asked,
+}
+
+/// What is there.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Observed {
+    /// The file of the kept socket of commands is at its path.
+    pub has_control: bool,
+    /// The file of the kept Unix socket of NBD is at its path.
+    pub has_nbd: bool,
+    /// The mount of the files is there.
+    pub has_files: bool,
+    /// The disks whose block devices are swapped to, are mounted, or have a device above them.
+    pub used_disks: BTreeSet<u32>,
+    /// The swap devices whose mount or block device is there.
+    pub areas: BTreeSet<usize>,
+    /// The swap devices that the kernel swaps to.
+    pub used_areas: BTreeSet<usize>,
+}
+
+/// What becomes of a connection with others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// There is none, and there will be none.
+    None,
+    /// What was kept is given up, and a new one is made.
+    New,
+    /// What was kept goes on, as it is configured now.
+    GoOn,
+    /// What was kept is given up.
+    Close,
+}
+
+/// What becomes of the way to a disk besides NBD.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DiskWay {
+    /// It goes on, or is made as configured.
+    GoOn,
+    /// It goes on because its users need it, though it is not configured.
+    StaysForUsers,
+    /// It is served until it is known that nobody uses it, and then closed.
+    Close,
+}
+
+/// What becomes of a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    /// It is served on.
+    GoOn,
+    /// Nothing of it can be served, and the kernel swaps to it: everything stays as it is, with the
+    /// service manager.
+    Stays,
+    /// The kernel does not swap to it: the daemon before was making it or taking it down.
+    Close,
+}
+
+/// What a daemon does with what was left.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The root.
+    pub root: PathBuf,
+    /// The mount of the files.
+    pub files: Step,
+    /// Disks are served by ublk.
+    pub by_driver: bool,
+    /// The socket of commands.
+    pub control: Step,
+    /// The Unix socket of NBD.
+    pub nbd: Step,
+    /// The TCP socket of NBD.
+    pub nbd_tcp: Step,
+    /// How NBD is served.
+    pub serves: NbdOptions,
+    /// The disks.
+    pub disks: BTreeMap<u32, DiskWay>,
+    /// The swap devices.
+    pub areas: BTreeMap<usize, Fate>,
+    /// Options that have other values now, and that a device follows while it is in use.
+    pub changes: Asked,
+    /// What is followed then: what the next daemon compares with what it is asked for.
+    pub asked: Asked,
+    /// What the user should know.
+    pub said: Vec<String>,
+}
+
+/// Attributes of a disk and parameters of the swap cache that change while it is in use.
+const LIVE: [&str; 11] = [
+    "mem_limit",
+    "when_full",
+    "auto",
+    "auto_target",
+    "auto_cpu_percent",
+    "auto_slowest_read",
+    "auto_writeback",
+    "max_pool_percent",
+    "max_pool_bytes",
+    "compressor",
+    "accept_threshold_percent",
+];
+
+/// Makes the plan.
+#[must_use]
+pub fn plan(kept: &Kept, configured: &Configured, observed: &Observed) -> Plan {
+    let mut said = Vec::new();
+    let has_objects = kept.has_files || !kept.disks.is_empty() || !kept.areas.is_empty();
+    let root = match &kept.root {
+        Some(root) if has_objects && *root != configured.root => {
+            said.push(format!(
+                "--root {}: what the daemon before left is in {}, and is served there until it is \
+                 stopped",
+                configured.root.display(),
+                root.display()
+            ));
+            root.clone()
+        }
+        _ => configured.root.clone(),
+    };
+    let is_there = kept.root.as_ref() == Some(&root);
+    let transport = configured.transport;
+    let has_nbd = transport != Transport::Fuse;
+    let by_kept_driver = kept.disks.iter().any(|disk| disk.ublk.is_some());
+    let (changes, asked) = changes(kept, configured, has_objects, &mut said);
+    let plan = Plan {
+        files: files(kept, transport, observed, &mut said),
+        by_driver: by_kept_driver || transport == Transport::Ublk,
+        control: socket(kept.has_control, is_there && observed.has_control, true),
+        nbd: socket(kept.has_nbd, is_there && observed.has_nbd, has_nbd),
+        nbd_tcp: tcp(kept.nbd_tcp, configured.nbd.tcp.filter(|_| has_nbd)),
+        serves: configured.nbd.clone(),
+        disks: kept
+            .disks
+            .iter()
+            .map(|disk| (disk.id, way(disk, transport, observed, &mut said)))
+            .collect(),
+        areas: kept.areas.iter().map(|area| (area.number, fate(area, observed))).collect(),
+        changes,
+        asked,
+        said,
+        root,
+    };
+    let stays = plan.areas.iter().filter(|(_, fate)| **fate == Fate::Stays);
+    let stays: Vec<String> = stays
+        .map(|(number, _)| {
+            format!(
+                "{} cannot be served on, because the way to it is gone; the kernel swaps to it, so \
+                 its pages stay in memory: `swapoff` gives it up",
+                swap::name(*number)
+            )
+        })
+        .collect();
+    Plan { said: plan.said.into_iter().chain(stays).collect(), ..plan }
+}
+
+/// What becomes of a socket that may have been kept, and whose file may be there.
+fn socket(is_kept: bool, is_there: bool, is_wanted: bool) -> Step {
+    match (is_kept, is_wanted) {
+        (true, true) if is_there => Step::GoOn,
+        (_, true) => Step::New,
+        (true, false) => Step::Close,
+        (false, false) => Step::None,
+    }
+}
+
+fn tcp(kept: Option<SocketAddr>, asked: Option<SocketAddr>) -> Step {
+    let is_it = |kept: SocketAddr, asked: SocketAddr| {
+        kept.ip() == asked.ip() && (asked.port() == 0 || kept.port() == asked.port())
+    };
+    match (kept, asked) {
+        (None, None) => Step::None,
+        (Some(_), None) => Step::Close,
+        (Some(kept), Some(asked)) if is_it(kept, asked) => Step::GoOn,
+        (_, Some(_)) => Step::New,
+    }
+}
+
+/// Are disks reached by files with this transport?
+fn has_files(transport: Transport) -> bool {
+    matches!(transport, Transport::Auto | Transport::Fuse)
+}
+
+fn files(kept: &Kept, transport: Transport, observed: &Observed, said: &mut Vec<String>) -> Step {
+    match (kept.has_files, has_files(transport)) {
+        (false, true) => Step::New,
+        (false, false) => Step::None,
+        (true, _) if observed.has_files => Step::GoOn,
+        (true, is_wanted) => {
+            said.push(
+                "the users of block devices and files of the daemon before get errors: its mount \
+                 is not there any more"
+                    .into(),
+            );
+            if is_wanted { Step::New } else { Step::Close }
+        }
+    }
+}
+
+fn way(
+    disk: &KeptDisk,
+    transport: Transport,
+    observed: &Observed,
+    said: &mut Vec<String>,
+) -> DiskWay {
+    let is_wanted = match disk.ublk {
+        Some(_) => transport == Transport::Ublk,
+        None => !disk.has_file || has_files(transport),
+    };
+    if is_wanted {
+        return DiskWay::GoOn;
+    }
+    if !observed.used_disks.contains(&disk.id) {
+        return DiskWay::Close;
+    }
+    said.push(format!(
+        "--transport is not followed for zram{}: its block device is in use, and stays until the \
+         daemon is stopped",
+        disk.id
+    ));
+    DiskWay::StaysForUsers
+}
+
+fn fate(area: &KeptArea, observed: &Observed) -> Fate {
+    let is_used = observed.used_areas.contains(&area.number);
+    match (is_used, observed.areas.contains(&area.number)) {
+        // Also if it is not used: what the kernel still writes to it ends first.
+        (_, true) => Fate::GoOn,
+        (true, false) => Fate::Stays,
+        (false, false) => Fate::Close,
+    }
+}
+
+/// What was asked otherwise before: what can be followed, and what is said instead. An option that
+/// has the value it had changes nothing: since then an administrator may have set something else.
+fn changes(
+    kept: &Kept,
+    configured: &Configured,
+    has_objects: bool,
+    said: &mut Vec<String>,
+) -> (Asked, Asked) {
+    let mut changes = Asked::new();
+    let Some(before) = kept.asked.as_ref().filter(|_| has_objects) else {
+        return (changes, configured.asked.clone());
+    };
+    let names: BTreeSet<&String> = before.keys().chain(configured.asked.keys()).collect();
+    for name in names {
+        match (before.get(name), configured.asked.get(name)) {
+            (before, now) if before == now => {}
+            (_, Some(now)) if LIVE.contains(&&**name) => {
+                changes.insert(name.clone(), now.clone());
+            }
+            (before, Some(now)) => said.push(format!(
+                "{name}={now} is not followed: what the daemon before left was made with {}",
+                before.map_or_else(|| format!("no {name}"), |before| format!("{name}={before}"))
+            )),
+            (_, None) => said.push(format!(
+                "{name} is not asked for any more, and stays as it is until the daemon is stopped"
+            )),
+        }
+    }
+    let followed = before.clone().into_iter().chain(changes.clone()).collect();
+    (changes, followed)
+}
+
+#[cfg(test)]
+mod tests;

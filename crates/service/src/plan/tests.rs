@@ -1,0 +1,297 @@
+use std::net::{IpAddr, Ipv4Addr};
+
+use testkit::{Rng, seed};
+
+use super::*;
+
+const RUNS: usize = 20_000;
+
+fn address(rng: &mut Rng) -> SocketAddr {
+    let ip = *rng.pick(&[Ipv4Addr::LOCALHOST, Ipv4Addr::UNSPECIFIED]);
+    SocketAddr::new(IpAddr::V4(ip), *rng.pick(&[0, 10809, 10810]))
+}
+
+fn asked(rng: &mut Rng) -> Asked {
+    let names = ["disksize", "comp_algorithm", "mem_limit", "when_full", "num_devices"];
+    let some = names.iter().filter(|_| rng.one_in(2)).collect::<Vec<_>>();
+    some.into_iter().map(|name| (name.to_string(), rng.below(3).to_string())).collect()
+}
+
+fn some<T: Copy + Ord>(rng: &mut Rng, all: impl Iterator<Item = T>) -> BTreeSet<T> {
+    all.filter(|_| rng.one_in(2)).collect()
+}
+
+fn state(rng: &mut Rng) -> (Kept, Configured, Observed) {
+    let roots = ["/run/a", "/run/b"].map(PathBuf::from);
+    let ublk = |rng: &mut Rng| rng.one_in(3).then(|| rng.below(4) as u32);
+    let has_files = rng.one_in(2);
+    let mut disks = Vec::new();
+    let mut areas = Vec::new();
+    for id in 0..rng.below(4) as u32 {
+        let ublk = ublk(rng);
+        let has_file = has_files && ublk.is_none() && !rng.one_in(4);
+        disks.push(KeptDisk { id, ublk, has_file });
+    }
+    for number in 0..rng.below(3) as usize {
+        areas.push(KeptArea { number, ublk: ublk(rng) });
+    }
+    let kept = Kept {
+        root: (!rng.one_in(5)).then(|| rng.pick(&roots).clone()),
+        asked: (!rng.one_in(5)).then(|| asked(rng)),
+        has_files,
+        has_control: rng.one_in(2),
+        has_nbd: rng.one_in(2),
+        nbd_tcp: rng.one_in(2).then(|| address(rng)),
+        disks,
+        areas,
+    };
+    let transports = [Transport::Auto, Transport::Fuse, Transport::Nbd, Transport::Ublk];
+    let configured = Configured {
+        root: rng.pick(&roots).clone(),
+        transport: *rng.pick(&transports),
+        nbd: NbdOptions {
+            tcp: rng.one_in(2).then(|| address(rng)),
+            tls_certificates: rng.one_in(2).then(|| "/etc/pki".into()),
+            tls_verify_peer: rng.one_in(2),
+            read_only: rng.one_in(2),
+            allow_uid: some(rng, 1000..1003).into_iter().collect(),
+        },
+        asked: asked(rng),
+    };
+    let observed = Observed {
+        has_control: rng.one_in(2),
+        has_nbd: rng.one_in(2),
+        has_files: !rng.one_in(4),
+        used_disks: some(rng, 0..4),
+        areas: some(rng, 0..3),
+        used_areas: some(rng, 0..3),
+    };
+    (kept, configured, observed)
+}
+
+/// What the kernel uses is never given up.
+fn gives_up_nothing_used(kept: &Kept, observed: &Observed, plan: &Plan) -> Result<(), String> {
+    for area in kept.areas.iter().filter(|it| observed.used_areas.contains(&it.number)) {
+        let expected = if observed.areas.contains(&area.number) { Fate::GoOn } else { Fate::Stays };
+        if plan.areas.get(&area.number) != Some(&expected) {
+            return Err(format!("swap{} is in use, and is given up", area.number));
+        }
+    }
+    for disk in kept.disks.iter().filter(|it| observed.used_disks.contains(&it.id)) {
+        if plan.disks.get(&disk.id).is_none_or(|way| *way == DiskWay::Close) {
+            return Err(format!("zram{} is in use, and its way is closed", disk.id));
+        }
+        if disk.ublk.is_some() && !plan.by_driver {
+            return Err(format!("zram{} is in use by ublk, which is not served", disk.id));
+        }
+        if disk.has_file && observed.has_files && plan.files != Step::GoOn {
+            return Err(format!("zram{} is in use by its file, which is not served", disk.id));
+        }
+        if kept.root.as_ref().is_some_and(|root| *root != plan.root) {
+            return Err(format!("zram{} is in use, and its root is left", disk.id));
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is open wider than configured.
+fn is_no_wider(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), String> {
+    if plan.serves != configured.nbd {
+        return Err("NBD is not served as configured".into());
+    }
+    let has_nbd = configured.transport != Transport::Fuse;
+    let asked = configured.nbd.tcp.filter(|_| has_nbd);
+    let (nbd, tcp) = (plan.nbd, plan.nbd_tcp);
+    if !has_nbd && [Step::New, Step::GoOn].contains(&nbd) {
+        return Err("NBD is served, and not configured".into());
+    }
+    if !has_nbd && kept.has_nbd && nbd != Step::Close {
+        return Err("the socket of NBD goes on, and is not configured".into());
+    }
+    match (asked, kept.nbd_tcp, tcp) {
+        (None, _, Step::New | Step::GoOn) => return Err("a port is open, and none asked".into()),
+        (None, Some(_), Step::None) => return Err("a port that was kept goes on".into()),
+        (Some(asked), Some(kept), Step::GoOn)
+            if asked.ip() != kept.ip() || asked.port() != 0 && asked.port() != kept.port() =>
+        {
+            return Err("another address is served than is asked for".into());
+        }
+        _ => {}
+    }
+    let reached = |way: Option<Transport>| way.is_some_and(|it| it == configured.transport);
+    for disk in &kept.disks {
+        let is_asked = match (disk.ublk, disk.has_file) {
+            (Some(_), _) => reached(Some(Transport::Ublk)),
+            (None, true) => reached(Some(Transport::Auto)) || reached(Some(Transport::Fuse)),
+            (None, false) => true,
+        };
+        let name = format!("zram{}", disk.id);
+        let is_said = plan.said.iter().any(|text| text.contains(&name));
+        if !is_asked && plan.disks[&disk.id] == DiskWay::GoOn {
+            return Err(format!("{name} has a block device that is not configured"));
+        }
+        if plan.disks[&disk.id] == DiskWay::StaysForUsers && !is_said {
+            return Err(format!("nobody is told that {name} keeps its block device"));
+        }
+    }
+    Ok(())
+}
+
+/// One object does not change what becomes of another.
+fn is_for_each(
+    judge: &dyn Fn(&Kept, &Configured, &Observed) -> Plan,
+    (kept, configured, observed): (&Kept, &Configured, &Observed),
+    plan: &Plan,
+) -> Result<(), String> {
+    for disk in &kept.disks {
+        let (disks, areas) = (vec![disk.clone()], Vec::new());
+        let alone = judge(&Kept { disks, areas, ..kept.clone() }, configured, observed);
+        if alone.disks[&disk.id] != plan.disks[&disk.id] {
+            return Err(format!("another object changes what becomes of zram{}", disk.id));
+        }
+    }
+    for area in &kept.areas {
+        let (disks, areas) = (Vec::new(), vec![area.clone()]);
+        let alone = judge(&Kept { disks, areas, ..kept.clone() }, configured, observed);
+        if alone.areas[&area.number] != plan.areas[&area.number] {
+            return Err(format!("another object changes what becomes of swap{}", area.number));
+        }
+    }
+    Ok(())
+}
+
+/// What is asked for otherwise than before is followed or said.
+fn says_what_it_leaves(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), String> {
+    let has_objects = kept.has_files || !kept.disks.is_empty() || !kept.areas.is_empty();
+    let is_said = |name: &str| plan.said.iter().any(|text| text.contains(name));
+    if plan.root != configured.root && !is_said("--root") {
+        return Err("another root is served without a word".into());
+    }
+    let Some(before) = kept.asked.as_ref().filter(|_| has_objects) else { return Ok(()) };
+    for name in before.keys().chain(configured.asked.keys()) {
+        let (before, now) = (before.get(name), configured.asked.get(name));
+        let is_followed = now.is_some() && plan.changes.get(name) == now;
+        if before != now && !is_followed && !is_said(name) {
+            return Err(format!("{name} is passed over without a word"));
+        }
+        let followed = if is_followed { now } else { before };
+        if plan.asked.get(name) != followed {
+            return Err(format!("what is followed of {name} is forgotten: nobody is told again"));
+        }
+        if before == now && plan.changes.contains_key(name) {
+            return Err(format!("{name} is set again, whatever was set since"));
+        }
+    }
+    Ok(())
+}
+
+/// Makes plans of random states by `judge`. Returns what they break first.
+fn check(judge: &dyn Fn(&Kept, &Configured, &Observed) -> Plan) -> Result<(), String> {
+    let mut rng = Rng::new(seed("plan"));
+    for _ in 0..RUNS {
+        let (kept, configured, observed) = state(&mut rng);
+        let plan = judge(&kept, &configured, &observed);
+        gives_up_nothing_used(&kept, &observed, &plan)
+            .and_then(|()| is_no_wider(&kept, &configured, &plan))
+            .and_then(|()| is_for_each(judge, (&kept, &configured, &observed), &plan))
+            .and_then(|()| says_what_it_leaves(&kept, &configured, &plan))
+            .map_err(|why| format!("{why}: {kept:?} {configured:?} {observed:?} {plan:?}"))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_plan_keeps_its_promises() {
+    if let Err(why) = check(&plan) {
+        panic!("{why}");
+    }
+}
+
+#[test]
+fn plans_that_break_a_promise_are_found() {
+    type Spoils = fn(&Kept, &Configured, &Observed, &mut Plan);
+    let flaws: [(&str, Spoils); 10] = [
+        ("is given up", |_, _, observed, plan| {
+            // As if the mount alone told whether the kernel swaps to a device.
+            let gone = plan.areas.iter_mut().filter(|it| !observed.areas.contains(it.0));
+            gone.for_each(|it| *it.1 = Fate::Close);
+        }),
+        ("its way is closed", |_, configured, _, plan| {
+            if configured.transport == Transport::Nbd {
+                plan.disks.values_mut().for_each(|way| *way = DiskWay::Close);
+            }
+        }),
+        ("which is not served", |_, configured, _, plan| {
+            plan.by_driver = configured.transport == Transport::Ublk;
+        }),
+        ("its root is left", |_, configured, _, plan| plan.root.clone_from(&configured.root)),
+        ("not served as configured", |_, _, _, plan| plan.serves.allow_uid.clear()),
+        ("a port that was kept goes on", |_, configured, _, plan| {
+            if configured.nbd.tcp.is_none() {
+                plan.nbd_tcp = Step::None;
+            }
+        }),
+        ("another address is served", |kept, _, _, plan| {
+            if kept.nbd_tcp.is_some() && plan.nbd_tcp == Step::New {
+                plan.nbd_tcp = Step::GoOn;
+            }
+        }),
+        ("that is not configured", |_, _, observed, plan| {
+            let unused = plan.disks.iter_mut().filter(|it| !observed.used_disks.contains(it.0));
+            unused.for_each(|it| *it.1 = DiskWay::GoOn);
+        }),
+        ("another object changes", |kept, _, _, plan| {
+            if kept.areas.len() > 1 {
+                plan.areas.values_mut().for_each(|fate| *fate = Fate::Stays);
+            }
+            if kept.disks.len() > 1 {
+                plan.disks.values_mut().for_each(|way| *way = DiskWay::StaysForUsers);
+                plan.said.extend((0..4).map(|id| format!("zram{id}")));
+            }
+        }),
+        ("without a word", |_, _, _, plan| plan.said.clear()),
+    ];
+    for (promise, spoil) in flaws {
+        let spoiled = |kept: &Kept, configured: &Configured, observed: &Observed| {
+            let mut plan = plan(kept, configured, observed);
+            spoil(kept, configured, observed, &mut plan);
+            plan
+        };
+        let found = check(&spoiled).expect_err(promise);
+        let found = found.split(": Kept").next().unwrap_or_default();
+        // A flaw may break a promise that is looked at earlier.
+        let is_named = found.contains(promise)
+            || found.contains("nobody is told")
+            || found.contains("is given up");
+        assert!(is_named, "{promise}: {found}");
+    }
+}
+
+#[test]
+fn a_socket_that_nobody_asks_for_is_closed() {
+    let address = Some("127.0.0.1:10809".parse().unwrap());
+    let kept = Kept { nbd_tcp: address, has_nbd: true, ..Kept::default() };
+    let configured = Configured { transport: Transport::Fuse, ..Configured::default() };
+    let made = plan(&kept, &configured, &Observed::default());
+    assert_eq!((made.nbd, made.nbd_tcp), (Step::Close, Step::Close));
+    let made = plan(&kept, &Configured::default(), &Observed::default());
+    assert_eq!((made.nbd, made.nbd_tcp), (Step::New, Step::Close));
+}
+
+#[test]
+fn a_limit_changes_and_a_size_is_said() {
+    let of = |pairs: &[(&str, &str)]| -> Asked {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    };
+    let disks = vec![KeptDisk { id: 0, ublk: None, has_file: false }];
+    let before = of(&[("disksize", "1G"), ("mem_limit", "100M"), ("comp_algorithm", "lz4")]);
+    let kept = Kept { asked: Some(before), disks, ..Kept::default() };
+    let asked = of(&[("disksize", "2G"), ("mem_limit", "200M"), ("comp_algorithm", "lz4")]);
+    let configured = Configured { asked, ..Configured::default() };
+    let made = plan(&kept, &configured, &Observed::default());
+    assert_eq!(made.changes, of(&[("mem_limit", "200M")]));
+    assert_eq!(
+        made.said,
+        ["disksize=2G is not followed: what the daemon before left was made with disksize=1G"]
+    );
+}

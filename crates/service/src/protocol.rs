@@ -1,0 +1,504 @@
+//! The protocol of the control socket: one JSON object per line, in both directions.
+//!
+//! A request is `{"version":1,"command":"get","device":"zram0","attributes":["disksize"]}`. The
+//! answer is `{"version":1,"ok":…}` or
+//! `{"version":1,"error":{"errno":22,"symbol":"EINVAL","message":"…"}}`. Unknown commands and
+//! fields are refused. A path is absolute, and text as [`rampack::text_of`] makes it: bytes that
+//! are no UTF-8 are characters from U+10FF80 on.
+
+use std::collections::BTreeMap;
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::failure::symbol;
+use crate::plan::Asked;
+use crate::swap::report::{PoolReport, SwapReport};
+use crate::transport::SwapTransport;
+use crate::zone::ZoneReport;
+
+/// The version of the protocol.
+pub const VERSION: u64 = 1;
+
+/// The longest line of a request, in bytes, without its newline.
+pub const LINE_MAX: usize = 64 * 1024;
+
+/// Asks for the report of a daemon.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Status {}
+
+/// Adds a device under the lowest free number. Values are text as an administrator writes it; the
+/// attributes check them. Without a size the device is not initialised.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Add {
+    /// The value of `disksize`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// The value of `comp_algorithm`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithm: Option<String>,
+    /// The algorithm's level.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<i32>,
+    /// The value of `mem_limit`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mem_limit: Option<String>,
+    /// Other attributes, stored in this order before the size.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attributes: Vec<Attribute>,
+    /// Write pages as they are to a backing file that other users may open.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub force: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
+impl Add {
+    /// What the device is asked to be, by the names of attributes.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let set = [
+            ("disksize", self.size.clone()),
+            ("comp_algorithm", self.algorithm.clone()),
+            ("level", self.level.map(|level| level.to_string())),
+            ("mem_limit", self.mem_limit.clone()),
+        ];
+        let set = set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        let attributes = self.attributes.iter().map(|it| (it.name.clone(), it.value.clone()));
+        // It may have a password in it, and is not for devices that outlive the daemon.
+        set.chain(attributes.filter(|it| it.0 != "backing_remote")).collect()
+    }
+}
+
+/// Names a device to reset or remove.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// Its name, such as `zram0`.
+    pub device: String,
+    /// Take the device from its users.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Reads attributes.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Get {
+    /// The name of the device.
+    pub device: String,
+    /// The names of the attributes; all readable ones when empty.
+    #[serde(default)]
+    pub attributes: Vec<String>,
+}
+
+/// Stores an attribute.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Set {
+    /// The name of the device.
+    pub device: String,
+    /// The name of the attribute.
+    pub attribute: String,
+    /// The value, as the user wrote it.
+    pub value: String,
+}
+
+/// Ends the daemon.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stop {
+    /// Take devices from their users.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Has another program take the place of the daemon's.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Upgrade {
+    /// The absolute path of the program; without it, what is now at the path of the daemon's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+}
+
+/// How pages lie on the backing device of a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BackingLayout {
+    /// Each page has a block of its own.
+    #[default]
+    Pages,
+    /// Compressed pages lie one behind the other.
+    Log,
+}
+
+/// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
+/// it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapOn {
+    /// The size; without it, the size of the backing store.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size: Option<String>,
+    /// The absolute path of the file or device for writeback.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub backing: Option<String>,
+    /// Write pages back as they are, not encrypted.
+    #[serde(default)]
+    pub plain_backing: bool,
+    /// How pages lie there.
+    #[serde(default)]
+    pub backing_layout: BackingLayout,
+    /// The most memory the cache may take: a size, or a percentage such as `20%`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_pool: Option<String>,
+    /// How the kernel reaches it; without it, the best way here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub transport: Option<SwapTransport>,
+    /// The memory kept ready for the next pages, as a size.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub headroom: Option<String>,
+    /// Seconds for which a machine is stuck before the OOM killer is called; 0: never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub oom_after: Option<u32>,
+    /// Whether old pages are recompressed; without it, they are unless there is a swap device
+    /// already, which decides then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto: Option<bool>,
+    /// The value of the parameter `auto_cpu_percent`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_cpu: Option<u32>,
+    /// The value of the parameter `compressor`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compressor: Option<String>,
+    /// The kernel's priority of the device; without it, below all others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<u16>,
+    /// Parameters of the cache, stored in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parameters: Vec<Attribute>,
+    /// Overwrite the data of the backing store, and serve swap space even within a memory limit.
+    #[serde(default)]
+    pub force: bool,
+}
+
+/// Drains a swap device and removes it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SwapOff {
+    /// Its name, such as `swap0`, or the path of its block device; without it, all swap devices.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Asks for the attributes of a device.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Describe {
+    /// The name of the device.
+    pub device: String,
+}
+
+/// Asks for the attributes of the control tree.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tree {
+    /// Include the values that can be read without a side effect.
+    #[serde(default)]
+    pub values: bool,
+}
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Request {
+    /// See [`Status`]; answered with a [`DaemonReport`].
+    Status(Status),
+    /// See [`Add`]; answered with a [`DeviceReport`].
+    Add(Add),
+    /// See [`Device`]; answered with `null`.
+    Remove(Device),
+    /// See [`Device`]; answered with `null`.
+    Reset(Device),
+    /// See [`Get`]; answered with a list of [`Attribute`].
+    Get(Get),
+    /// See [`Set`]; answered with `null`.
+    Set(Set),
+    /// See [`Describe`]; answered with a list of [`Description`].
+    Describe(Describe),
+    /// See [`Tree`]; answered with a list of [`TreeAttribute`].
+    Tree(Tree),
+    /// See [`SwapOn`]; answered with a [`SwapReport`].
+    SwapOn(SwapOn),
+    /// See [`SwapOff`]; answered with `null` when the kernel has read everything back.
+    SwapOff(SwapOff),
+    /// See [`Stop`]; answered with `null` when only the process of the daemon is left.
+    Stop(Stop),
+    /// See [`Upgrade`]; answered only if it is refused, else the connection ends.
+    Upgrade(Upgrade),
+}
+
+/// The names of all commands.
+pub const COMMANDS: [&str; 12] = [
+    "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
+    "stop", "upgrade",
+];
+
+/// One attribute and its value.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name.
+    pub name: String,
+    /// Its value as the row shows it, without the last newline.
+    pub value: String,
+}
+
+/// One attribute and its description.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Description {
+    /// Its name.
+    pub name: String,
+    /// The mode bits of the kernel's file.
+    pub mode: u32,
+    /// The unit of its value.
+    pub unit: String,
+    /// A text that explains it.
+    pub help: String,
+}
+
+/// One attribute of the control tree.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct TreeAttribute {
+    /// Its path, such as `block/zram0/disksize`.
+    pub path: String,
+    /// The mode bits of its file.
+    pub mode: u32,
+    /// The unit of its value.
+    pub unit: String,
+    /// A text that explains it.
+    pub help: String,
+    /// Its value without the last newline, if the client asked for it and it can be read now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<String>,
+}
+
+/// The report of a daemon.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct DaemonReport {
+    /// The version of its program.
+    pub rampack: String,
+    /// Its process id.
+    pub pid: u32,
+    /// Its root directory.
+    pub root: String,
+    /// The addresses at which it serves NBD. `/NAME` is added for one device.
+    pub nbd: Vec<String>,
+    /// Do its devices get block devices?
+    pub block_devices: bool,
+    /// Is the service manager gone that kept its devices? They end with its process then.
+    #[serde(default)]
+    pub is_abandoned: bool,
+    /// Its devices, by number.
+    pub devices: Vec<DeviceReport>,
+    /// Its swap devices, by number.
+    #[serde(default)]
+    pub swaps: Vec<SwapReport>,
+    /// The cache that its swap devices share, while there are any.
+    #[serde(default)]
+    pub swap_cache: Option<PoolReport>,
+    /// The page allocator of its devices and its cache.
+    #[serde(default)]
+    pub zone: ZoneReport,
+}
+
+/// The report of a device.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct DeviceReport {
+    /// Its name.
+    pub name: String,
+    /// The block device the kernel has for it, if any.
+    pub block_device: Option<String>,
+    /// The file it appears as, if any.
+    pub file: Option<String>,
+    /// The link to the block device, or else to the file.
+    pub link: Option<String>,
+    /// URIs under which NBD clients find it; none before it has a size.
+    pub nbd: Vec<String>,
+    /// NBD clients connected to it now.
+    pub nbd_clients: u64,
+    /// Its mount points; `[SWAP]` when it is swap space.
+    pub mountpoints: Vec<String>,
+    /// Its readable attributes, as the rows show them.
+    pub attributes: BTreeMap<String, String>,
+    /// Why the daemon could not take it over. It has no attributes then; what there is of it stays
+    /// until it is removed.
+    pub refused: Option<String>,
+}
+
+/// Parses a request from one line, with or without its newline. Pure; takes any bytes.
+///
+/// # Errors
+/// `E2BIG` for a line that is too long, otherwise `EINVAL`; its message names what is known.
+pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    if line.len() > LINE_MAX {
+        return Err(too_long());
+    }
+    let mut fields: Map<String, Value> = serde_json::from_slice(line).map_err(|e| {
+        ControlError::invalid(format!("a request is one JSON object on one line: {e}"))
+    })?;
+    match fields.remove("version") {
+        Some(version) if version.as_u64() == Some(VERSION) => {}
+        Some(version) => {
+            let version = shortened(&version.to_string());
+            let message = format!("version {version} is not spoken here; this is {VERSION}");
+            return Err(ControlError::invalid(message));
+        }
+        None => {
+            return Err(ControlError::invalid(format!(
+                "\"version\" is missing; this is {VERSION}"
+            )));
+        }
+    }
+    let known = || COMMANDS.join(", ");
+    let command = match fields.remove("command") {
+        Some(Value::String(command)) => command,
+        Some(_) => {
+            return Err(ControlError::invalid(format!("\"command\" is text, one of: {}", known())));
+        }
+        None => {
+            return Err(ControlError::invalid(format!(
+                "\"command\" is missing; one of: {}",
+                known()
+            )));
+        }
+    };
+    Ok(match command.as_str() {
+        "status" => Request::Status(arguments(&command, fields)?),
+        "add" => Request::Add(arguments(&command, fields)?),
+        "remove" => Request::Remove(arguments(&command, fields)?),
+        "reset" => Request::Reset(arguments(&command, fields)?),
+        "get" => Request::Get(arguments(&command, fields)?),
+        "set" => Request::Set(arguments(&command, fields)?),
+        "describe" => Request::Describe(arguments(&command, fields)?),
+        "tree" => Request::Tree(arguments(&command, fields)?),
+        "swap_on" => Request::SwapOn(arguments(&command, fields)?),
+        "swap_off" => Request::SwapOff(arguments(&command, fields)?),
+        "stop" => Request::Stop(arguments(&command, fields)?),
+        "upgrade" => Request::Upgrade(arguments(&command, fields)?),
+        other => {
+            let other = shortened(other);
+            let message = format!("no command {other:?}; there are: {}", known());
+            return Err(ControlError::invalid(message));
+        }
+    })
+}
+
+/// The refusal of a line longer than [`LINE_MAX`].
+#[must_use]
+pub fn too_long() -> ControlError {
+    ControlError::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
+}
+
+/// Shortens the text of a client, so that an answer can repeat it.
+fn shortened(text: &str) -> String {
+    match text.char_indices().nth(64) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+fn arguments<T: DeserializeOwned>(
+    command: &str,
+    fields: Map<String, Value>,
+) -> Result<T, ControlError> {
+    serde_json::from_value(Value::Object(fields)).map_err(|error| {
+        let error = shortened_message(&error.to_string());
+        ControlError::invalid(format!("command {command:?}: {error}"))
+    })
+}
+
+fn shortened_message(text: &str) -> String {
+    match text.char_indices().nth(512) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_string(),
+    }
+}
+
+/// The line of a request.
+#[must_use]
+pub fn request_line(request: &Request) -> String {
+    let (command, fields) = match request {
+        Request::Status(it) => ("status", serde_json::to_value(it)),
+        Request::Add(it) => ("add", serde_json::to_value(it)),
+        Request::Remove(it) => ("remove", serde_json::to_value(it)),
+        Request::Reset(it) => ("reset", serde_json::to_value(it)),
+        Request::Get(it) => ("get", serde_json::to_value(it)),
+        Request::Set(it) => ("set", serde_json::to_value(it)),
+        Request::Describe(it) => ("describe", serde_json::to_value(it)),
+        Request::Tree(it) => ("tree", serde_json::to_value(it)),
+        Request::SwapOn(it) => ("swap_on", serde_json::to_value(it)),
+        Request::SwapOff(it) => ("swap_off", serde_json::to_value(it)),
+        Request::Stop(it) => ("stop", serde_json::to_value(it)),
+        Request::Upgrade(it) => ("upgrade", serde_json::to_value(it)),
+    };
+    let mut line = Map::new();
+    line.insert("version".into(), VERSION.into());
+    line.insert("command".into(), command.into());
+    if let Ok(Value::Object(fields)) = fields {
+        line.extend(fields);
+    }
+    format!("{}\n", Value::Object(line))
+}
+
+/// The line of an answer.
+#[must_use]
+pub fn reply_line(result: &Result<Value, ControlError>) -> String {
+    let reply = match result {
+        Ok(value) => serde_json::json!({ "version": VERSION, "ok": value }),
+        Err(error) => serde_json::json!({
+            "version": VERSION,
+            "error": {
+                "errno": error.errno.0,
+                "symbol": symbol(error.errno),
+                "message": error.message,
+            },
+        }),
+    };
+    format!("{reply}\n")
+}
+
+/// Parses an answer: a value of the type that belongs to the request, or the daemon's error.
+///
+/// # Errors
+/// The daemon's error, or `EPROTO` for an answer that cannot be understood.
+pub fn parse_reply<T: DeserializeOwned>(line: &[u8]) -> Result<T, ControlError> {
+    #[derive(Deserialize)]
+    struct Refused {
+        errno: i32,
+        message: String,
+    }
+    let strange = |why: String| {
+        let message =
+            format!("the daemon's answer cannot be understood: {why}; is it of another version?");
+        ControlError::new(Errno(errno::EPROTO), message)
+    };
+    let mut reply: Map<String, Value> =
+        serde_json::from_slice(line).map_err(|e| strange(e.to_string()))?;
+    if let Some(error) = reply.remove("error") {
+        let refusal: Refused = serde_json::from_value(error).map_err(|e| strange(e.to_string()))?;
+        return Err(ControlError::new(Errno(refusal.errno), refusal.message));
+    }
+    let value = reply.remove("ok").ok_or_else(|| strange("neither ok nor error".into()))?;
+    serde_json::from_value(value).map_err(|e| strange(e.to_string()))
+}
+
+#[cfg(test)]
+mod tests;

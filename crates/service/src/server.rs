@@ -1,0 +1,280 @@
+//! The server of the control socket: each client has a thread, so no client delays another.
+//!
+//! A client may stay connected and silent. But it must complete a line within [`PATIENCE`] of its
+//! beginning, and take an answer within [`PATIENCE`]. When there are [`CLIENTS_MAX`] clients, a new
+//! one replaces the client that has been silent for longest.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::errno;
+use rampack::sync::Mutex;
+use rampack::sync::atomic::{AtomicBool, Ordering};
+use serde_json::Value;
+
+use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
+
+/// The most clients served at a time.
+pub const CLIENTS_MAX: usize = 32;
+
+/// How long a client may take to send one line, or to take an answer.
+pub const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the server waits after an error before it accepts again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers requests. Many threads call it at once.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one request.
+    ///
+    /// # Errors
+    /// The error that the client gets.
+    fn handle(&self, request: Request) -> Result<Value, ControlError>;
+}
+
+struct Client {
+    number: u64,
+    stream: UnixStream,
+    heard: Instant,
+    working: bool,
+}
+
+#[derive(Default)]
+struct Clients {
+    next: u64,
+    present: Vec<Client>,
+}
+
+/// The place of a client. A drop gives it back, also when the client's thread panics.
+struct Place {
+    number: u64,
+    clients: Arc<Mutex<Clients>>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.clients.lock().present.retain(|client| client.number != self.number);
+    }
+}
+
+/// A server that accepts clients until it is dropped. The drop waits, up to [`PATIENCE`], until
+/// running requests are answered.
+pub struct ControlServer {
+    listener: UnixListener,
+    clients: Arc<Mutex<Clients>>,
+    is_over: Arc<AtomicBool>,
+    acceptor: Option<thread::JoinHandle<()>>,
+}
+
+impl ControlServer {
+    /// Serves `listener` on threads of its own.
+    ///
+    /// # Errors
+    /// When no thread can be started.
+    pub fn start(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<ControlServer> {
+        let clients = Arc::new(Mutex::new(Clients::default()));
+        let is_over = Arc::new(AtomicBool::new(false));
+        let acceptor = {
+            let (listener, clients) = (listener.try_clone()?, clients.clone());
+            let is_over = is_over.clone();
+            thread::Builder::new()
+                .name("control".into())
+                .spawn(move || accept(&listener, &clients, &handler, &is_over))?
+        };
+        Ok(ControlServer { listener, clients, is_over, acceptor: Some(acceptor) })
+    }
+}
+
+impl ControlServer {
+    /// The number of clients whose requests are being answered.
+    #[must_use]
+    pub fn working(&self) -> usize {
+        self.clients.lock().present.iter().filter(|client| client.working).count()
+    }
+}
+
+impl Drop for ControlServer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        // Wakes the thread that waits in accept.
+        let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        for client in &self.clients.lock().present {
+            let _ = client.stream.shutdown(std::net::Shutdown::Read);
+        }
+        // Clients with a running request get their answers.
+        let end = Instant::now() + PATIENCE;
+        while !self.clients.lock().present.is_empty() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+fn accept(
+    listener: &UnixListener,
+    clients: &Arc<Mutex<Clients>>,
+    handler: &Arc<dyn Handler>,
+    is_over: &AtomicBool,
+) {
+    loop {
+        let accepted = listener.accept();
+        if is_over.load(Ordering::Relaxed) {
+            return;
+        }
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                if !matches!(error.raw_os_error(), Some(errno::EINTR | errno::ECONNABORTED)) {
+                    tracing::warn!("control socket: {error}");
+                    thread::sleep(PAUSE);
+                }
+                continue;
+            }
+        };
+        let Some(place) = admit(clients, &stream) else { continue };
+        let handler = handler.clone();
+        let started = thread::Builder::new().name("control-client".into()).spawn(move || {
+            if let Err(error) = converse(stream, &place, &*handler) {
+                tracing::debug!("control client: {error}");
+            }
+        });
+        if let Err(error) = started {
+            tracing::warn!("control socket: no thread for a client: {error}");
+        }
+    }
+}
+
+fn admit(all: &Arc<Mutex<Clients>>, stream: &UnixStream) -> Option<Place> {
+    stream.set_write_timeout(Some(PATIENCE)).ok()?;
+    let copy = stream.try_clone().ok()?;
+    let mut clients = all.lock();
+    if clients.present.len() >= CLIENTS_MAX {
+        let silent = (0..clients.present.len())
+            .filter(|n| !clients.present[*n].working)
+            .min_by_key(|n| clients.present[*n].heard);
+        let Some(silent) = silent else {
+            drop(clients);
+            let error = ControlError::new(
+                Errno::EAGAIN,
+                format!("{CLIENTS_MAX} clients are being served already; try again"),
+            );
+            let _ = (&*stream).write_all(reply_line(&Err(error)).as_bytes());
+            return None;
+        };
+        let evicted = clients.present.swap_remove(silent);
+        let _ = evicted.stream.shutdown(std::net::Shutdown::Both);
+    }
+    let number = clients.next;
+    clients.next += 1;
+    clients.present.push(Client { number, stream: copy, heard: Instant::now(), working: false });
+    Some(Place { number, clients: all.clone() })
+}
+
+impl Place {
+    fn note(&self, working: bool) {
+        let mut clients = self.clients.lock();
+        let mut present = clients.present.iter_mut();
+        if let Some(client) = present.find(|client| client.number == self.number) {
+            client.heard = Instant::now();
+            client.working = working;
+        }
+    }
+}
+
+fn converse(stream: UnixStream, place: &Place, handler: &dyn Handler) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    loop {
+        let result = match read_line(&mut reader)? {
+            Line::End => return Ok(()),
+            Line::TooLong => {
+                // The rest of the line is not worth reading.
+                let line = reply_line(&Err(too_long()));
+                return reader.get_mut().write_all(line.as_bytes());
+            }
+            Line::Complete(line) => {
+                place.note(true);
+                parse_message(&line).and_then(|request| handler.handle(request))
+            }
+        };
+        // A client that does not take its answer counts as silent and may be disconnected.
+        place.note(false);
+        reader.get_mut().write_all(reply_line(&result).as_bytes())?;
+    }
+}
+
+enum Line {
+    Complete(Vec<u8>),
+    TooLong,
+    End,
+}
+
+/// Reads a line of at most [`LINE_MAX`] bytes. The first byte may take any time; the rest must come
+/// within [`PATIENCE`].
+fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Line> {
+    reader.get_ref().set_read_timeout(None)?;
+    let mut line = Vec::new();
+    let mut deadline = None;
+    loop {
+        let buffer = match reader.fill_buf() {
+            Ok(buffer) => buffer,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if buffer.is_empty() {
+            return Ok(Line::End);
+        }
+        let (taken, complete) = match buffer.iter().position(|byte| *byte == b'\n') {
+            Some(end) => (end + 1, true),
+            None => (buffer.len(), false),
+        };
+        line.extend_from_slice(&buffer[..taken]);
+        reader.consume(taken);
+        if line.len() - usize::from(complete) > LINE_MAX {
+            return Ok(Line::TooLong);
+        }
+        if complete {
+            return Ok(Line::Complete(line));
+        }
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        reader.get_ref().set_read_timeout(Some(left))?;
+    }
+}
+
+/// Sends one request over a connected stream and returns the line of the answer. While none comes,
+/// it asks `may_wait` after each `pause`.
+///
+/// # Errors
+/// The error of `may_wait`; when the connection fails or ends early.
+pub fn exchange(
+    stream: &UnixStream,
+    request: &str,
+    pause: Duration,
+    mut may_wait: impl FnMut() -> io::Result<()>,
+) -> io::Result<Vec<u8>> {
+    stream.set_read_timeout(Some(pause))?;
+    (&*stream).write_all(request.as_bytes())?;
+    // An answer is larger than a request: it may hold every attribute of every device.
+    let (mut line, mut reader) = (Vec::new(), BufReader::new(stream).take(64 << 20));
+    loop {
+        // What came before a time-out stays in the line.
+        match reader.read_until(b'\n', &mut line) {
+            Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
+            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => may_wait()?,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+use std::sync::mpsc;
+
+use super::*;
+use crate::protocol::{Status, parse_reply, request_line};
+
+struct Echo;
+
+impl Handler for Echo {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
+        Ok(Value::String(format!("{request:?}")))
+    }
+}
+
+struct Fixture {
+    dir: testkit::TempDir,
+    _server: ControlServer,
+}
+
+fn serve(handler: impl Handler) -> Fixture {
+    let dir = testkit::TempDir::new();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    let server = ControlServer::start(listener, Arc::new(handler)).unwrap();
+    Fixture { dir, _server: server }
+}
+
+impl Fixture {
+    fn connect(&self) -> UnixStream {
+        UnixStream::connect(self.dir.path().join("s")).unwrap()
+    }
+}
+
+fn exchange(stream: &UnixStream, request: &str) -> io::Result<Vec<u8>> {
+    super::exchange(stream, request, PATIENCE, || Ok(()))
+}
+
+fn ask(stream: &UnixStream) -> Result<String, ControlError> {
+    let line = exchange(stream, &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply(&line)
+}
+
+#[test]
+fn requests_are_answered_in_turn_on_one_connection() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    for _ in 0..3 {
+        assert_eq!(ask(&stream).unwrap(), "Status(Status)");
+    }
+}
+
+#[test]
+fn a_bad_line_is_answered_and_the_next_one_understood() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    let line = exchange(&stream, "hello\n").unwrap();
+    assert_eq!(parse_reply::<Value>(&line).unwrap_err().errno, Errno::EINVAL);
+    ask(&stream).unwrap();
+}
+
+#[test]
+fn a_line_that_does_not_end_is_refused() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    let mut copy = stream.try_clone().unwrap();
+    // The server hangs up in the middle of it, so the end may not be taken.
+    let writer = thread::spawn(move || {
+        let _ = copy.write_all(&vec![b'x'; LINE_MAX + 8192]);
+    });
+    let mut line = Vec::new();
+    let _ = BufReader::new(&stream).read_until(b'\n', &mut line);
+    writer.join().unwrap();
+    assert_eq!(parse_reply::<Value>(&line).unwrap_err().errno, Errno::E2BIG);
+}
+
+#[test]
+fn silent_clients_make_room() {
+    let fixture = serve(Echo);
+    let silent: Vec<UnixStream> = (0..CLIENTS_MAX * 2).map(|_| fixture.connect()).collect();
+    ask(&fixture.connect()).unwrap();
+    // The first to come was the first to go: it reads the end of its stream.
+    assert_eq!((&silent[0]).read(&mut [0]).unwrap_or(0), 0);
+}
+
+#[test]
+fn a_client_stopped_in_the_middle_of_a_line_holds_up_nobody() {
+    let fixture = serve(Echo);
+    let half = fixture.connect();
+    (&half).write_all(b"{\"version\":1,").unwrap();
+    ask(&fixture.connect()).unwrap();
+}
+
+struct Slow(Mutex<mpsc::Receiver<()>>);
+
+impl Handler for Slow {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
+        if matches!(request, Request::Add(_)) {
+            let _ = self.0.lock().recv();
+        }
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_slow_request_holds_up_nobody() {
+    let (finish, wait) = mpsc::channel();
+    let fixture = serve(Slow(Mutex::new(wait)));
+    let slow = fixture.connect();
+    let add = request_line(&Request::Add(crate::protocol::Add::default()));
+    (&slow).write_all(add.as_bytes()).unwrap();
+    let line = exchange(&fixture.connect(), &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply::<()>(&line).unwrap();
+    finish.send(()).unwrap();
+    let mut line = Vec::new();
+    BufReader::new(&slow).read_until(b'\n', &mut line).unwrap();
+    parse_reply::<()>(&line).unwrap();
+}
+
+#[test]
+fn the_end_of_the_server_ends_its_clients() {
+    let fixture = serve(Echo);
+    let stream = fixture.connect();
+    ask(&stream).unwrap();
+    drop(fixture);
+    assert_eq!((&stream).read(&mut [0]).unwrap_or(0), 0);
+}
+
+struct Broken;
+
+impl Handler for Broken {
+    fn handle(&self, request: Request) -> Result<Value, ControlError> {
+        assert!(!matches!(request, Request::Add(_)), "it panics");
+        Ok(Value::Null)
+    }
+}
+
+#[test]
+fn a_panic_of_a_handler_keeps_no_place() {
+    let fixture = serve(Broken);
+    let add = request_line(&Request::Add(crate::protocol::Add::default()));
+    let all: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| fixture.connect()).collect();
+    for stream in &all {
+        stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+        let error = exchange(stream, &add).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+    }
+    let line = exchange(&fixture.connect(), &request_line(&Request::Status(Status {}))).unwrap();
+    parse_reply::<()>(&line).unwrap();
+}
+
+#[test]
+fn an_error_of_accept_does_not_end_the_server() {
+    let dir = testkit::TempDir::new();
+    let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    // The next accept fails with EAGAIN.
+    listener.set_nonblocking(true).unwrap();
+    let server = ControlServer::start(listener, Arc::new(Echo)).unwrap();
+    let fixture = Fixture { dir, _server: server };
+    thread::sleep(PAUSE);
+    let stream = fixture.connect();
+    stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+    ask(&stream).unwrap();
+    drop(fixture);
+}
+
+#[test]
+fn a_client_waits_for_as_long_as_the_server_is_there() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let (pause, mut waits) = (Duration::from_millis(1), 0);
+    let line = super::exchange(&ours, "a\n", pause, || {
+        waits += 1;
+        match waits {
+            // An answer may come in pieces.
+            100 => (&theirs).write_all(b"don"),
+            200 => (&theirs).write_all(b"e\n"),
+            _ => Ok(()),
+        }
+    });
+    assert_eq!((&*line.unwrap(), waits >= 200), (&b"done\n"[..], true));
+    let (end, mut theirs) = (io::ErrorKind::UnexpectedEof, Some(theirs));
+    let gone = super::exchange(&ours, "b\n", pause, || {
+        drop(theirs.take());
+        Ok(())
+    });
+    assert!(gone.is_err_and(|error| [end, io::ErrorKind::ConnectionReset].contains(&error.kind())));
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let error = super::exchange(&ours, "c\n", pause, || Err(io::Error::other("enough")));
+    assert_eq!(error.unwrap_err().to_string(), "enough");
+}

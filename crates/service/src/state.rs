@@ -1,0 +1,557 @@
+//! The state of the devices, kept by the service manager for the daemon that comes after a death.
+//!
+//! The service manager has a copy of each descriptor: the files in memory of the devices, and a
+//! table of them with the devices and their settings. A change that is acknowledged is in the
+//! table. It also has what connects the devices with their users: the descriptor of the mount of
+//! their files, the sockets that clients connect to, and a pipe that tells whether helpers are left
+//! ([`crate::loops`]); and the files and devices below them ([`backings`]).
+//!
+//! The service manager gets nothing before there is a device: a daemon that keeps nothing and is
+//! refused is not started again. With the first device it gets everything, the table last. From
+//! then on a descriptor is there, and a device is in the table, before others can use it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use kept::{Contents, Device, Mount, Region, Store, Table};
+use rampack::control::{ControlError, Errno};
+use rampack::host::{Memfds, page_bytes};
+use rampack::sync::Mutex;
+use rampack::ublk::Id;
+use rampack::zram::Disk;
+use rampack::{Machine, SavedDisk};
+
+use crate::failure::failed;
+use crate::layouts::{DISK, PartLayout, SWAP, SWAP_LOG, SWAP_LOG_LAYOUT, TABLE as TABLE_PART};
+use crate::plan::Asked;
+
+pub mod backings;
+mod connections;
+mod disks;
+pub mod file_system;
+mod handed_over;
+mod kept_before;
+pub mod swaps;
+use backings::Backings;
+pub use connections::Connection;
+use connections::{CONNECTIONS, FILES, path_of_socket};
+pub use disks::disks;
+use disks::{device, take_ublk, ublk_setting};
+use file_system::FileSystem;
+pub use handed_over::Named;
+use handed_over::{HandedOver, PATIENCE};
+use swaps::{LeftSwap, SavedArea, SharedSwap};
+
+/// Begins the names of the descriptors of the state.
+const PREFIX: &str = "rampack.";
+const TABLE: &str = "rampack.table";
+
+/// The state of a daemon's devices. Any thread may call every method.
+pub struct State {
+    store: Store,
+    /// This many descriptors the service manager keeps.
+    most: usize,
+    memory: Memfds,
+    /// What the daemon before left.
+    left: Vec<SavedDisk>,
+    /// There was a daemon before.
+    is_inherited: bool,
+    handed_over: Mutex<HandedOver>,
+    /// The block devices that the driver ublk keeps, by the numbers of their disks.
+    ublks: Mutex<BTreeMap<u32, Id>>,
+    swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
+    file_system: Mutex<Option<FileSystem>>,
+    backings: Arc<Backings>,
+    written: Mutex<Written>,
+}
+
+struct Written {
+    table: Table,
+    /// The service manager has the table.
+    is_kept: bool,
+    /// The names of the regions that the service manager has.
+    regions: BTreeSet<String>,
+    /// Copies of the other descriptors that outlive the daemon, by their names, and whether the
+    /// service manager has them.
+    others: BTreeMap<String, (Vec<OwnedFd>, bool)>,
+    /// The files of the mount, if it outlives the daemon.
+    files: BTreeMap<String, u64>,
+    /// The names and generations of the devices in the table.
+    devices: BTreeSet<(String, u64)>,
+    /// What the daemon was asked for.
+    asked: Asked,
+}
+
+/// Splits handed-over descriptors into those of a state and others.
+#[must_use]
+pub fn split(handed_over: Named) -> (Named, Named) {
+    handed_over.into_iter().partition(|(name, _)| name.starts_with(PREFIX))
+}
+
+impl State {
+    /// The state that a daemon left, or a new one; `None` if there is no service manager that keeps
+    /// descriptors.
+    ///
+    /// # Errors
+    /// `EINVAL` for a state that this program cannot read, or that is damaged; the error of the
+    /// system.
+    pub fn begin(left: Named) -> Result<Option<State>, ControlError> {
+        let store = Store::of_environment();
+        let store = store.map_err(|error| failed("cannot reach the service manager", &error))?;
+        let Some(store) = store else { return Ok(None) };
+        for (name, fd) in &left {
+            let noted = store.note(name, fd.as_fd());
+            noted.map_err(|error| failed("cannot keep the devices", &error))?;
+        }
+        let most = env::var("FDSTORE").ok().and_then(|most| most.parse().ok()).unwrap_or(0);
+        // Without privileges the memory may be swapped out, but there are no block devices that
+        // the system could swap to.
+        let memory = Memfds::unswappable().unwrap_or_else(|_| Memfds::new());
+        let (mut table, mut others) = (None, Vec::new());
+        for (name, fd) in left {
+            match name == TABLE {
+                true => table = Some(File::from(fd)),
+                false => others.push((name, fd)),
+            }
+        }
+        let page = page_bytes() as u32;
+        let invalid = |error: kept::TableError| ControlError::invalid(error.to_string());
+        let is_kept = table.is_some();
+        let (table, contents) = match table {
+            Some(file) => Table::open(file, page).map_err(invalid)?,
+            None => {
+                let file = memory.file(Table::BYTES);
+                let file = file.map_err(|error| failed("cannot keep the devices", &error))?;
+                (Table::create(file, page).map_err(invalid)?, Contents::default())
+            }
+        };
+        let devices = generations(&contents.devices);
+        let (regions, files) = (BTreeSet::new(), BTreeMap::new());
+        let (others_kept, asked) = (BTreeMap::new(), contents.asked.clone());
+        let mut written =
+            Written { table, is_kept, regions, others: others_kept, files, devices, asked };
+        let mut swap = swaps::left(&contents.devices)?;
+        swap.take_channels(&mut others);
+        let swaps = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
+        let swaps = Mutex::new((swaps, swap.shared));
+        let file_system = Mutex::new(file_system::left(&contents.devices)?);
+        let backings = Arc::new(Backings::take(&mut others, &contents.mounts));
+        let handed_over = match is_kept {
+            true => HandedOver::take(&mut others, &contents.mounts, swap),
+            // A daemon died before there was a table: nobody depends on what it left.
+            false => HandedOver::default(),
+        };
+        handed_over::adopt(&memory, others, &contents.regions, &store)?;
+        written.regions.extend(contents.regions.into_iter().map(|region| region.name));
+        let mut left = disks(contents.devices)?;
+        let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
+        let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
+        Ok(Some(State {
+            store,
+            most,
+            memory,
+            left,
+            is_inherited: is_kept,
+            handed_over,
+            ublks,
+            swaps,
+            file_system,
+            backings,
+            written,
+        }))
+    }
+
+    /// Was there a daemon before? What it left must survive if this one fails to start.
+    #[must_use]
+    pub fn is_inherited(&self) -> bool {
+        self.is_inherited
+    }
+
+    /// Sets what the daemon is asked for, from the next [`State::save`] on.
+    pub fn set_asked(&self, asked: Asked) {
+        self.written.lock().asked = asked;
+    }
+
+    /// The descriptor of the mount that the daemon before served, with its files and the numbers
+    /// that the kernel knows them by; None the second time. The service manager keeps it on.
+    #[must_use]
+    pub fn take_mount(&self) -> Option<(OwnedFd, Vec<(String, u64)>)> {
+        let (fd, files) = self.handed_over.lock().mount.take()?;
+        let mut written = self.written.lock();
+        written.others.insert(FILES.0.into(), (vec![fd.try_clone().ok()?], true));
+        written.files = files.iter().cloned().collect();
+        Some((fd, files))
+    }
+
+    /// A descriptor that the daemon before had, or that this one has kept since. The service
+    /// manager keeps it on.
+    #[must_use]
+    pub fn take(&self, connection: Connection) -> Option<OwnedFd> {
+        let handed_over = self.handed_over.lock().connections.remove(&connection);
+        let mut written = self.written.lock();
+        let Some(fd) = handed_over else {
+            return written.others.get(connection.name())?.0.first()?.try_clone().ok();
+        };
+        written.others.insert(connection.name().into(), (vec![fd.try_clone().ok()?], true));
+        Some(fd)
+    }
+
+    /// The swap devices that the daemon before served, if there are any; None the second time. The
+    /// service manager keeps their descriptors on.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn take_swap(&self) -> io::Result<Option<LeftSwap>> {
+        let Some(left) = self.handed_over.lock().swap.take() else { return Ok(None) };
+        let mut written = self.written.lock();
+        for (number, channels) in &left.channels {
+            let copies = channels.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
+            written.others.insert(swaps::descriptor(*number), (copies, true));
+        }
+        Ok((!left.areas.is_empty()).then_some(left))
+    }
+
+    /// Lets a swap device outlive the daemon, from the next [`State::save`] on. `channels` are the
+    /// descriptors of its file, if it has one.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub fn keep_swap(
+        &self,
+        area: SavedArea,
+        shared: SharedSwap,
+        channels: &[BorrowedFd<'_>],
+    ) -> Result<(), ControlError> {
+        if !channels.is_empty() {
+            self.keep_named(&swaps::descriptor(area.number), channels)?;
+        }
+        let mut swaps = self.swaps.lock();
+        swaps.1 = shared;
+        swaps.0.insert(area.number, area);
+        Ok(())
+    }
+
+    /// Gives up a swap device, from the next [`State::save`] on.
+    pub fn give_up_swap(&self, number: usize) {
+        self.swaps.lock().0.remove(&number);
+        self.forget(&swaps::descriptor(number));
+    }
+
+    /// What the swap devices share.
+    #[must_use]
+    pub fn shared_swap(&self) -> SharedSwap {
+        self.swaps.lock().1
+    }
+
+    /// Can swap devices outlive the daemon? Memory that could be swapped out between two daemons
+    /// could not be read back.
+    #[must_use]
+    pub fn keeps_swap(&self) -> bool {
+        self.memory.stay_in_memory()
+    }
+
+    /// The paths of the Unix sockets that the daemon before listened at, and that are not taken
+    /// yet.
+    #[must_use]
+    pub fn sockets(&self) -> Vec<PathBuf> {
+        let handed_over = self.handed_over.lock();
+        handed_over.connections.values().filter_map(path_of_socket).collect()
+    }
+
+    /// Lets the mount of the files outlive the daemon.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub fn keep_mount(&self, channel: BorrowedFd<'_>) -> Result<(), ControlError> {
+        self.keep_named(FILES.0, &[channel])
+    }
+
+    /// Gives up the mount of the files: it could not be taken over, or nobody uses it.
+    pub fn give_up_mount(&self) {
+        self.handed_over.lock().mount = None;
+        self.written.lock().files.clear();
+        self.forget(FILES.0);
+    }
+
+    /// Did the daemon before leave this, and was it not taken yet?
+    #[must_use]
+    pub fn kept_before(&self, connection: Connection) -> bool {
+        self.handed_over.lock().connections.contains_key(&connection)
+    }
+
+    /// Gives up a descriptor that is not used any more.
+    pub fn give_up(&self, connection: Connection) {
+        self.handed_over.lock().connections.remove(&connection);
+        self.forget(connection.name());
+    }
+
+    fn forget(&self, name: &str) {
+        let mut written = self.written.lock();
+        written.others.remove(name);
+        if let Err(error) = self.store.forget(name) {
+            tracing::warn!("the service manager keeps {name} in vain: {error}");
+        }
+    }
+
+    /// Lets a descriptor outlive the daemon, in place of the one of that name.
+    ///
+    /// # Errors
+    /// `EIO` if the service manager does not keep it.
+    pub fn keep(&self, connection: Connection, fd: BorrowedFd<'_>) -> Result<(), ControlError> {
+        self.keep_named(connection.name(), &[fd])
+    }
+
+    fn keep_named(&self, name: &str, fds: &[BorrowedFd<'_>]) -> Result<(), ControlError> {
+        if !self.has_manager() {
+            return Ok(());
+        }
+        let keep = || -> io::Result<()> {
+            let mut written = self.written.lock();
+            let copies: Vec<OwnedFd> =
+                fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<io::Result<_>>()?;
+            if written.is_kept {
+                // What the daemon before had under this name.
+                self.store.forget(name)?;
+            }
+            let is_kept = written.is_kept;
+            if is_kept {
+                copies.iter().try_for_each(|copy| self.store.keep(name, copy.as_fd()))?;
+                self.store.settle(PATIENCE)?;
+            }
+            written.others.insert(name.to_owned(), (copies, is_kept));
+            Ok(())
+        };
+        keep().map_err(|error| {
+            let message = format!("the service manager does not keep {name}: {error}");
+            ControlError::new(Errno::EIO, message)
+        })
+    }
+
+    /// The files of the mount, with the numbers that the kernel knows them by, from the next
+    /// [`State::save`] on.
+    pub fn set_files(&self, files: Vec<(String, u64)>) {
+        self.written.lock().files = files.into_iter().collect();
+    }
+
+    /// The memory of the devices.
+    #[must_use]
+    pub fn memory(&self) -> &Memfds {
+        &self.memory
+    }
+
+    /// What is below the devices, and outlives the daemon.
+    #[must_use]
+    pub fn backings(&self) -> &Arc<Backings> {
+        &self.backings
+    }
+
+    /// The devices that the daemon before left.
+    #[must_use]
+    pub fn left(&self) -> &[SavedDisk] {
+        &self.left
+    }
+
+    /// The block device of disk `id` that the driver ublk keeps.
+    #[must_use]
+    pub fn ublk(&self, id: u32) -> Option<Id> {
+        self.ublks.lock().get(&id).copied()
+    }
+
+    /// The N of each `/dev/ublkbN` that is the block device of a disk.
+    #[must_use]
+    pub fn ublks(&self) -> Vec<u32> {
+        self.ublks.lock().values().map(|id| id.number).collect()
+    }
+
+    /// Sets the block device of disk `id`, from the next [`State::save`] on.
+    pub fn set_ublk(&self, disk: u32, id: Option<Id>) {
+        let mut ublks = self.ublks.lock();
+        match id {
+            Some(id) => _ = ublks.insert(disk, id),
+            None => _ = ublks.remove(&disk),
+        }
+    }
+
+    /// The file system that was made for the user.
+    #[must_use]
+    pub fn file_system(&self) -> Option<FileSystem> {
+        self.file_system.lock().clone()
+    }
+
+    /// Sets the file system that was made for the user, from the next [`State::save`] on.
+    pub fn set_file_system(&self, file_system: FileSystem) {
+        *self.file_system.lock() = Some(file_system);
+    }
+
+    /// Makes the next daemon find the devices of `machine` as they are now.
+    ///
+    /// # Errors
+    /// `EIO` if the service manager does not keep them. The devices themselves are as they were.
+    pub fn save(&self, machine: &Machine) -> Result<(), ControlError> {
+        let devices = || {
+            let mut saved = machine.saved();
+            for disk in &mut saved {
+                disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
+            }
+            let (areas, shared) = &*self.swaps.lock();
+            let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());
+            let file_system = self.file_system.lock().as_ref().map(file_system::device);
+            saved.into_iter().map(device).chain(swaps).chain(file_system).collect()
+        };
+        self.write(devices).map_err(|error| {
+            let message = format!("what was changed would not outlive the daemon: {error}");
+            ControlError::new(Errno::EIO, message)
+        })
+    }
+
+    /// The parts of the state, and the layout of each.
+    #[must_use]
+    pub fn layouts(&self, machine: &Machine) -> Vec<PartLayout> {
+        let table = self.written.lock().table.layout();
+        let disks = machine.disks().iter().map(|disk| disk.layout()).max();
+        let disk = disks.unwrap_or(rampack::zram::OLDEST_LAYOUT);
+        let mut parts = vec![(TABLE_PART, table), (DISK, disk)];
+        let areas = &self.swaps.lock().0;
+        if !areas.is_empty() {
+            parts.push((SWAP, rampack::zswap::LAYOUT));
+        }
+        let mut below = areas.values().filter_map(|area| area.backing.as_ref());
+        if below.any(|backing| backing.log_bytes.is_some()) {
+            parts.push((SWAP_LOG, SWAP_LOG_LAYOUT));
+        }
+        parts
+    }
+
+    /// Is the service manager still there? What it kept ends with it, or else with this process.
+    #[must_use]
+    pub fn has_manager(&self) -> bool {
+        self.store.is_there()
+    }
+
+    /// Waits until the service manager has everything.
+    ///
+    /// # Errors
+    /// Its error, or `ETIMEDOUT`.
+    pub fn settle(&self) -> Result<(), ControlError> {
+        let gone = || Err(io::Error::from(io::ErrorKind::ConnectionRefused));
+        let settled = if self.has_manager() { self.store.settle(PATIENCE) } else { gone() };
+        let what =
+            "the service manager, which keeps the devices, does not answer; the daemon goes on";
+        settled.map_err(|error| failed(what, &error))
+    }
+
+    /// Copies of all descriptors of the state, with their names: for the next program.
+    ///
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub fn descriptors(&self) -> io::Result<Named> {
+        self.store.kept()
+    }
+
+    /// Do the users of block devices and files wait for the next daemon?
+    #[must_use]
+    pub fn has_mount(&self) -> bool {
+        self.written.lock().others.contains_key(FILES.0)
+    }
+
+    /// Does the next daemon find the contents that `disk` has had since it got its size?
+    #[must_use]
+    pub fn has(&self, disk: &Disk) -> bool {
+        self.written.lock().devices.contains(&(disk.name(), disk.generation()))
+    }
+
+    /// Gives everything up, after the devices are gone: this daemon ends in an orderly way.
+    pub fn end(&self) {
+        if !self.has_manager() {
+            return;
+        }
+        let end = || -> Result<(), Box<dyn std::error::Error>> {
+            self.written.lock().others.clear();
+            self.write(Vec::new)?;
+            for name in CONNECTIONS.iter().map(|it| it.name()).chain([FILES.0, TABLE]) {
+                self.store.forget(name)?;
+            }
+            Ok(())
+        };
+        if let Err(error) = end() {
+            tracing::warn!("the next daemon may find devices of this one: {error}");
+        }
+    }
+
+    /// The devices are asked for here, so that of two callers the later one has the later ones.
+    fn write(
+        &self,
+        devices: impl FnOnce() -> Vec<Device>,
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        if !self.has_manager() {
+            // The devices end with this process, as any without a service manager.
+            return Ok(());
+        }
+        let mut written = self.written.lock();
+        let devices = devices();
+        let now = self.memory.regions();
+        // The service manager does not say that it has no room.
+        let others: usize = written.others.values().map(|(fds, _)| fds.len()).sum();
+        let below = backings::paths(&devices);
+        let (count, most) = (now.len() + others + self.backings.count(&below) + 1, self.most);
+        if !devices.is_empty() && count > most {
+            let text = format!(
+                "{count} descriptors have to be kept, and the service manager keeps {most} \
+                 (FileDescriptorStoreMax=)"
+            );
+            return Err(text.into());
+        }
+        let mut names = BTreeSet::new();
+        let mut regions = Vec::new();
+        for region in &now {
+            let descriptor = format!("{PREFIX}{}", region.name);
+            if !written.regions.contains(&region.name) {
+                self.store.keep(&descriptor, region.file.as_fd())?;
+            }
+            names.insert(region.name.clone());
+            let (name, bytes) = (region.name.clone(), region.bytes);
+            regions.push(Region { name, descriptor, bytes });
+        }
+        let was_kept = written.is_kept;
+        let Written { table, others, files, regions: before, asked, .. } = &mut *written;
+        if !was_kept {
+            for (name, (fds, is_kept)) in others.iter_mut().filter(|(_, (_, is_kept))| !is_kept) {
+                fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
+                *is_kept = true;
+            }
+            self.store.keep(TABLE, table.as_fd())?;
+        }
+        let keep = |name: &str, file: &File| self.store.keep(name, file.as_fd());
+        if self.backings.keep(&below, keep)? || names != *before || !was_kept {
+            self.store.settle(PATIENCE)?;
+        }
+        let (descriptor, name) = FILES;
+        let mount =
+            || Mount { name: name.into(), descriptor: descriptor.into(), files: files.clone() };
+        let mut mounts: Vec<Mount> =
+            others.contains_key(descriptor).then(mount).into_iter().collect();
+        let numbers = self.swaps.lock().0.keys().copied().collect::<Vec<_>>();
+        let numbers =
+            numbers.into_iter().filter(|number| others.contains_key(&swaps::descriptor(*number)));
+        mounts.extend(numbers.map(swaps::mount));
+        mounts.extend(self.backings.mount(&below));
+        let generations = generations(&devices);
+        let asked = if devices.is_empty() { Asked::new() } else { asked.clone() };
+        table.write(&Contents { regions, devices, mounts, asked })?;
+        (written.is_kept, written.devices) = (true, generations);
+        let gone = written.regions.difference(&names).map(|name| format!("{PREFIX}{name}"));
+        let gone: Vec<String> = gone.chain(self.backings.give_up(&below)).collect();
+        written.regions = names;
+        gone.iter().try_for_each(|name| self.store.forget(name))?;
+        Ok(())
+    }
+}
+
+fn generations(devices: &[Device]) -> BTreeSet<(String, u64)> {
+    devices.iter().map(|device| (device.name.clone(), device.generation)).collect()
+}

@@ -1,0 +1,56 @@
+//! Disks in the table of a state.
+
+use kept::Device;
+use rampack::SavedDisk;
+use rampack::control::ControlError;
+use rampack::ublk::Id;
+
+use super::file_system::is_one as is_file_system;
+use super::swaps::is_of_swap;
+
+/// Among the settings of a device: its block device by ublk, which the kernel keeps for the next
+/// daemon. Its number and the process that made it follow.
+const UBLK: &str = "ublk";
+
+pub(super) fn ublk_setting(Id { number, maker }: Id) -> (String, String) {
+    (UBLK.to_string(), format!("{number} {maker}"))
+}
+
+/// Takes the block device out of the settings of a disk.
+pub(super) fn take_ublk(disk: &mut SavedDisk) -> Option<(u32, Id)> {
+    let at = disk.settings.iter().position(|(name, _)| name == UBLK)?;
+    let (_, value) = disk.settings.remove(at);
+    let (number, maker) = value.split_once(' ')?;
+    Some((disk.id, Id { number: number.parse().ok()?, maker: maker.parse().ok()? }))
+}
+
+pub(super) fn device(disk: SavedDisk) -> Device {
+    let SavedDisk { id, bytes, generation, settings } = disk;
+    Device {
+        name: format!("zram{id}"),
+        bytes,
+        generation,
+        settings: settings.into_iter().collect(),
+    }
+}
+
+/// The disks of a table.
+///
+/// # Errors
+/// `EINVAL` for a name that is none.
+pub fn disks(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError> {
+    let is_other = |it: &Device| is_of_swap(it) || is_file_system(it);
+    let disks = devices.into_iter().filter(|device| !is_other(device));
+    disks.map(saved).collect()
+}
+
+fn saved(device: Device) -> Result<SavedDisk, ControlError> {
+    let Device { name, bytes, generation, settings } = device;
+    let id = name.strip_prefix("zram").and_then(|id| id.parse().ok()).ok_or_else(|| {
+        ControlError::invalid(format!("{name:?} in the state of the devices is none"))
+    })?;
+    Ok(SavedDisk { id, bytes, generation, settings: settings.into_iter().collect() })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! Protections that let a daemon serve swap space while memory is out.
+//!
+//! The threads that serve a swap device must not wait for memory: the kernel waits for them. So all
+//! memory they touch is present and locked before the kernel swaps to the device:
+//!
+//! - frames for objects, entries and nodes of the index: a [helper](super::helpers) thread provides
+//!   them ahead of their use. A page that comes too early is refused at once, or written through;
+//! - code, data, heap, stacks and buffers: what is mapped after the memory is locked is in memory
+//!   from the start. The rest is faulted in ([`make_resident`]) before the kernel swaps;
+//! - kernel memory: ublk needs none for a request ([`super::served`]). FUSE, loop devices and
+//!   io_uring need some; with `PR_SET_IO_FLUSHER` the kernel starts no I/O to find it.
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::effective_user;
+
+use crate::failure::failed;
+
+use super::awake::Awake;
+use super::group::{self, OwnGroup};
+use super::in_place::InPlace;
+use super::report::{Protection, protection};
+
+/// The `oom_score_adj` of a process that is never ended because memory is out.
+pub const NEVER: i32 = -1000;
+
+/// The protections, for as long as this lives. A drop restores the earlier state of the process.
+pub struct Protections {
+    had: Vec<Protection>,
+    locked: bool,
+    score: Option<i32>,
+    _in_place: Option<InPlace>,
+    _group: OwnGroup,
+    _awake: Awake,
+}
+
+/// Sets `PR_SET_IO_FLUSHER` for the whole process: the kernel must not do I/O to find memory for
+/// threads that serve I/O. Call it before the process starts a thread. The result is checked later.
+pub fn begin() {
+    if effective_user() == 0 {
+        let _ = rampack::host::set_io_flusher(true);
+    }
+}
+
+/// Makes the calling thread run as soon as it has work. A thread calls it before it serves pages or
+/// provides memory for them, and before it gives up its privileges. Whether this is allowed was
+/// tested before.
+pub fn begin_to_serve() {
+    let _ = rampack::host::set_real_time();
+}
+
+/// Faults in everything that is mapped now: code, data, heap. [`Protections::take`] reports what it
+/// could not fault in.
+pub fn make_resident() {
+    if let Err(error) = rampack::host::make_resident() {
+        tracing::debug!("not all of the program is in memory: {error}");
+    }
+}
+
+/// Readies a process that has to serve swap space on after another one died, before it waits for
+/// any memory: what it needs must not go to that swap space. [`Protections::take`] tries the same
+/// again and tells what is missing.
+pub fn be_ready() {
+    let _ = rampack::host::set_oom_score(NEVER);
+    let ready = rampack::host::lock_memory().and_then(|()| rampack::host::make_resident());
+    if let Err(error) = ready {
+        tracing::debug!("not all of the program is in memory: {error}");
+    }
+}
+
+impl Protections {
+    /// Tries every protection, except memory that is provided ahead: that needs a cache first.
+    #[must_use]
+    pub fn take() -> Protections {
+        let locked =
+            rampack::host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
+        let resident = locked.clone().and_then(|()| {
+            rampack::host::make_resident()
+                .map_err(|e| failed("the program cannot be had in memory", &e))
+        });
+        let score = rampack::host::oom_score().ok();
+        let scored = rampack::host::set_oom_score(NEVER)
+            .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
+        let kept = InPlace::keep();
+        let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
+        let group = group::own_group();
+        let (awake, sleepless) = Awake::keep();
+        let had = vec![
+            protection(
+                "memory locked",
+                resident.map(|()| "mlockall, all of the program in memory".to_string()),
+                "pages of the daemon may have to be read or swapped in while it serves the device \
+                 they are on, which then hangs; it needs CAP_IPC_LOCK and Linux 5.14",
+            ),
+            protection(
+                "no I/O for memory",
+                flusher(),
+                "the kernel may wait for the daemon while it looks for memory for the daemon; it \
+                 needs CAP_SYS_RESOURCE and Linux 5.6",
+            ),
+            protection(
+                "not ended when memory is out",
+                scored.clone().map(|()| "oom_score_adj -1000".to_string()),
+                "the kernel may end the daemon when memory is out, and with it everything that \
+                 is swapped out; it needs CAP_SYS_RESOURCE",
+            ),
+            protection(
+                "memory not moved",
+                is_kept.map(|()| "vm.compact_unevictable_allowed 0".to_string()),
+                "the kernel may move pages of the daemon about, which then waits for a moment; \
+                 set vm.compact_unevictable_allowed to 0",
+            ),
+            protection(
+                "served at once",
+                real_time(),
+                "under pressure the daemon waits for a CPU behind the programs that need memory; \
+                 it needs CAP_SYS_NICE",
+            ),
+            files(),
+            group.protection().clone(),
+            sleepless,
+        ];
+        let score = scored.ok().and(score);
+        let _in_place = kept.ok().flatten();
+        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group, _awake: awake }
+    }
+
+    /// Notes whether memory is provided ahead of its use.
+    pub fn note_memory(&mut self, is_ahead: bool) {
+        let tried = match is_ahead {
+            true => Ok("a headroom of memory is kept ready".to_string()),
+            false => Err(ControlError::new(
+                Errno::ENOTSUP,
+                "this design of the page allocator has memory come with its use",
+            )),
+        };
+        self.had.push(protection("memory ahead of use", tried, "stores may wait for memory"));
+    }
+
+    /// Adds a protection that other code has set up.
+    pub fn note(&mut self, protection: Protection) {
+        self.had.push(protection);
+    }
+
+    /// The protections that were tried, and whether they are in force.
+    #[must_use]
+    pub fn list(&self) -> &[Protection] {
+        &self.had
+    }
+}
+
+impl Drop for Protections {
+    fn drop(&mut self) {
+        if self.locked {
+            rampack::host::unlock_memory();
+        }
+        if let Some(score) = self.score {
+            let _ = rampack::host::set_oom_score(score);
+        }
+    }
+}
+
+fn flusher() -> Result<String, ControlError> {
+    if rampack::host::is_io_flusher() {
+        return Ok("PR_SET_IO_FLUSHER".to_string());
+    }
+    rampack::host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
+    Err(ControlError::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
+}
+
+/// Tests real-time priority on a thread of its own: the calling thread keeps its priority.
+fn real_time() -> Result<String, ControlError> {
+    let thread = std::thread::Builder::new().name("sandbox-trial".into());
+    let tried = thread
+        .spawn(rampack::host::set_real_time)
+        .and_then(|thread| thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into())));
+    tried
+        .map(|()| "real-time priority".to_string())
+        .map_err(|e| failed("real-time priority was refused", &e))
+}
+
+/// Reports whether the daemon is outside every memory limit.
+fn files() -> Protection {
+    let limits = rampack::host::group_limits();
+    let text = match limits.is_empty() {
+        true => "no limit on the daemon".to_string(),
+        false => {
+            let limits: Vec<String> = limits.iter().map(ToString::to_string).collect();
+            format!(
+                "the daemon itself is limited: {}; at the limit it waits for memory that only it \
+                 could free",
+                limits.join(", ")
+            )
+        }
+    };
+    Protection { name: "outside memory limits".into(), had: limits.is_empty(), text }
+}

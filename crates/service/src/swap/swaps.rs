@@ -1,0 +1,434 @@
+//! The swap devices of a daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rampack::control::{ControlError, Errno};
+use rampack::host::{effective_user, errno, swaps};
+use rampack::sync::Mutex;
+use rampack::units::{PAGE_SIZE, human, parse_size};
+use rampack::zswap::Headroom;
+
+use super::area::{Adopted, Area, Making};
+use super::backing::{self, OpenedBacking};
+use super::cache;
+use super::helpers::Helpers;
+use super::in_front;
+use super::protections::{self, Protections};
+use super::recovery::Taken;
+use super::report::{PoolReport, Protection, SwapReport};
+use super::signals::HeldSignals;
+use super::stuck::{self, Watcher};
+use super::{MOST, header, kill_point, name, served};
+use crate::devices::Devices;
+use crate::loops::Loops;
+use crate::protocol::SwapOn;
+use crate::state::swaps::SharedSwap;
+
+const PAGE: u64 = PAGE_SIZE as u64;
+
+/// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends some
+/// dozens of pages at a time from each cpu that is short of memory (`SWAP_CLUSTER_MAX` is 32), and
+/// a hundred requests may be under way.
+const HEADROOM_PART: u64 = 32;
+const HEADROOM_LEAST: u64 = 8 << 20;
+const HEADROOM_MOST: u64 = 64 << 20;
+
+/// The state that exists as long as there is a swap device.
+struct Guard {
+    protections: Protections,
+    helpers: Helpers,
+    shared: SharedSwap,
+    _signals: HeldSignals,
+}
+
+/// The swap devices of a daemon. Any number of threads may call every method at once.
+pub struct Swaps {
+    devices: Arc<Devices>,
+    /// Changes loop devices and swap space.
+    loops: Mutex<Arc<Loops>>,
+    /// Locked while a device comes or goes, which may take minutes. True when no device may come
+    /// any more.
+    turn: Mutex<bool>,
+    areas: Mutex<BTreeMap<usize, Arc<Area>>>,
+    /// The numbers of devices of the daemon before that the kernel swaps to, and that this daemon
+    /// cannot take down.
+    left: Mutex<BTreeSet<usize>>,
+    guard: Mutex<Option<Guard>>,
+}
+
+impl Swaps {
+    /// No swap device yet, on the machine of `devices`.
+    #[must_use]
+    pub fn new(devices: Arc<Devices>) -> Swaps {
+        let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
+        let loops = Mutex::new(Arc::new(Loops::here()));
+        let left = Mutex::new(BTreeSet::new());
+        Swaps { devices, loops, turn: Mutex::new(false), areas, left, guard }
+    }
+
+    /// Has `loops` change loop devices and swap space from now on.
+    pub fn change_by(&self, loops: Arc<Loops>) {
+        *self.loops.lock() = loops;
+    }
+
+    /// Takes the devices of the daemon before, which are served again. Those that the kernel does
+    /// not swap to are gone then. Returns what the user should know.
+    #[must_use]
+    pub fn adopt(&self, taken: Taken) -> Vec<String> {
+        let mut notes = Vec::new();
+        let _turn = self.turn.lock();
+        let Taken { zswap, helpers, watched, areas } = taken;
+        let mut protections = Protections::take();
+        protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
+        protections.note(watched);
+        drop(zswap);
+        let shared = self.devices.state().map(|state| state.shared_swap()).unwrap_or_default();
+        let guard = Guard { protections, helpers, shared, _signals: HeldSignals::begin() };
+        *self.guard.lock() = Some(guard);
+        kill_point("protected");
+        let loops = self.loops.lock().clone();
+        for area in areas {
+            let number = area.saved.number;
+            match Area::adopt(&self.devices, &loops, area) {
+                Ok(Adopted::Area(area)) => _ = self.areas.lock().insert(number, Arc::new(*area)),
+                Ok(Adopted::Gone) => tracing::info!("{} was not in use and is gone", name(number)),
+                Ok(Adopted::Left) => _ = self.left.lock().insert(number),
+                Err(error) => {
+                    // Its threads serve it on.
+                    notes.push(format!(
+                        "{} cannot be swapped off by this daemon: {}",
+                        name(number),
+                        error.message
+                    ));
+                    self.left.lock().insert(number);
+                }
+            }
+        }
+        kill_point("adopted");
+        protections::make_resident();
+        self.end_guard();
+        notes
+    }
+
+    /// Ends what exists as long as there is a swap device, if there is none.
+    fn end_guard(&self) {
+        if !self.is_empty() || !self.left.lock().is_empty() {
+            return;
+        }
+        // The lock is released before the drop: the threads of the guard may need the areas.
+        let guard = self.guard.lock().take();
+        if guard.is_none() {
+            return;
+        }
+        drop(guard);
+        // The memory of the cache is given up; its parameters stay.
+        if self.devices.state().is_some()
+            && let Err(error) = cache::anew(self.devices.machine(), None)
+        {
+            tracing::warn!("{}", error.message);
+        }
+        self.devices.save_removal();
+    }
+
+    /// Checks that every swap device outlives this program.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names the first that does not.
+    pub fn check_handed_over(&self) -> Result<(), ControlError> {
+        let areas = self.areas.lock();
+        let ends = |area: &Arc<Area>| {
+            let why = match area.lasts(self.devices.state()) {
+                Some(Ok(())) => return None,
+                Some(Err(why)) => why,
+                None => "no service manager keeps the state of this daemon",
+            };
+            Some((name(area.number()), why))
+        };
+        let Some((name, why)) = areas.values().find_map(ends) else { return Ok(()) };
+        let message = format!(
+            "{name} ends with the program that serves it, and what is swapped out would be lost: \
+             {why}; `rampack swap off` first"
+        );
+        Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    /// Makes a swap device and has the kernel swap to it.
+    ///
+    /// # Errors
+    /// The error of the step that failed. Everything is as before then.
+    pub fn on(&self, options: &SwapOn) -> Result<SwapReport, ControlError> {
+        let ended = self.turn.lock();
+        if *ended {
+            return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
+        }
+        self.check(options)?;
+        let by = served::choose(options.transport, options.force)?;
+        let number = self.free_number()?;
+        let wanted = options.size.as_deref().map(pages_of).transpose()?;
+        let size = wanted.map(|pages| pages * PAGE);
+        let backing = options
+            .backing
+            .as_deref()
+            .map(|path| OpenedBacking::open(&rampack::path_of(path), size, options))
+            .transpose()?;
+        let pages = match (wanted, &backing) {
+            (Some(pages), _) => pages,
+            (None, Some(backing)) => (backing.bytes() / PAGE).min(header::MOST_PAGES),
+            (None, None) => {
+                let message = "how large is it to be? Give --size, or a --backing that has one";
+                return Err(ControlError::invalid(message));
+            }
+        };
+        let machine = self.devices.machine();
+        let headroom = headroom(options.headroom.as_deref())?;
+        let guard = self.protect(headroom, options.oom_after)?;
+        let shared = match (&guard, &*self.guard.lock()) {
+            (Some(guard), _) | (None, Some(guard)) => guard.shared,
+            (None, None) => SharedSwap::default(),
+        };
+        let before = cache::set(machine, options, backing.is_some(), guard.is_some())?;
+        let (layout, seal) = (options.backing_layout, !options.plain_backing);
+        let making = Making { number, pages, backing, layout, seal, by, shared };
+        let loops = self.loops.lock().clone();
+        let on = |area: Area| {
+            let on = area.swap_on(options.priority);
+            on.inspect_err(|_| area.give_up(&self.devices)).map(|()| area)
+        };
+        let area = Area::make(&self.devices, machine, &loops, making).and_then(on);
+        let area = area.inspect_err(|_| cache::restore(machine, &before))?;
+        let area = Arc::new(area);
+        self.areas.lock().insert(number, area.clone());
+        if let Some(guard) = guard {
+            *self.guard.lock() = Some(guard);
+        }
+        tracing::info!("{} is swapped to", name(number));
+        Ok(self.report(&area))
+    }
+
+    fn check(&self, options: &SwapOn) -> Result<(), ControlError> {
+        if effective_user() != 0 {
+            let message = "swap needs root: run the daemon as root";
+            return Err(ControlError::new(Errno::EPERM, message));
+        }
+        if rampack::host::page_bytes() != PAGE {
+            let message = "this machine's pages are not of 4096 bytes, as swap devices need them";
+            return Err(ControlError::new(Errno::ENOTSUP, message));
+        }
+        if !self.devices.makes_block_devices() {
+            let message = "the daemon makes no block devices to swap to: it said why when it \
+                           started; /dev/fuse and /dev/loop-control are needed, and a start \
+                           without --transport nbd";
+            return Err(ControlError::new(Errno::ENODEV, message));
+        }
+        if let Some(priority) = options.priority
+            && priority > rampack::host::HIGHEST_PRIORITY
+        {
+            let most = rampack::host::HIGHEST_PRIORITY;
+            let message = format!("priority {priority} is too high: 0 to {most} are");
+            return Err(ControlError::invalid(message));
+        }
+        let limits = rampack::host::group_limits();
+        if let (Some(limit), false) = (limits.first(), options.force) {
+            let message = format!(
+                "the daemon is itself in a control group with a memory limit ({limit}): at that \
+                 limit it would wait for memory that only it can free, for ever; start it outside \
+                 (with systemd in a unit without MemoryMax=), or use --force to take the risk"
+            );
+            return Err(ControlError::new(Errno(errno::EDEADLK), message));
+        }
+        Ok(())
+    }
+
+    fn free_number(&self) -> Result<usize, ControlError> {
+        let (areas, left) = (self.areas.lock(), self.left.lock());
+        let is_free = |number: &usize| !areas.contains_key(number) && !left.contains(number);
+        (0..MOST).find(is_free).ok_or_else(|| {
+            ControlError::new(
+                Errno::ENOSPC,
+                format!("there are {MOST} swap devices, which are all"),
+            )
+        })
+    }
+
+    /// Makes the state that the first swap device needs; `None` when it exists.
+    fn protect(
+        &self,
+        headroom: Headroom,
+        oom_after: Option<u32>,
+    ) -> Result<Option<Guard>, ControlError> {
+        if self.guard.lock().is_some() {
+            return Ok(None);
+        }
+        // Memory that is mapped after this is locked from the start.
+        let mut protections = Protections::take();
+        let state = self.devices.state().filter(|state| state.keeps_swap());
+        let memory = state.map(|state| state.memory());
+        let zswap = cache::anew(self.devices.machine(), memory)?;
+        protections.note_memory(zswap.is_ahead() && zswap.free_frames() != u64::MAX);
+        let oom_after = oom_after.map_or(stuck::USUAL.as_secs(), u64::from);
+        let (watcher, said) = Watcher::new(Duration::from_secs(oom_after));
+        protections.note(said);
+        let helpers = Helpers::start(&zswap, headroom, watcher)?;
+        let shared = SharedSwap { headroom: headroom.frames, oom_after };
+        Ok(Some(Guard { protections, helpers, shared, _signals: HeldSignals::begin() }))
+    }
+
+    /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
+    /// that. Waits until everything is read back.
+    ///
+    /// # Errors
+    /// `ENODEV`, with the names of the swap devices; or the error that kept the device: it stays in
+    /// use then.
+    pub fn off(&self, wanted: &str) -> Result<(), ControlError> {
+        let _turn = self.turn.lock();
+        let last = wanted.rsplit('/').next().unwrap_or(wanted);
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        let is_it = |area: &&Arc<Area>| {
+            name(area.number()) == last || swaps::is_part(area.path(), Path::new(wanted))
+        };
+        let area = areas.iter().find(is_it).cloned().ok_or_else(|| none(wanted, &areas))?;
+        drop(areas);
+        self.off_it(area)
+    }
+
+    /// Swaps off all devices, as far as possible.
+    ///
+    /// # Errors
+    /// The error that kept any of them.
+    pub fn off_all(&self) -> Result<(), ControlError> {
+        let _turn = self.turn.lock();
+        self.off_these()
+    }
+
+    /// Swaps off all devices. No device may come any more.
+    ///
+    /// # Errors
+    /// The error that kept any of them. Devices may come again then.
+    pub fn stop(&self) -> Result<(), ControlError> {
+        let mut ended = self.turn.lock();
+        self.off_these()?;
+        *ended = true;
+        Ok(())
+    }
+
+    /// Allows new devices again, when the step after [`Swaps::stop`] failed.
+    pub fn start_again(&self) {
+        *self.turn.lock() = false;
+    }
+
+    fn off_these(&self) -> Result<(), ControlError> {
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        let faults: Vec<ControlError> =
+            areas.into_iter().filter_map(|area| self.off_it(area).err()).collect();
+        let Some(first) = faults.first() else { return Ok(()) };
+        let messages: Vec<&str> = faults.iter().map(|error| &*error.message).collect();
+        Err(ControlError::new(first.errno, messages.join("; ")))
+    }
+
+    fn off_it(&self, area: Arc<Area>) -> Result<(), ControlError> {
+        area.swap_off()?;
+        area.take_down(&self.devices)?;
+        let number = area.number();
+        self.areas.lock().remove(&number);
+        drop(area);
+        tracing::info!("{} is gone", name(number));
+        self.end_guard();
+        Ok(())
+    }
+
+    /// Is there no swap device?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.areas.lock().is_empty()
+    }
+
+    /// The names and block devices of all swap devices.
+    #[must_use]
+    pub fn devices(&self) -> Vec<(String, std::path::PathBuf)> {
+        let areas = self.areas.lock();
+        areas.values().map(|area| (name(area.number()), area.path().to_path_buf())).collect()
+    }
+
+    /// The reports of all swap devices.
+    #[must_use]
+    pub fn reports(&self) -> Vec<SwapReport> {
+        let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
+        areas.iter().map(|area| self.report(area)).collect()
+    }
+
+    fn report(&self, area: &Area) -> SwapReport {
+        let guard = self.guard.lock();
+        let protections = guard.as_ref().map(|guard| guard.protections.list().to_vec());
+        let mut protections = protections.unwrap_or_default();
+        protections.extend(area.lasts(self.devices.state()).map(|lasts| {
+            let had = lasts.is_ok();
+            let text = lasts.map_or_else(
+                |why| format!("what is swapped out is lost if the daemon is killed: {why}"),
+                |()| "the next daemon serves it on if this one is killed".into(),
+            );
+            Protection { name: "outlives the daemon".into(), had, text }
+        }));
+        let notes = in_front::kernel_zswap().into_iter().collect();
+        SwapReport { protections, notes, ..area.report() }
+    }
+
+    /// The report of the cache that they share; `None` without a swap device.
+    #[must_use]
+    pub fn pool(&self) -> Option<PoolReport> {
+        if self.is_empty() {
+            return None;
+        }
+        let guard = self.guard.lock();
+        let silent_seconds = guard.as_ref().map_or(0, |guard| guard.helpers.silent_seconds());
+        Some(PoolReport { silent_seconds, ..cache::pool(self.devices.machine())? })
+    }
+
+    /// Warnings in `report` for the user who made the device, in sentences.
+    #[must_use]
+    pub fn warnings(report: &SwapReport) -> Vec<String> {
+        let lacking = report.protections.iter().filter(|it| !it.had);
+        let mut said: Vec<String> =
+            lacking.map(|it| format!("NOT PROTECTED ({}): {}", it.name, it.text)).collect();
+        said.extend(report.notes.iter().cloned());
+        let short = report.backing.as_deref().map(rampack::path_of);
+        let short = short.as_deref().and_then(backing::missing_space);
+        if let (Some(short), Some(path)) = (short, &report.backing) {
+            said.push(format!(
+                "the file system of {path} is {} short of what that file may come to need; pages \
+                 that cannot be written back stay in memory, and then swapping out fails",
+                human(short)
+            ));
+        }
+        said
+    }
+}
+
+/// The memory that is kept ready: as much as `text` says, or a part of all memory.
+fn headroom(text: Option<&str>) -> Result<Headroom, ControlError> {
+    let bytes = match text {
+        Some(text) => {
+            parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))?
+        }
+        None => {
+            (rampack::host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST)
+        }
+    };
+    Ok(Headroom::of_frames(bytes / PAGE))
+}
+
+fn none(wanted: &str, areas: &[Arc<Area>]) -> ControlError {
+    let known: Vec<String> = areas.iter().map(|area| name(area.number())).collect();
+    let known = match known.is_empty() {
+        true => "there are none; make one with `rampack swap on`".to_string(),
+        false => format!("there are: {}", known.join(" ")),
+    };
+    ControlError::new(Errno::ENODEV, format!("no swap device {wanted:?}; {known}"))
+}
+
+fn pages_of(text: &str) -> Result<u64, ControlError> {
+    let bytes = parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))?;
+    Ok(bytes / PAGE)
+}

@@ -1,0 +1,45 @@
+//! The ways in which devices and swap devices are reached.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// How programs reach a device.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Transport {
+    /// A block device if this machine and user allow one, and also NBD.
+    #[default]
+    Auto,
+    /// A file through FUSE, and for root a block device (loop), without NBD.
+    Fuse,
+    /// Only NBD, on a Unix socket.
+    Nbd,
+    /// A block device by the driver ublk (Linux 6.4), and also NBD. Its size cannot change.
+    Ublk,
+}
+
+/// How the kernel reaches a swap device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SwapTransport {
+    /// The driver ublk: it needs no memory for a request.
+    Ublk,
+    /// A loop device on a FUSE file.
+    Loop,
+}
+
+/// How NBD is served.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct NbdOptions {
+    /// Also on TCP, at this address. Whoever reaches it can read and write the devices.
+    pub tcp: Option<SocketAddr>,
+    /// On TCP with TLS only, with `server-cert.pem` and `server-key.pem` in this directory.
+    pub tls_certificates: Option<PathBuf>,
+    /// Only for clients with a certificate of the authority in `ca-cert.pem` there.
+    pub tls_verify_peer: bool,
+    /// Read-only.
+    pub read_only: bool,
+    /// On the Unix socket also for these users, beside the daemon's own and root.
+    pub allow_uid: Vec<u32>,
+}

@@ -1,0 +1,251 @@
+//! The lifecycle of a device: it gets a size, is resized, compacted and reset.
+
+use alloc::{boxed::Box, format, sync::Arc};
+use core::ops::Range;
+
+use control::{ControlError, Errno};
+use sync::atomic::Ordering;
+use units::{Cpu, PAGE_SIZE, pages_for};
+use zcomp::Streams;
+
+use crate::disk::Disk;
+use crate::disk::settings::Settings;
+use crate::disk::when_full::WhenFull;
+use crate::engine::Table;
+use crate::engine::{Engine, EngineOptions};
+use crate::record::Record;
+use crate::resources::{Design, Resources};
+
+/// The most pages of a device, which each reserves addresses for, so that it can grow: 16 TiB. So
+/// its pages can be in a log.
+const MOST_PAGES: u64 = pagelog::MOST_PAGES;
+
+impl<D: Design> Disk<D> {
+    /// Gives the device its size, rounded up to whole pages. The device is ready then.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0 or a codec parameter out of range, `EBUSY` when it has a size
+    /// already, `ENODEV` when pages are to spill to a backing device that is not there, `ENOMEM`
+    /// for more than 16 TiB, or when memory or addresses for its tables are out. Nothing has
+    /// changed then. (Linux, `Documentation/admin-guide/blockdev/zram.rst`, "Set Disksize".)
+    pub fn set_disksize(&self, bytes: u64) -> Result<(), ControlError> {
+        if bytes == 0 {
+            return Err(ControlError::invalid(
+                "a disksize of 0 is not a size; give at least one byte",
+            ));
+        }
+        // The check fails at once, not after a long writeback.
+        self.refuse_a_second_size()?;
+        let _post = self.post.lock();
+        let settings = self.settings.lock();
+        self.refuse_a_second_size()?;
+        self.refuse_to_spill(self.when_full(), &settings)?;
+        let rounded = rounded(bytes)?;
+        let pages = rounded / PAGE_SIZE as u64;
+        let codecs = settings.codecs(&self.resources)?;
+        let generation = self.generation() + 1;
+        let name = Resources::kept_name(self.id(), generation);
+        let record = self.new_record(&name, settings.track_access)?;
+        if let Some(record) = &record {
+            record.set_writeback_left(settings.writeback_limit);
+        }
+        let options = EngineOptions {
+            pages: usize::try_from(pages).map_err(|_| no_tables(bytes))?,
+            room: usize::try_from(MOST_PAGES).unwrap_or(usize::MAX),
+            codecs: &codecs,
+            ..self.engine_options(&settings, &name, record.clone())
+        };
+        let engine = Engine::new(&self.resources, options)?;
+        let slots = engine.capacity();
+        if let (Some(record), Some(backing)) = (&record, settings.backing.as_deref()) {
+            let kept = backing.keep(&*self.resources.memory_of(&name, Table::Log));
+            kept.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
+            if backing.is_log() {
+                record.has_log();
+            }
+        }
+        if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
+            return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
+        }
+        self.generation.store(generation, Ordering::Relaxed);
+        if let Some(record) = record {
+            record.set_slots(slots);
+            // From now on another process finds a device.
+            record.set_bytes(rounded);
+        }
+        self.bytes.store(rounded, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The options of an engine under these settings, but for its size and codecs.
+    pub(crate) fn engine_options<'a>(
+        &self,
+        settings: &Settings,
+        name: &'a str,
+        record: Option<Record>,
+    ) -> EngineOptions<'a> {
+        let usual = D::Streams::usual(self.resources.cpus);
+        EngineOptions {
+            pages: 0,
+            room: 0,
+            codecs: &[],
+            limits: self.full.limits(pages_for(settings.mem_limit)),
+            streams: settings.max_streams.unwrap_or(usual),
+            readers: self.readers.clone(),
+            clock: settings.track_access.then(|| self.resources.clock.clone()),
+            counts: self.counts.clone(),
+            backing: settings.backing.clone(),
+            name,
+            record,
+        }
+    }
+
+    /// The record of a new device, if devices outlive the process.
+    fn new_record(&self, name: &str, times: bool) -> Result<Option<Record>, ControlError> {
+        if self.resources.kept.is_none() {
+            return Ok(None);
+        }
+        let memory = self.resources.memory_of(name, Table::Record);
+        match Record::create(&*memory, times) {
+            Ok(record) => Ok(Some(record)),
+            Err(why) => {
+                let message = format!("{} gets no size: {why}", self.name());
+                Err(ControlError::new(Errno::ENOMEM, message))
+            }
+        }
+    }
+
+    /// Sets the size of a device with an engine, also for another process.
+    fn set_bytes(&self, engine: &Engine<D>, bytes: u64) {
+        if let Some(record) = engine.record() {
+            record.set_bytes(bytes);
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    fn refuse_a_second_size(&self) -> Result<(), ControlError> {
+        if self.bytes() == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has a size already; reset it first", self.name());
+        Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    /// Changes the size of a device that has one, rounded up to whole pages. A device can always
+    /// grow. It can shrink if no page beyond the new end has contents.
+    ///
+    /// # Errors
+    /// `EINVAL` for a size of 0 or a device without a size, `ENOMEM` for more than 16 TiB, or when
+    /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents.
+    /// Nothing has changed then.
+    pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
+        if bytes == 0 {
+            return Err(ControlError::invalid("a size of 0 is not a size; give at least one byte"));
+        }
+        let _post = self.post.lock();
+        let engine = self.ready_engine()?;
+        let _settings = self.settings.lock();
+        let (rounded, was) = (rounded(bytes)?, self.bytes());
+        let pages = rounded / PAGE_SIZE as u64;
+        if pages > engine.capacity() as u64 {
+            return Err(no_tables(bytes));
+        }
+        let tail = pages as usize..(was / PAGE_SIZE as u64) as usize;
+        self.refuse_if_held(&engine, tail.clone())?;
+        if rounded < was {
+            self.bytes.store(rounded, Ordering::Relaxed);
+            // After this wait, every request that saw the old size is done.
+            self.readers.wait_for_readers();
+            self.refuse_if_held(&engine, tail).inspect_err(|_| {
+                self.bytes.store(was, Ordering::Relaxed);
+            })?;
+        }
+        // Another process has the new size before a request can use it.
+        self.set_bytes(&engine, rounded);
+        Ok(())
+    }
+
+    fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), ControlError> {
+        let mut index = engine.next_touched(pages.start, pages.end);
+        while index < pages.end {
+            if !engine.peek(index).is_empty() {
+                let message = format!(
+                    "page {index} of {} holds data beyond the new end; discard it first",
+                    self.name()
+                );
+                return Err(ControlError::new(Errno::EBUSY, message));
+            }
+            index = engine.next_touched(index + 1, pages.end);
+        }
+        Ok(())
+    }
+
+    /// Drops all contents, the size, the settings and the statistics.
+    ///
+    /// # Errors
+    /// `EBUSY` while the device has users; nothing has changed then.
+    pub fn reset(&self) -> Result<(), ControlError> {
+        // The check fails at once, not after a long writeback.
+        self.refuse_if_used(&self.settings.lock())?;
+        let _post = self.post.lock();
+        let mut settings = self.settings.lock();
+        self.refuse_if_used(&settings)?;
+        match self.engine() {
+            Some(engine) => self.set_bytes(&engine, 0),
+            None => self.bytes.store(0, Ordering::Relaxed),
+        }
+        let old = core::mem::replace(&mut *settings, Settings::new(&self.resources));
+        self.full.set_policy(WhenFull::default());
+        // It takes a while to free all pages and to close a backing device, above all one with
+        // remote stores. Everybody reads the settings meanwhile.
+        drop(settings);
+        drop(self.engine.withdraw());
+        self.counts.clear();
+        drop(old);
+        Ok(())
+    }
+
+    fn refuse_if_used(&self, settings: &Settings) -> Result<(), ControlError> {
+        if settings.openers == 0 {
+            return Ok(());
+        }
+        let message = format!("{} has {} user(s); close it first", self.name(), settings.openers);
+        Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    /// Sets the peak of used memory to the present use.
+    pub fn reset_peak(&self) {
+        self.with_engine(|engine| {
+            engine.give_back(Cpu(0));
+            engine.pool().reset_peak();
+        });
+    }
+
+    /// Moves objects together and gives the freed frames back, on the calling thread. Returns the
+    /// number of freed frames.
+    ///
+    /// # Errors
+    /// `EINVAL` while the device is not initialised.
+    pub fn compact(&self) -> Result<u64, ControlError> {
+        let engine = self.ready_engine()?;
+        let frames = engine.compact(Cpu(0), self.pages());
+        // The freed frames are scattered; draining gives their memory back to the system.
+        self.resources.frames.drain();
+        Ok(frames)
+    }
+}
+
+fn no_tables(bytes: u64) -> ControlError {
+    let message = format!("there is no memory for the tables of a disk of {bytes} bytes");
+    ControlError::new(Errno::ENOMEM, message)
+}
+
+/// Rounds a size up to whole pages.
+fn rounded(bytes: u64) -> Result<u64, ControlError> {
+    const MOST: u64 = MOST_PAGES * PAGE_SIZE as u64;
+    if bytes > MOST {
+        let message = format!("a disk has 16 TiB at most, which is {MOST} bytes, not {bytes}");
+        return Err(ControlError::new(Errno::ENOMEM, message));
+    }
+    Ok(pages_for(bytes) * PAGE_SIZE as u64)
+}

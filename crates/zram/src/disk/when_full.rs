@@ -1,0 +1,115 @@
+//! What a write does when the device is at its `mem_limit`.
+
+use control::ControlError;
+use sync::atomic::{AtomicU8, Ordering};
+use zsmalloc::Limits;
+
+/// What a write does when the device is at its `mem_limit`.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+#[repr(u8)]
+pub enum WhenFull {
+    /// It fails at once, as a write to Linux's zram.
+    #[default]
+    Fail,
+    /// It waits while pages move to the backing device, or become smaller: down the tiers if pages
+    /// move by themselves, or with the codecs of priority 1 to 3. It fails when no page can move.
+    Wait,
+    /// A whole page goes to the backing device at once. A part of a page waits, as under `Wait`; so
+    /// does a whole page for which the device has no room.
+    Spill,
+}
+
+impl WhenFull {
+    const ALL: [WhenFull; 3] = [WhenFull::Fail, WhenFull::Wait, WhenFull::Spill];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            WhenFull::Fail => "fail",
+            WhenFull::Wait => "wait",
+            WhenFull::Spill => "spill",
+        }
+    }
+
+    /// What the word says.
+    ///
+    /// # Errors
+    /// `EINVAL` for any other word; the message has those that there are.
+    pub fn parse(text: &str) -> Result<WhenFull, ControlError> {
+        let word = text.trim();
+        WhenFull::ALL.into_iter().find(|it| it.name() == word).ok_or_else(|| {
+            ControlError::invalid(alloc::format!(
+                "when_full takes fail, wait or spill, not {word:?}"
+            ))
+        })
+    }
+}
+
+/// The share of the frames that is kept back for smaller objects, and the most of them.
+const KEPT_BACK: u64 = 64;
+const MOST_KEPT_BACK: u64 = 64;
+/// The least frames that are kept back, if they are a sixteenth of all at most: as many as the
+/// longest zspage has, whose objects may all have to leave before frames come free.
+const LEAST_KEPT_BACK: u64 = 16;
+
+/// Where the search for pages that can move goes on: a clock's hand over all pages.
+pub(crate) type Hand = usize;
+
+/// What came of a search for pages that can move.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Moved {
+    /// No page can.
+    Nothing,
+    /// None moved, but others used pages that could.
+    InUse,
+    /// Some moved.
+    Some,
+}
+
+impl Moved {
+    /// What came of a page that could move.
+    pub(crate) fn of(could: bool, has_moved: bool) -> Moved {
+        match (could, has_moved) {
+            (_, true) => Moved::Some,
+            (true, _) => Moved::InUse,
+            _ => Moved::Nothing,
+        }
+    }
+}
+
+/// What a write does at the limit, and the limits that follow from it.
+pub(crate) struct Full {
+    policy: AtomicU8,
+}
+
+impl Full {
+    pub(crate) fn new() -> Full {
+        Full { policy: AtomicU8::new(0) }
+    }
+
+    #[inline]
+    pub(crate) fn policy(&self) -> WhenFull {
+        // Relaxed: it says what to do, not what memory holds.
+        let policy = self.policy.load(Ordering::Relaxed);
+        WhenFull::ALL.get(usize::from(policy)).copied().unwrap_or_default()
+    }
+
+    pub(crate) fn set_policy(&self, policy: WhenFull) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// The limits of a pool whose device may have `frames`; 0 for no limit. Where writes wait, some
+    /// frames are kept back.
+    pub(crate) fn limits(&self, frames: u64) -> Limits {
+        let all = if frames == 0 { u64::MAX } else { frames };
+        let stores = match self.policy() {
+            WhenFull::Wait | WhenFull::Spill if frames > 1 => {
+                let least = (frames / 16).clamp(1, LEAST_KEPT_BACK);
+                frames - (frames / KEPT_BACK).clamp(least, MOST_KEPT_BACK)
+            }
+            _ => all,
+        };
+        Limits { stores, all }
+    }
+}

@@ -1,0 +1,78 @@
+//! The types of the engine's page operations beyond a plain store and load.
+
+use objects::Object;
+use pagelog::Backed;
+
+use crate::engine::slot::{Kind, Slot};
+
+/// The place of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Loaded {
+    /// In memory: the page was filled.
+    Page,
+    /// On the backing device. The caller that does I/O fetches the block. A reader of the backing
+    /// device, entered before the look at the slot, must keep the block from reuse.
+    Backed(Backed),
+}
+
+/// A selection of pages, among those that lie in memory and are not same-filled.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Select {
+    /// All pages.
+    #[default]
+    Any,
+    /// Pages not used since they were marked idle.
+    Idle,
+    /// Pages stored uncompressed.
+    Huge,
+    /// Pages stored uncompressed that are also idle.
+    HugeIdle,
+    /// Pages that no codec of the device makes smaller.
+    Incompressible,
+}
+
+impl Select {
+    /// Whether the selection holds this slot.
+    #[must_use]
+    pub const fn admits(self, slot: Slot) -> bool {
+        let huge = match slot.kind() {
+            Kind::Stored(Object::Huge(_)) => true,
+            Kind::Stored(Object::Compressed { .. }) => false,
+            Kind::Shared(part) => part.huge,
+            _ => return false,
+        };
+        match self {
+            Select::Any => true,
+            Select::Idle => slot.is_idle(),
+            Select::Huge => huge,
+            Select::HugeIdle => huge && slot.is_idle(),
+            Select::Incompressible => slot.is_incompressible(),
+        }
+    }
+}
+
+/// The way to compress pages again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Recompression {
+    /// The priority of the codec, 1 to 3.
+    pub priority: u8,
+    /// The pages.
+    pub select: Select,
+    /// The smallest object in bytes to compress again; a result must be below it. 0 for any.
+    pub threshold: usize,
+    /// No codec has a higher priority: a page that does not shrink now never will.
+    pub last: bool,
+}
+
+/// The result of the recompression of a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Recompressed {
+    /// The page was not selected.
+    Skipped,
+    /// The page was used meanwhile.
+    InUse,
+    /// The result took no less memory and was dropped.
+    InVain,
+    /// The page takes less memory now.
+    Smaller,
+}

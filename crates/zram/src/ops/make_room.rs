@@ -1,0 +1,313 @@
+//! Room for a write to a device at its `mem_limit`: see [`WhenFull`].
+//!
+//! The writer makes the room itself, as one that stores into a full cache of swap areas does, and
+//! what it makes is its own: until its store is done, the pool is shut for other stores. They wait
+//! for it, and make room in turn. The wait ends when no page can move. The writer is no reader
+//! meanwhile, and a thread that serves other requests too never comes here: its request is put off
+//! as one whose page is on the backing device.
+//!
+//! This takes memory for lists of pages. A disk that is swap space of its own system must not wait
+//! for that, so `wait` and `spill` are not for it.
+
+use alloc::vec::Vec;
+
+use block::{Context, IoError, Wait};
+use control::{ControlError, Errno};
+use units::{Cpu, PAGE_SIZE, pages_for};
+use zsmalloc::{Pool, Room};
+
+use crate::disk::Disk;
+use crate::disk::Settings;
+use crate::disk::{Hand, Moved, WhenFull};
+use crate::engine::Engine;
+use crate::engine::{Recompressed, Recompression, Select};
+use crate::ops::batch::Batch;
+use crate::resources::Design;
+
+/// The CPU of a thread that goes through all pages; any CPU will do.
+const CPU: Cpu = Cpu(0);
+/// Times of last use are compared among so many times the pages that move.
+const SAMPLES: usize = 4;
+/// Pages that a compaction looks at in the time that the move of one takes.
+const LOOKS: usize = 4096;
+/// More than the size classes of a pool.
+const CLASSES: usize = PAGE_SIZE / 16;
+/// Frames that a page may need at most, and that others may take meanwhile.
+const FRAMES: u64 = 2;
+const MARGIN: u64 = 8;
+
+/// While it lives, what comes free in a pool is for the thread that makes room.
+struct Shut<'a>(&'a Pool);
+
+impl<'a> Shut<'a> {
+    fn new(pool: &'a Pool) -> Shut<'a> {
+        pool.shut(true);
+        Shut(pool)
+    }
+}
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        self.0.shut(false);
+    }
+}
+
+impl<D: Design> Disk<D> {
+    /// Sets what a write does when the device is at its `mem_limit`, from now on.
+    ///
+    /// # Errors
+    /// `ENODEV` for [`WhenFull::Spill`] if the device has a size and no backing device.
+    pub fn set_when_full(&self, policy: WhenFull) -> Result<(), ControlError> {
+        let settings = self.settings.lock();
+        if self.bytes() != 0 {
+            self.refuse_to_spill(policy, &settings)?;
+        }
+        self.full.set_policy(policy);
+        self.limit_pool(&settings);
+        Ok(())
+    }
+
+    /// Limits the pool by `mem_limit`.
+    pub(crate) fn limit_pool(&self, settings: &Settings) {
+        let limits = self.full.limits(pages_for(settings.mem_limit));
+        self.with_engine(|engine| engine.pool().set_limits(limits));
+    }
+
+    /// Fails if pages are to go to a backing device that is not there.
+    pub(crate) fn refuse_to_spill(
+        &self,
+        policy: WhenFull,
+        settings: &Settings,
+    ) -> Result<(), ControlError> {
+        if policy != WhenFull::Spill || settings.backing.is_some() {
+            return Ok(());
+        }
+        let message = alloc::format!(
+            "{} has no backing device that pages could spill to; set backing_dev before its size, \
+             or when_full to wait",
+            self.name()
+        );
+        Err(ControlError::new(Errno::ENODEV, message))
+    }
+
+    /// What a write does when the device is at its `mem_limit`.
+    #[must_use]
+    pub fn when_full(&self) -> WhenFull {
+        self.full.policy()
+    }
+
+    /// Checks, before anything changes, that a thread that must not wait will not have to make room
+    /// for these pages.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it might have to.
+    #[inline]
+    pub(crate) fn look_for_room(
+        &self,
+        engine: &Engine<D>,
+        context: Context,
+        pages: u64,
+    ) -> Result<(), IoError> {
+        if context.wait == Wait::Yes || self.when_full() == WhenFull::Fail {
+            return Ok(());
+        }
+        let (pool, most) = (engine.pool(), pages.saturating_mul(FRAMES) + MARGIN);
+        let is_near = pool.frames().saturating_add(most) > pool.limit(Room::Open);
+        if is_near { Err(IoError::WouldBlock) } else { Ok(()) }
+    }
+
+    /// Makes room until `store`, for which there was none, succeeds, fails otherwise, or no page
+    /// can move. The calling thread may wait, and is no reader, neither of the device nor of the
+    /// backing device; in `store` it may be both.
+    ///
+    /// # Errors
+    /// `NoSpace` if nothing can move, or a write is to fail; those of `store`.
+    #[cold]
+    pub(crate) fn make_room(
+        &self,
+        store: &mut dyn FnMut(Room) -> Result<(), IoError>,
+    ) -> Result<(), IoError> {
+        let mut hand = self.post.lock();
+        let mut fits = || match store(Room::Made) {
+            Err(IoError::NoSpace) if self.when_full() != WhenFull::Fail => None,
+            done => Some(done),
+        };
+        // Another writer may have made more room than it needed.
+        if let Some(done) = fits() {
+            return done;
+        }
+        let engine = self.engine().ok_or(IoError::NotReady)?;
+        let pool = engine.pool();
+        let _shut = Shut::new(pool);
+        // What others had begun before takes its room, and can move afterwards.
+        self.readers.wait_for_readers();
+        // What is kept for moves comes back before anything else is stored.
+        let are_kept = || {
+            let (frames, all) = (pool.frames(), pool.limit(Room::All));
+            frames <= pool.limit(Room::Made) || frames > all
+        };
+        loop {
+            let mut moved = self.move_some(&engine, &mut hand);
+            let mut done = if are_kept() { fits() } else { None };
+            if done.is_none() {
+                // What left made holes. If nothing did, a compaction that is under way ends first.
+                let is_worth_it = moved == Moved::Nothing || pool.compactable() > 0;
+                if is_worth_it && engine.compact(CPU, self.pages()) > 0 {
+                    moved = Moved::Some;
+                }
+                if moved == Moved::Nothing || are_kept() {
+                    done = fits();
+                }
+            }
+            if let Some(done) = done {
+                return done;
+            }
+            match moved {
+                Moved::Some => {}
+                Moved::InUse => self.readers.wait_for_readers(),
+                Moved::Nothing => return Err(IoError::NoSpace),
+            }
+        }
+    }
+
+    /// Moves some pages out of memory, or else to smaller objects.
+    fn move_some(&self, engine: &Engine<D>, hand: &mut Hand) -> Moved {
+        let mut moved = self.write_some(engine, hand);
+        if moved != Moved::Some && self.auto() {
+            // The tiers choose by age, so their moves leave holes everywhere. The other half of
+            // what is kept for moves is for those that leave whole frames.
+            let pool = engine.pool();
+            let (stores, all) = (pool.limit(Room::Made), pool.limit(Room::All));
+            let half = stores + all.saturating_sub(stores).div_ceil(2);
+            moved = moved.max(self.press_tiers(engine, &|| pool.frames() < half));
+        }
+        if moved != Moved::Some {
+            moved = moved.max(self.compress_some(engine));
+        }
+        moved
+    }
+
+    /// About how many pages move at a time: as many as cost what a look at all does.
+    fn at_a_time(&self) -> usize {
+        (self.writeback_batch() as usize).max(self.pages() / LOOKS)
+    }
+
+    /// Writes the hand's next pages back. A limit, a full device and one that fails let none be
+    /// written.
+    fn write_some(&self, engine: &Engine<D>, hand: &mut Hand) -> Moved {
+        let Some(backing) = engine.backing() else { return Moved::Nothing };
+        let most = self.at_a_time().next_multiple_of(backing.batch().unwrap_or(1));
+        let samples = if self.tracks_access() { SAMPLES * most } else { most };
+        let batch = Batch::new(self, engine, &**backing, None);
+        let Ok(mut batch) = batch else { return Moved::Nothing };
+        let mut lap = self.pages();
+        loop {
+            let pages = self.next_pages(engine, hand, &mut lap, samples).unwrap_or_default();
+            for pages in pages.chunks(most) {
+                let written = batch.write_all(pages, Select::Any);
+                // The error of a part of the pages does not matter if others moved.
+                match batch.moved {
+                    Moved::Some => return Moved::Some,
+                    _ if written.is_err() => return Moved::Nothing,
+                    _ => {}
+                }
+            }
+            if pages.is_empty() {
+                return batch.moved;
+            }
+        }
+    }
+
+    /// The hand's next pages of this lap that lie in memory, at most `most`: those first that were
+    /// not used for the longest time, if the device knows that. `None` without memory.
+    fn next_pages(
+        &self,
+        engine: &Engine<D>,
+        hand: &mut Hand,
+        lap: &mut usize,
+        most: usize,
+    ) -> Option<Vec<usize>> {
+        let (mut found, mut pages): (Vec<(u32, usize)>, _) = (Vec::new(), Vec::new());
+        found.try_reserve_exact(most).ok()?;
+        while found.len() < most
+            && let Some(index) = self.next_page(engine, hand, lap)
+        {
+            if Select::Any.admits(engine.peek(index)) {
+                found.push((engine.last_access(index).unwrap_or(0), index));
+            }
+        }
+        found.sort_unstable();
+        pages.try_reserve_exact(found.len()).ok()?;
+        pages.extend(found.iter().map(|(_, index)| *index));
+        Some(pages)
+    }
+
+    /// The hand's next page of a lap that may have contents. `lap` is how many pages are left of
+    /// it.
+    fn next_page(&self, engine: &Engine<D>, hand: &mut Hand, lap: &mut usize) -> Option<usize> {
+        let end = self.pages().min(engine.capacity());
+        while *lap > 0 && end > 0 {
+            let from = if *hand < end { *hand } else { 0 };
+            let to = end.min(from.saturating_add(*lap));
+            let index = engine.next_touched(from, to);
+            *hand = to.min(index + 1);
+            *lap -= *hand - from;
+            if index < to {
+                return Some(index);
+            }
+        }
+        None
+    }
+
+    /// Compresses some pages with the codecs of the priorities from 1 on, those of the largest size
+    /// classes first: what they leave is close together.
+    fn compress_some(&self, engine: &Engine<D>) -> Moved {
+        let chosen = self.chosen_algorithms();
+        let is_there = |priority: &u8| chosen[usize::from(*priority)].is_some();
+        let Some(last) = (1..chosen.len() as u8).rev().find(is_there) else {
+            return Moved::Nothing;
+        };
+        let how = |priority| {
+            let (select, threshold) = (Select::Any, 0);
+            Recompression { priority, select, threshold, last: priority == last }
+        };
+        let class = |slot| {
+            let reader = self.readers.enter(CPU);
+            engine.wants(&reader, slot, how(last)).map(|bytes| engine.pool().size_class(bytes))
+        };
+        let (all, most, mut moved) = (0..self.pages(), self.at_a_time(), Moved::Nothing);
+        let mut below = CLASSES;
+        while moved != Moved::Some && below > 0 {
+            let mut pages = [0; CLASSES];
+            engine.each(all.clone(), |_, slot| {
+                if let Some(class) = class(slot) {
+                    pages[class] += 1;
+                }
+            });
+            let (mut from, mut left) = (below, 0);
+            while left < most && from > 0 {
+                from -= 1;
+                left += pages[from];
+            }
+            left = left.min(most);
+            engine.each(all.clone(), |index, slot| {
+                if left == 0 || !class(slot).is_some_and(|it| (from..below).contains(&it)) {
+                    return;
+                }
+                for priority in (1..=last).filter(is_there) {
+                    let reader = self.readers.enter(CPU);
+                    match engine.recompress(&reader, CPU, index, how(priority)) {
+                        Ok(Recompressed::Skipped | Recompressed::InVain) => continue,
+                        Ok(Recompressed::Smaller) => (left, moved) = (left - 1, Moved::Some),
+                        Ok(Recompressed::InUse) => moved = moved.max(Moved::InUse),
+                        // It is bad, or there is no frame for an object of its smaller size.
+                        Err(_) => {}
+                    }
+                    break;
+                }
+            });
+            below = from;
+        }
+        moved
+    }
+}

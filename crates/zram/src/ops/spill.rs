@@ -1,0 +1,76 @@
+//! A page for which there is no room goes to the backing device at once: see
+//! [`WhenFull::Spill`](crate::WhenFull::Spill).
+
+use alloc::sync::Arc;
+
+use block::IoError;
+use pagelog::{Backed, Backing, Run};
+use units::{Cpu, PAGE_SIZE, Page};
+
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::engine::Engine;
+use crate::resources::Design;
+
+impl<D: Design> Disk<D> {
+    /// Writes a page for which there is no room to the backing device, at once. The calling thread
+    /// may wait and is no reader.
+    ///
+    /// # Errors
+    /// `NoSpace` without a backing device, if it is full or its limit is used up; the device's own
+    /// error if it fails; `OutOfRange` and `NotReady` if the device was changed meanwhile. The page
+    /// has its old contents then.
+    #[cold]
+    pub(crate) fn spill(
+        &self,
+        engine: &Arc<Engine<D>>,
+        cpu: Cpu,
+        index: u64,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        let backing = engine.backing().ok_or(IoError::NoSpace)?;
+        let (granted, charged) = self.spend(1);
+        if granted == 0 {
+            return Err(IoError::NoSpace);
+        }
+        let refund = || {
+            if charged {
+                self.refund(1)
+            }
+        };
+        let written = self.write_alone((engine, &**backing), cpu, index, page);
+        written.inspect_err(|_| refund())?;
+        self.counts.add(cpu, Count::WritebackWrites, 1);
+        Ok(())
+    }
+
+    /// Writes a page as it is, and lets its slot name the place. If it were compressed, its codec
+    /// would have to stay until then.
+    fn write_alone(
+        &self,
+        (engine, backing): (&Arc<Engine<D>>, &dyn Backing),
+        cpu: Cpu,
+        index: u64,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        let mut run = backing.run(1, None).map_err(|_| IoError::NoMemory)?;
+        *run.page() = *page;
+        run.add(index as usize, UNCOMPRESSED);
+        let mut stored = Err(IoError::Failed);
+        let mut commit = |run: &mut Run| {
+            for entry in run.entries_mut() {
+                let Some(place) = entry.written() else { continue };
+                stored = self.begin_with(engine, (cpu, index), |request| {
+                    request.engine.store_backed(cpu, index as usize, place);
+                    Ok(())
+                });
+                entry.is_named = stored.is_ok();
+            }
+        };
+        backing.write(&**engine, cpu, &mut run, self.now(), &mut commit)?;
+        stored
+    }
+}
+
+/// The form of a page that is written as it is.
+const UNCOMPRESSED: Backed = Backed { block: 0, length: PAGE_SIZE as u16, codec: 0, huge: false };

@@ -1,0 +1,336 @@
+//! Requests to the device, for pages and byte ranges.
+//!
+//! A request is a reader of the device while it uses the engine. While it waits for the backing
+//! device it is none, but shares the engine: a shrink, a change of codecs and a reset wait for
+//! readers, and must not wait for a slow backing device. Afterwards it enters again.
+
+use alloc::sync::Arc;
+
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit, Wait};
+use sync::Reader;
+use units::{Cpu, PAGE_SIZE, Page};
+use zsmalloc::Room;
+
+use crate::counts::Count;
+use crate::disk::Disk;
+use crate::disk::WhenFull;
+use crate::engine::Engine;
+use crate::engine::Loaded;
+use crate::path::ranges::{self, Change, Pass, Stopped, Why};
+use crate::path::read_backing::Fetcher;
+use crate::path::request::Request;
+use crate::resources::Design;
+
+impl<D: Design> Disk<D> {
+    /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
+    #[inline]
+    pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
+        let stored = self.begin(Context::waiting(cpu), (index, 1), |request| {
+            match request.store(index as usize, page) {
+                Err(IoError::NoSpace) => None,
+                stored => Some(request.count_write(stored)),
+            }
+        })?;
+        match stored {
+            Some(stored) => stored,
+            // Another try, which makes room if it has to and may.
+            None => {
+                let range = (index * PAGE_SIZE as u64, PAGE_SIZE as u64);
+                self.change(Context::waiting(cpu), range, Change::Write(page))
+            }
+        }
+    }
+
+    /// Loads page `index` on this thread. A page that was never stored reads as zeroes.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`, `Corrupt`; the contents of `page` are undefined then.
+    #[inline]
+    pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
+        let backed = self.begin(Context::waiting(cpu), (index, 1), |request| {
+            match request.load(index as usize, page) {
+                Ok(Loaded::Backed(_)) => Ok(Some(request.shared.clone())),
+                loaded => request.count_read(loaded.map(|_| ())).map(|()| None),
+            }
+        })??;
+        match backed {
+            None => Ok(()),
+            Some(engine) => self.fetcher(engine, cpu).fetch(index as usize, page),
+        }
+    }
+
+    /// Empties `count` pages from `first` on. They read as zeroes afterwards.
+    ///
+    /// # Errors
+    /// `OutOfRange`, `NotReady`.
+    pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
+        self.begin(Context::waiting(cpu), (first, count), |request| {
+            request.engine.discard(cpu, first as usize, count as usize);
+            self.counts.add(cpu, Count::NotifyFree, count as i64);
+        })
+    }
+
+    /// Calls `f`, as a reader, with a request for pages that lie within the device: a number of
+    /// pages from a first one on. Every operation begins here. The calling thread is no reader: it
+    /// may wait for a change of the size.
+    #[inline]
+    pub(crate) fn begin<R>(
+        &self,
+        context: Context,
+        pages: (u64, u64),
+        f: impl FnOnce(Request<'_, D>) -> R,
+    ) -> Result<R, IoError> {
+        loop {
+            {
+                let reader = self.readers.enter(context.cpu);
+                if let Some(request) = self.request(&reader, context.cpu, pages)? {
+                    return Ok(f(request));
+                }
+            }
+            self.look_again(context, pages)?;
+        }
+    }
+
+    /// Calls `f` with a request for a page on a thread that may wait, if the device still has this
+    /// engine.
+    ///
+    /// # Errors
+    /// `NotReady` if it has not: it was reset or resized meanwhile; those of `f`.
+    pub(crate) fn begin_with<R>(
+        &self,
+        engine: &Arc<Engine<D>>,
+        (cpu, index): (Cpu, u64),
+        f: impl FnOnce(Request<'_, D>) -> Result<R, IoError>,
+    ) -> Result<R, IoError> {
+        self.begin(Context::waiting(cpu), (index, 1), |request| {
+            match Arc::ptr_eq(request.shared, engine) {
+                true => f(request),
+                false => Err(IoError::NotReady),
+            }
+        })?
+    }
+
+    /// A request for these pages; `None` if they pass the end of the device.
+    #[inline]
+    fn request<'a>(
+        &'a self,
+        reader: &'a Reader<'a>,
+        cpu: Cpu,
+        pages: (u64, u64),
+    ) -> Result<Option<Request<'a, D>>, IoError> {
+        let is_within = self.holds(pages);
+        let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
+        let (counts, room) = (&self.counts, Room::Open);
+        Ok(is_within.then_some(Request { engine, shared: engine, counts, reader, cpu, room }))
+    }
+
+    #[inline]
+    fn holds(&self, (first, count): (u64, u64)) -> bool {
+        let pages = self.bytes() / PAGE_SIZE as u64;
+        first.checked_add(count).is_some_and(|end| end <= pages)
+    }
+
+    /// Fails if the pages pass the end of the device. A device that shrinks shows its new size
+    /// before it is certain to get it, and holds the settings meanwhile. So the size counts that is
+    /// there after that. The calling thread is no reader.
+    #[cold]
+    fn look_again(&self, context: Context, pages: (u64, u64)) -> Result<(), IoError> {
+        let settings = match context.wait {
+            Wait::Yes => Some(self.settings.lock()),
+            Wait::No => self.settings.try_lock(),
+        };
+        let Some(_settings) = settings else { return Err(IoError::WouldBlock) };
+        if self.holds(pages) {
+            return Ok(());
+        }
+        if self.bytes() == 0 {
+            return Err(IoError::NotReady);
+        }
+        self.counts.add(context.cpu, Count::InvalidIo, 1);
+        Err(IoError::OutOfRange)
+    }
+
+    pub(crate) fn fetcher(&self, engine: Arc<Engine<D>>, cpu: Cpu) -> Fetcher<'_, D> {
+        Fetcher { engine, readers: &self.readers, counts: &self.counts, cpu }
+    }
+
+    #[inline]
+    fn read(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
+        let pages = ranges::touched_pages(offset, into.len() as u64);
+        let rest = self.begin(context, pages, |request| {
+            let engine = request.shared;
+            let read = Pass { request, context }.read(offset, into);
+            read.map(|stopped| stopped.map(|done| (done, engine.clone())))
+        })??;
+        match rest {
+            None => Ok(()),
+            Some((done, engine)) => {
+                self.fetcher(engine, context.cpu).read(offset + done as u64, &mut into[done..])
+            }
+        }
+    }
+
+    #[inline]
+    fn change(
+        &self,
+        context: Context,
+        (offset, length): (u64, u64),
+        change: Change<'_>,
+    ) -> Result<(), IoError> {
+        let mut done = 0;
+        loop {
+            let range = (offset + done, length - done);
+            let pages = ranges::touched_pages(range.0, range.1);
+            let rest = change.after(done as usize);
+            let stopped = self.begin(context, pages, |request| {
+                if done == 0 {
+                    self.look_for_room(request.engine, context, pages.1)?;
+                }
+                Pass { request, context }.change(range, rest, done > 0)
+            })??;
+            let Some(stopped) = stopped else { return Ok(()) };
+            let has_begun = done > 0 || stopped.of_range.start > 0;
+            self.finish_part(context, &stopped, rest, has_begun)?;
+            done += stopped.of_range.end as u64;
+            if done == length {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Changes the part of a page at which a change stopped, and counts it. The calling thread is
+    /// no reader.
+    ///
+    /// # Errors
+    /// `NoSpace` if there will be no room; those of [`Disk::spill`]. They are counted. `WouldBlock`
+    /// if the thread must not wait and nothing has changed.
+    #[cold]
+    fn finish_part(
+        &self,
+        context: Context,
+        stopped: &Stopped<D>,
+        rest: Change<'_>,
+        has_begun: bool,
+    ) -> Result<(), IoError> {
+        let (cpu, policy) = (context.cpu, self.when_full());
+        let changed = if stopped.why == Why::Full && policy == WhenFull::Fail {
+            Err(IoError::NoSpace)
+        } else {
+            // A thread that has begun ends what it does: others were busy after its look.
+            if !has_begun {
+                context.may_wait()?;
+            }
+            let mut edit = |page: &mut Page| {
+                rest.put(stopped.of_range.clone(), &mut page[stopped.within.clone()]);
+            };
+            match stopped.within.len() {
+                PAGE_SIZE => {
+                    let mut page = [0; PAGE_SIZE];
+                    edit(&mut page);
+                    self.replace(cpu, stopped, policy, &page)
+                }
+                _ => {
+                    self.in_room(&mut |room| self.fetch_and_modify((cpu, room), stopped, &mut edit))
+                }
+            }
+        };
+        self.counts.add_result(cpu, (Count::Writes, Count::FailedWrites), changed)
+    }
+
+    /// Replaces a whole page for which there was no room.
+    fn replace(
+        &self,
+        cpu: Cpu,
+        stopped: &Stopped<D>,
+        policy: WhenFull,
+        page: &Page,
+    ) -> Result<(), IoError> {
+        if policy == WhenFull::Spill {
+            match self.spill(&stopped.engine, cpu, stopped.page, page) {
+                // Nor is there on the backing device.
+                Err(IoError::NoSpace) => {}
+                spilt => return spilt,
+            }
+        }
+        self.in_room(&mut |room| {
+            self.begin(Context::waiting(cpu), (stopped.page, 1), |request| {
+                Request { room, ..request }.store(stopped.page as usize, page)
+            })?
+        })
+    }
+
+    /// Does what needs room: makes it if there is none.
+    ///
+    /// # Errors
+    /// `NoSpace` if there will be none; those of `store`.
+    fn in_room(&self, store: &mut dyn FnMut(Room) -> Result<(), IoError>) -> Result<(), IoError> {
+        match store(Room::Open) {
+            Err(IoError::NoSpace) if self.when_full() != WhenFull::Fail => self.make_room(store),
+            stored => stored,
+        }
+    }
+
+    /// Changes a part of a page that may be on the backing device.
+    fn fetch_and_modify(
+        &self,
+        (cpu, room): (Cpu, Room),
+        stopped: &Stopped<D>,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<(), IoError> {
+        let (index, fetcher) = (stopped.page as usize, self.fetcher(stopped.engine.clone(), cpu));
+        // The reader keeps the block from reuse. If the slot still names the block in the next
+        // round, the page has the contents that were read from it.
+        let _reading = stopped.engine.backing().map(|backing| backing.reading(cpu));
+        let (mut page, mut known) = ([0; PAGE_SIZE], None);
+        loop {
+            let at = (cpu, stopped.page);
+            let modified = self.begin_with(&stopped.engine, at, |request| {
+                let known = known.map(|place| (place, &page));
+                Request { room, ..request }.modify(index, known, edit)
+            })?;
+            match modified {
+                Loaded::Page => return Ok(()),
+                Loaded::Backed(place) => {
+                    known = fetcher.fetch_at(index, place, &mut page)?.then_some(place);
+                }
+            }
+        }
+    }
+}
+
+impl<D: Design> BlockDevice for Disk<D> {
+    fn geometry(&self) -> Geometry {
+        Geometry { bytes: self.bytes(), minimum_block: 1, preferred_block: PAGE_SIZE as u32 }
+    }
+
+    fn abilities(&self) -> Abilities {
+        Abilities { discard: true, fast_zero: true, ..Abilities::default() }
+    }
+
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        let range = operation.range();
+        match operation {
+            Operation::Read { offset, into } => self.read(context, offset, into),
+            Operation::Write { from, .. } => self.change(context, range, Change::Write(from)),
+            Operation::WriteZeroes { mode, .. } => self.change(context, range, Change::Zero(mode)),
+            Operation::Discard { offset, length } => {
+                self.begin(context, ranges::touched_pages(offset, length), |request| {
+                    Pass { request, context }.give_up(offset, length);
+                })
+            }
+            Operation::Flush => Ok(()),
+        }
+    }
+
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        let (first, count) = ranges::touched_pages(offset, length);
+        self.begin(Context::waiting(cpu), (first, count), |request| {
+            ranges::clip(offset, length, visit, |visit| {
+                request.engine.extents(first as usize, count as usize, visit);
+            });
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! One request: the parts of the device that it needs.
+
+use alloc::sync::Arc;
+
+use block::IoError;
+use pagelog::Backed;
+use sync::Reader;
+use units::{Cpu, Page};
+use zsmalloc::Room;
+
+use crate::counts::{Count, Counts};
+use crate::engine::Engine;
+use crate::engine::Loaded;
+use crate::resources::Design;
+
+/// A request under way: its engine, its counters, its reader, its CPU and its share of the memory.
+/// Every layer below the device gets this value.
+pub(crate) struct Request<'a, D: Design> {
+    pub(crate) engine: &'a Engine<D>,
+    /// The engine, to be shared by a request that ends its reader and goes on.
+    pub(crate) shared: &'a Arc<Engine<D>>,
+    pub(crate) counts: &'a Counts,
+    pub(crate) reader: &'a Reader<'a>,
+    pub(crate) cpu: Cpu,
+    /// Whose frames its stores take.
+    pub(crate) room: Room,
+}
+
+impl<D: Design> Request<'_, D> {
+    /// [`Engine::store`].
+    #[inline]
+    pub(crate) fn store(&self, index: usize, page: &Page) -> Result<(), IoError> {
+        self.engine.store(self.reader, (self.cpu, self.room), index, page)
+    }
+
+    /// [`Engine::load`].
+    #[inline]
+    pub(crate) fn load(&self, index: usize, page: &mut Page) -> Result<Loaded, IoError> {
+        self.engine.load(self.reader, self.cpu, index, page)
+    }
+
+    /// [`Engine::modify`].
+    pub(crate) fn modify(
+        &self,
+        index: usize,
+        known: Option<(Backed, &Page)>,
+        edit: &mut dyn FnMut(&mut Page),
+    ) -> Result<Loaded, IoError> {
+        self.engine.modify(self.reader, (self.cpu, self.room), index, known, edit)
+    }
+
+    /// Decompresses a block that was fetched from `place`, where page `index` was a moment ago.
+    /// Returns false if it is not there now: then its codec may be gone.
+    pub(crate) fn unpack(
+        &self,
+        (index, place): (usize, Backed),
+        block: &Page,
+        page: &mut Page,
+    ) -> Result<bool, IoError> {
+        // While a slot names the block and this reader lives, the codec stays.
+        if !self.engine.is_at(index, place) {
+            return Ok(false);
+        }
+        self.engine.unpack(self.reader, self.cpu, place, block, page).map(|()| true)
+    }
+
+    /// Counts a page read, and a failure if it failed.
+    #[inline]
+    pub(crate) fn count_read(&self, result: Result<(), IoError>) -> Result<(), IoError> {
+        self.counts.add_result(self.cpu, (Count::Reads, Count::FailedReads), result)
+    }
+
+    /// Counts a page write, and a failure if it failed.
+    #[inline]
+    pub(crate) fn count_write(&self, result: Result<(), IoError>) -> Result<(), IoError> {
+        self.counts.add_result(self.cpu, (Count::Writes, Count::FailedWrites), result)
+    }
+}

@@ -1,0 +1,260 @@
+//! The tiers of a device, and the moves of pages between them.
+//!
+//! | tier | form |
+//! |---|---|
+//! | hot | as every page is stored |
+//! | warm | compressed with the codec of priority 1, or one object for equal pages |
+//! | cold | packed: up to four neighbours compressed as one |
+//! | out | on the backing device, if writes to it are allowed |
+//!
+//! A page goes down one tier at a time. So a cold page was compared with other idle pages before,
+//! when it became warm; afterwards it is not.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use core::ops::Range;
+
+use block::IoError;
+use objects::Object;
+use pagealloc::MemoryProvider;
+use sync::{Reader, ReaderEpochs};
+use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM};
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::EXTENT_PAGES;
+
+use crate::engine::{Alike, Engine, Packable, Packed, Packing};
+use crate::engine::{Kind, Slot};
+use crate::engine::{Recompressed, Recompression, Select};
+use crate::resources::Design;
+use crate::tiering::fingerprints::{Fingerprints, fingerprint};
+
+/// The CPU of the thread that goes through all pages; any CPU will do.
+pub(crate) const CPU: Cpu = Cpu(0);
+
+/// The priority of the codec of the warm tier.
+const WARM_PRIORITY: u8 = 1;
+/// How hard extents are compressed. Reads of both take as long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Effort {
+    /// While memory is wanted: [`QUICK_LEVEL`].
+    Quick,
+    /// Otherwise: [`THOROUGH_LEVEL`].
+    Thorough,
+}
+
+/// The tier of a page in memory; `None` if its slot holds nothing that could move.
+pub(crate) fn tier_of<D: Design>(
+    engine: &Engine<D>,
+    reader: &Reader<'_>,
+    slot: Slot,
+) -> Option<usize> {
+    match slot.kind() {
+        Kind::Stored(Object::Compressed { codec, .. }) => {
+            Some(usize::from(engine.priority_of(reader, codec) > 0))
+        }
+        Kind::Stored(Object::Huge(_)) => Some(0),
+        Kind::Shared(part) if part.packed => Some(COLD),
+        Kind::Shared(_) => Some(WARM),
+        _ => None,
+    }
+}
+
+/// Whether a page may become a part of an extent, as its slot says.
+pub(crate) fn packs(slot: Slot) -> bool {
+    match slot.kind() {
+        Kind::Stored(_) => !slot.is_incompressible(),
+        Kind::Shared(part) => part.packed,
+        _ => false,
+    }
+}
+
+/// Whether memory comes free when this page leaves it. An object of several pages stays until all
+/// have left; so only extents leave, whose pages are neighbours.
+pub(crate) fn leaves(slot: Slot) -> bool {
+    match slot.kind() {
+        Kind::Stored(_) => true,
+        Kind::Shared(part) => part.packed,
+        _ => false,
+    }
+}
+
+/// Pages of a group, a bit for each, the lowest for the first.
+pub(crate) type Members = u32;
+
+/// What is to be done with the pages of an aligned group.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Group {
+    /// Its first page, and the page after its last.
+    pub(crate) first: usize,
+    /// See `first`.
+    pub(crate) end: usize,
+    /// Pages that become hot.
+    pub(crate) up: Members,
+    /// Hot pages that become warm.
+    pub(crate) to_warm: Members,
+    /// Pages that become cold.
+    pub(crate) to_cold: Members,
+    /// Pages that may be in an extent with those.
+    pub(crate) with_cold: Members,
+    /// An extent is to be packed anew because half of its pages are gone.
+    pub(crate) is_wasted: bool,
+    /// What to remember of each page once it has moved.
+    pub(crate) memories: [Memory; EXTENT_PAGES],
+}
+
+impl Group {
+    /// The pages of a set, and what to remember of them.
+    pub(crate) fn pages(&self, members: Members) -> impl Iterator<Item = (usize, Memory)> + use<> {
+        let (first, memories) = (self.first, self.memories);
+        (0..EXTENT_PAGES)
+            .filter(move |member| members >> member & 1 == 1)
+            .map(move |member| (first + member, memories[member]))
+    }
+
+    /// Pages that would be packed.
+    pub(crate) fn packs(&self) -> bool {
+        self.is_wasted || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
+    }
+
+    /// Whether nothing is to be done.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.up == 0 && self.to_warm == 0 && !self.packs()
+    }
+}
+
+/// How a page became warm.
+pub(crate) enum Warmed {
+    /// It takes so many bytes less.
+    Saved(u64),
+    /// It would not be smaller.
+    InVain,
+    /// It was used meanwhile.
+    Not,
+}
+
+/// What one thread needs to move pages.
+pub(crate) struct Mover {
+    packing: Option<Packing>,
+    effort: Effort,
+    fingerprints: Fingerprints,
+    alike: Box<Alike>,
+    page: Box<Page>,
+}
+
+impl Mover {
+    /// For a device of so many pages.
+    ///
+    /// # Errors
+    /// Says that there is no memory.
+    pub(crate) fn new(provider: &dyn MemoryProvider, pages: usize) -> Result<Mover, String> {
+        let fingerprints = Fingerprints::new(provider, pages).map_err(|error| error.to_string())?;
+        let alike = Alike::new().ok_or("no memory for the pages to compare")?;
+        let page = Box::new([0; PAGE_SIZE]);
+        let (packing, effort) = (None, Effort::Thorough);
+        Ok(Mover { packing, effort, fingerprints, alike: Box::new(alike), page })
+    }
+
+    /// Prepares for a pass: finds the codec that packs pages now, and from now on with this effort.
+    /// Without one, or without memory for it, no page becomes cold. A device that has grown gets a
+    /// larger table of fingerprints.
+    pub(crate) fn begin<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        (provider, pages): (&dyn MemoryProvider, usize),
+        effort: Effort,
+    ) {
+        if self.fingerprints.pages() < pages
+            && let Ok(larger) = Fingerprints::new(provider, pages)
+        {
+            self.fingerprints = larger;
+        }
+        let reader = readers.enter(CPU);
+        if !self.packing.as_ref().is_some_and(|it| engine.is_current(&reader, it)) {
+            self.packing = engine.any_packing(&reader).unwrap_or(None);
+        }
+        self.effort = effort;
+        let high = if effort == Effort::Quick { QUICK_LEVEL } else { THOROUGH_LEVEL };
+        if let Some(packing) = &mut self.packing {
+            packing.set_levels(Some(QUICK_LEVEL), Some(high));
+        }
+    }
+
+    /// With which effort pages are packed now.
+    pub(crate) fn effort(&self) -> Effort {
+        self.effort
+    }
+
+    /// Whether pages can become cold.
+    pub(crate) fn can_pack(&self) -> bool {
+        self.packing.is_some()
+    }
+
+    /// Makes a hot page warm. The caller is no reader.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
+    pub(crate) fn warm<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        index: usize,
+    ) -> Result<Warmed, IoError> {
+        let bytes = || engine.peek(index).object().map_or(0, Object::bytes);
+        let before = bytes();
+        if self.share(engine, index)? {
+            return Ok(Warmed::Saved(before as u64));
+        }
+        let (priority, select) = (WARM_PRIORITY, Select::Any);
+        let how = Recompression { priority, select, threshold: 0, last: false };
+        Ok(match engine.recompress(&readers.enter(CPU), CPU, index, how)? {
+            Recompressed::Smaller => Warmed::Saved(before.saturating_sub(bytes()) as u64),
+            Recompressed::InVain => Warmed::InVain,
+            Recompressed::Skipped | Recompressed::InUse => Warmed::Not,
+        })
+    }
+
+    /// Lets a page share the object of an equal page that became warm before. Returns whether it
+    /// does.
+    fn share<D: Design>(&mut self, engine: &Engine<D>, index: usize) -> Result<bool, IoError> {
+        let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
+        let Some(false) = looked else { return Ok(false) };
+        let other = self.fingerprints.swap(fingerprint(&self.page), index);
+        let Some(other) = other.filter(|other| *other != index) else { return Ok(false) };
+        let alike = &mut self.alike;
+        let shared = engine
+            .share(CPU, other, Select::Any, alike)
+            .and_then(|_| engine.share(CPU, index, Select::Any, alike));
+        engine.end_alike(CPU, alike);
+        shared
+    }
+
+    /// Packs the pages of a group that become cold with those that may join them.
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoSpace`; the pages have their contents. `Unsupported`: the codec was changed.
+    pub(crate) fn pack<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        group: &Group,
+    ) -> Result<Packed, IoError> {
+        let reader = readers.enter(CPU);
+        let packing = self.packing.as_mut().filter(|it| engine.is_current(&reader, it));
+        let Some(packing) = packing else { return Err(IoError::Unsupported) };
+        let members = group.to_cold | group.with_cold;
+        let pages: Range<usize> = group.first..group.end;
+        engine.pack(&reader, CPU, pages, Packable { select: Select::Any, members }, packing)
+    }
+
+    /// Makes a page hot. Returns whether it did.
+    pub(crate) fn raise<D: Design>(
+        &self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        index: usize,
+    ) -> bool {
+        // Without space, it stays where it is.
+        engine.raise(&readers.enter(CPU), CPU, index).unwrap_or(false)
+    }
+}

@@ -1,0 +1,417 @@
+//! Tiers: pages move to smaller forms by themselves, as [`tiers::Policy`] decides.
+//!
+//! A thread of the program calls `Disk::move_pages` regularly. Each call goes on with the present
+//! pass over all pages until the pass ends or the CPU time that it may take is spent. Pages are
+//! looked at in aligned groups: neighbours that are cold are packed together.
+
+use alloc::string::String;
+
+use block::IoError;
+use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::{Reader, ReaderEpochs};
+use tiers::{
+    Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Seen, TIERS, Tier,
+    TierPass, Verdict, WARM,
+};
+use units::PAGE_SIZE;
+use zcomp::EXTENT_PAGES;
+
+use crate::engine::{Engine, Packed};
+use crate::engine::{Kind, Slot};
+use crate::resources::Design;
+use crate::tiering::moves::{CPU, Effort, Group, Mover, Warmed, leaves, packs, tier_of};
+use crate::tiering::out::{Going, Out};
+use crate::tiering::stats::{TierCounts, TierStats};
+
+/// Pages that are looked at between two looks at the CPU time.
+pub(crate) const LOOKS: usize = 4096;
+/// Groups that a pass packs thoroughly: some two seconds of CPU time. The others wait for the next
+/// pass, or a pass over a large device would come too seldom to see which pages are used.
+const THOROUGH: u32 = 2048;
+
+/// The tiers of a device that has a size.
+pub(crate) struct TierWalk {
+    generation: u64,
+    budgets: Budgets,
+    pub(crate) policy: Policy,
+    credit: Allowance,
+    pub(crate) mover: Mover,
+    /// What goes to the backing device, and comes back.
+    pub(crate) out: Out,
+    /// What the policy remembers of each page.
+    pub(crate) memory: LazyTable<AtomicU32>,
+    /// The page with which the pass goes on: the first of a group.
+    next: usize,
+    /// The same of those who need memory at once.
+    pub(crate) hand: usize,
+    /// Since this was cleared, a page that was to move was used meanwhile.
+    pub(crate) in_use: bool,
+    /// Groups that this pass may still pack thoroughly.
+    thorough: u32,
+    pass: Pass,
+    /// When the present pass began; `None` between two passes.
+    begun: Option<u32>,
+    /// When the last pass began and ended, in seconds.
+    last: Option<(u32, u32)>,
+    stats: TierStats,
+}
+
+/// The pages of a device, and the present second.
+pub(crate) struct Place<'a, D: Design> {
+    pub(crate) engine: &'a Engine<D>,
+    pub(crate) readers: &'a ReaderEpochs,
+    pub(crate) provider: &'a dyn MemoryProvider,
+    pub(crate) pages: usize,
+    pub(crate) now: u32,
+}
+
+impl TierWalk {
+    /// For a device of so many pages that may grow to `capacity` pages.
+    ///
+    /// # Errors
+    /// Says that there is no memory.
+    pub(crate) fn new(
+        provider: &dyn MemoryProvider,
+        (pages, capacity): (usize, usize),
+        (generation, budgets): (u64, Budgets),
+    ) -> Result<TierWalk, String> {
+        let counts = |tier: &Tier| TierCounts { name: tier.name, ..TierCounts::default() };
+        let no_memory = |error: NoMemory| alloc::format!("{error}");
+        Ok(TierWalk {
+            generation,
+            budgets,
+            policy: Policy::new(&TIERS, budgets),
+            credit: Allowance::of_cpu(budgets.cpu_percent),
+            mover: Mover::new(provider, pages)?,
+            out: Out::new(budgets.written_a_day),
+            memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
+            next: 0,
+            hand: 0,
+            in_use: false,
+            thorough: 0,
+            pass: Pass::default(),
+            begun: None,
+            last: None,
+            stats: TierStats { tiers: TIERS.iter().map(counts).collect(), ..Default::default() },
+        })
+    }
+
+    /// How often the device had got its size when this was made.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub(crate) fn stats(&self) -> TierStats {
+        let (written_bytes, failed_writes) = (self.out.bytes, self.out.failures);
+        TierStats { written_bytes, failed_writes, ..self.stats.clone() }
+    }
+
+    /// Earns CPU time under these budgets. Returns how much there is, in nanoseconds.
+    pub(crate) fn earn(&mut self, budgets: Budgets, elapsed: u64) -> u64 {
+        if self.budgets != budgets {
+            self.budgets = budgets;
+            self.policy.set_budgets(budgets);
+            self.credit = Allowance::of_cpu(budgets.cpu_percent);
+        }
+        self.credit.earn(elapsed);
+        self.out.earn(budgets.written_a_day, elapsed);
+        self.credit.left()
+    }
+
+    /// Spends CPU time.
+    pub(crate) fn spend(&mut self, nanoseconds: u64) {
+        self.credit.spend(nanoseconds);
+        self.stats.cpu_ns += nanoseconds;
+    }
+
+    /// Whether memory should be put together now; the caller does it.
+    pub(crate) fn takes_compaction(&mut self) -> bool {
+        let wanted = self.begun.is_none() && self.policy.wants_compaction();
+        if wanted {
+            self.policy.compacted();
+            self.stats.compactions += 1;
+        }
+        wanted
+    }
+
+    /// Goes on with the pass, or begins one if it is time. Returns whether it ran out of time.
+    pub(crate) fn go_on<D: Design>(
+        &mut self,
+        place: &Place<'_, D>,
+        has_time: &dyn Fn() -> bool,
+    ) -> bool {
+        let Place { engine, readers, pages, now, .. } = *place;
+        if self.begun.is_none() {
+            let is_due = |(begun, _)| now.saturating_sub(begun) >= self.policy.pause();
+            if !self.last.is_none_or(is_due) {
+                return false;
+            }
+            self.begun = Some(now);
+            let wanted = self.policy.wants_memory();
+            let effort = if wanted { Effort::Quick } else { Effort::Thorough };
+            self.mover.begin(engine, readers, (place.provider, pages), effort);
+            self.out.begin();
+            self.thorough = THOROUGH;
+        }
+        let end = pages.min(engine.capacity());
+        while self.next < end {
+            if !has_time() {
+                return true;
+            }
+            // The readers leave before long, for others wait for them.
+            let group = self.look(place, &readers.enter(CPU), end);
+            if let Some(group) = group.map(|group| self.in_this_pass(group)) {
+                // Without space, pages move later.
+                let _ = self.move_group(engine, readers, &group);
+            }
+        }
+        self.finish(engine, now);
+        false
+    }
+
+    /// What of a group is done in this pass.
+    fn in_this_pass(&mut self, group: Group) -> Group {
+        if !group.packs() || self.mover.effort() == Effort::Quick {
+            return group;
+        }
+        match self.thorough.checked_sub(1) {
+            Some(left) => {
+                self.thorough = left;
+                group
+            }
+            None => Group { to_cold: 0, with_cold: 0, is_wasted: false, ..group },
+        }
+    }
+
+    /// The bytes that the moves of the present pass saved.
+    pub(crate) fn saved(&self) -> u64 {
+        self.pass.tiers.iter().map(|tier| tier.saved).sum()
+    }
+
+    /// Notes in a group what its page is to do. Returns false if the page should move, but cannot.
+    pub(crate) fn sort_in<D: Design>(
+        &self,
+        engine: &Engine<D>,
+        (index, slot): (usize, Slot),
+        verdict: &Verdict,
+        group: &mut Group,
+    ) -> bool {
+        let (member, bit) = (index - group.first, 1 << (index - group.first));
+        group.memories[member] = verdict.memory;
+        match verdict.action {
+            // Until it leaves, a page is as those that stay.
+            Action::Stay | Action::Down(OUT) => {
+                let is_cold = verdict.memory.tier() == COLD || verdict.action != Action::Stay;
+                if is_cold && packs(slot) {
+                    group.with_cold |= bit;
+                }
+                group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
+            }
+            Action::Up => group.up |= bit,
+            Action::Down(WARM) if !slot.is_incompressible() => group.to_warm |= bit,
+            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
+            Action::Down(_) => return false,
+        }
+        true
+    }
+
+    /// Looks at some pages, up to a group of which some are to move.
+    fn look<D: Design>(
+        &mut self,
+        place: &Place<'_, D>,
+        reader: &Reader<'_>,
+        end: usize,
+    ) -> Option<Group> {
+        let Place { engine, now, .. } = *place;
+        let until = end.min(self.next + LOOKS);
+        let mut index = engine.next_touched(self.next, until);
+        while index < until {
+            let first = index / EXTENT_PAGES * EXTENT_PAGES;
+            let mut group =
+                Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
+            let mut seen = [None; EXTENT_PAGES];
+            while index < group.end {
+                seen[index - first] = self.see(engine, reader, index, now, &mut group);
+                index = engine.next_touched(index + 1, group.end);
+            }
+            self.note_lonely(engine, &group, &seen, now);
+            self.next = group.end;
+            if !group.is_empty() {
+                return Some(group);
+            }
+            index = engine.next_touched(group.end, until.max(group.end));
+        }
+        self.next = self.next.max(until);
+        None
+    }
+
+    /// Looks at a page of a group. Returns what the pass has counted, if the page can move.
+    fn see<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        reader: &Reader<'_>,
+        index: usize,
+        now: u32,
+        group: &mut Group,
+    ) -> Option<Seen> {
+        let slot = engine.peek(index);
+        let word = self.memory.get(index);
+        let memory = Memory::from_bits(word.load(Ordering::Relaxed));
+        let tier = match slot.kind() {
+            // Only those that left by themselves come back by themselves.
+            Kind::WrittenBack(_) if memory.tier() == OUT => OUT,
+            _ => tier_of(engine, reader, slot)?,
+        };
+        let last_used = engine.last_access(index).unwrap_or(now);
+        let seen = Seen { tier, last_used, memory };
+        let verdict = self.policy.judge(seen, now);
+        self.pass.count(&seen, &verdict, now);
+        match verdict.action {
+            Action::Stay => self.remember(index, verdict.memory),
+            Action::Up if tier == OUT => {
+                if !self.out.add_coming(index, verdict.memory) {
+                    self.remember(index, verdict.memory.in_tier(OUT));
+                }
+                return Some(seen);
+            }
+            Action::Down(OUT) if leaves(slot) => self.let_go(index, &seen, verdict.memory),
+            Action::Down(OUT) => self.pass.stays(&seen, now),
+            _ => {}
+        }
+        if !self.sort_in(engine, (index, slot), &verdict, group) {
+            self.pass.stays(&seen, now);
+            self.pass_by((index, slot), &seen, now);
+        }
+        Some(seen)
+    }
+
+    /// Adds a page that is to leave memory.
+    fn let_go(&mut self, index: usize, seen: &Seen, memory: Memory) {
+        let Seen { last_used, .. } = *seen;
+        self.out.add_going(Going { index, last_used, memory });
+    }
+
+    /// A page that cannot move to the tiers in memory leaves it, if it is old enough for that.
+    fn pass_by(&mut self, (index, slot): (usize, Slot), seen: &Seen, now: u32) {
+        let verdict = self.policy.judge(Seen { memory: seen.memory.in_tier(COLD), ..*seen }, now);
+        if verdict.action == Action::Down(OUT) && leaves(slot) {
+            self.let_go(index, seen, verdict.memory);
+        }
+    }
+
+    /// Pages that are old enough to be packed, but have no neighbour that is.
+    fn note_lonely<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        group: &Group,
+        seen: &[Option<Seen>; EXTENT_PAGES],
+        now: u32,
+    ) {
+        if group.packs() {
+            return;
+        }
+        for (index, _) in group.pages(group.to_cold) {
+            if let Some(seen) = &seen[index - group.first] {
+                self.pass.stays(seen, now);
+                self.pass_by((index, engine.peek(index)), seen, now);
+            }
+        }
+    }
+
+    pub(crate) fn remember(&self, index: usize, memory: Memory) {
+        let word = self.memory.get(index);
+        if word.load(Ordering::Relaxed) != memory.bits() {
+            word.store(memory.bits(), Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a pass has ended, and the next has not begun.
+    pub(crate) fn is_between(&self) -> bool {
+        self.begun.is_none()
+    }
+
+    /// Counts pages that left memory, and the bytes of their objects. The next pass tells.
+    pub(crate) fn count_out(&mut self, pages: u64, bytes: u64) {
+        let TierPass { moved, saved, .. } = &mut self.pass.tiers[OUT];
+        (*moved, *saved) = (*moved + pages, *saved + bytes);
+    }
+
+    /// Counts a page that came back from the backing device, if it did.
+    pub(crate) fn count_back(&mut self, is_up: bool) {
+        self.pass.tiers[OUT].raised += u64::from(is_up);
+    }
+
+    /// Moves the pages of a group.
+    ///
+    /// # Errors
+    /// `NoMemory`, `NoSpace`: pages stay that should have moved down.
+    pub(crate) fn move_group<D: Design>(
+        &mut self,
+        engine: &Engine<D>,
+        readers: &ReaderEpochs,
+        group: &Group,
+    ) -> Result<(), IoError> {
+        for (index, memory) in group.pages(group.up) {
+            let reader = readers.enter(CPU);
+            let tier = tier_of(engine, &reader, engine.peek(index)).unwrap_or(0);
+            drop(reader);
+            let is_up = self.mover.raise(engine, readers, index);
+            self.pass.tiers[tier].raised += u64::from(is_up);
+            self.remember(index, memory);
+        }
+        let mut outcome = Ok(());
+        for (index, memory) in group.pages(group.to_warm) {
+            match self.mover.warm(engine, readers, index) {
+                Ok(Warmed::Saved(bytes)) => {
+                    let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
+                    (*moved, *saved) = (*moved + 1, *saved + bytes);
+                    self.remember(index, memory);
+                }
+                Ok(Warmed::InVain) => self.remember(index, memory),
+                Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
+                // It was used meanwhile: later.
+                Ok(Warmed::Not) => self.in_use = true,
+                // It is bad.
+                Err(_) => {}
+            }
+        }
+        if !group.packs() {
+            return outcome;
+        }
+        match self.mover.pack(engine, readers, group) {
+            Ok(Packed { in_use: true, .. }) => self.in_use = true,
+            Ok(packed) => {
+                let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
+                (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
+                // Also those that were not packed: they would take no less memory.
+                group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
+            }
+            Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
+            // The codec was changed: later.
+            Err(_) => {}
+        }
+        outcome
+    }
+
+    /// Ends a pass.
+    fn finish<D: Design>(&mut self, engine: &Engine<D>, now: u32) {
+        engine.give_back(CPU);
+        let begun = self.begun.take().unwrap_or(now);
+        self.pass.seconds = self.last.map_or(0, |(_, ended)| now.saturating_sub(ended));
+        self.pass.memory = engine.pool().stats().frames * PAGE_SIZE as u64;
+        self.policy.learn(&self.pass);
+        for (tier, counts) in self.stats.tiers.iter_mut().enumerate().take(MOST_TIERS) {
+            let TierPass { pages, moved, saved, raised, soon, late, .. } = self.pass.tiers[tier];
+            counts.pages = pages;
+            counts.age = self.policy.age(tier);
+            counts.moved += moved;
+            counts.saved += saved;
+            counts.raised += raised;
+            counts.too_soon += soon;
+            counts.late += late;
+        }
+        self.stats.passes += 1;
+        (self.last, self.next, self.pass) = (Some((begun, now)), 0, Pass::default());
+    }
+}

@@ -1,0 +1,135 @@
+//! Unit tests; the loom models are in tests/loom_locks.rs.
+#![cfg(not(loom))]
+
+use std::thread;
+
+use sync::atomic::{AtomicU64, Ordering};
+use units::Cpu;
+
+use super::*;
+
+#[test]
+fn owner_mutex_excludes_and_wakes() {
+    // Threads that say they share a CPU sleep at once, others spin first.
+    for cpus in [1, 2, 8] {
+        let counter = OwnerMutex::new(0u64);
+        thread::scope(|scope| {
+            for n in 0..8 {
+                let counter = &counter;
+                scope.spawn(move || {
+                    for round in 0..2_000 {
+                        let mut held = counter.lock(Cpu(n % cpus));
+                        if round % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        *held += 1;
+                    }
+                });
+            }
+        });
+        assert_eq!(*counter.lock(Cpu(0)), 16_000);
+    }
+}
+
+#[test]
+fn rwlock_excludes_and_shares() {
+    let counter = RwLock::new((0u64, 0u64));
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let counter = &counter;
+            scope.spawn(move || {
+                for round in 0..5_000 {
+                    if (round + n) % 3 == 0 {
+                        let mut held = counter.write();
+                        held.0 += 1;
+                        if round % 256 == 0 {
+                            thread::yield_now();
+                        }
+                        held.1 += 1;
+                    } else {
+                        let held = counter.read();
+                        assert_eq!(held.0, held.1, "a reader sees half of what a writer does");
+                    }
+                }
+            });
+        }
+    });
+    let held = counter.read();
+    assert_eq!(held.0, 6_667);
+    assert!(counter.try_write().is_none(), "somebody reads");
+    let beside = counter.try_read().expect("readers read together");
+    drop((held, beside));
+    let mut held = counter.try_write().expect("nobody is left");
+    held.0 = 1;
+    assert!(counter.try_read().is_none() && counter.try_write().is_none(), "somebody writes");
+    drop(held);
+    assert_eq!(counter.read().0, 1);
+}
+
+#[test]
+fn system_mutex_survives_a_panic() {
+    let counter = SystemMutex::new(0);
+    let panicked = thread::scope(|scope| {
+        let holder = scope.spawn(|| {
+            let _held = counter.lock();
+            panic!("on purpose");
+        });
+        holder.join().is_err()
+    });
+    assert!(panicked);
+    *counter.lock() += 1;
+    assert_eq!(*counter.lock(), 1);
+}
+
+#[test]
+fn owners_take_turns() {
+    let word = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for n in 0..5_000 {
+                    let value = own(&word);
+                    if n % 512 == 0 {
+                        thread::yield_now();
+                    }
+                    disown(&word, value + 1);
+                }
+            });
+        }
+    });
+    assert_eq!(word.load(Ordering::Relaxed), 15_000);
+}
+
+#[test]
+fn readers_share_and_writers_do_not() {
+    let (queues, word) = (SharedWaitQueues::default(), AtomicU64::new(0));
+    // Two words that are the same whenever nobody writes.
+    let pair = [AtomicU64::new(0), AtomicU64::new(0)];
+    let both = || pair.each_ref().map(|word| word.load(Ordering::Relaxed));
+    thread::scope(|scope| {
+        for n in 0..4 {
+            let (queues, word, pair) = (&queues, &word, &pair);
+            scope.spawn(move || {
+                for round in 0..5_000u64 {
+                    if n < 2 {
+                        queues.write(word, 3);
+                        let value = both()[0] + 1;
+                        pair[0].store(value, Ordering::Relaxed);
+                        if round % 512 == 0 {
+                            thread::yield_now();
+                        }
+                        pair[1].store(value, Ordering::Relaxed);
+                        queues.end_write(word, 3);
+                    } else {
+                        queues.read(word, 3);
+                        let [first, second] = both();
+                        queues.end_read(word, 3);
+                        assert_eq!(first, second, "a reader saw half a write");
+                    }
+                }
+            });
+        }
+    });
+    assert_eq!(both(), [10_000; 2]);
+    assert_eq!(word.load(Ordering::Relaxed), 0);
+}

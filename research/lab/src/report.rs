@@ -1,0 +1,186 @@
+//! Shows results: every command makes one object, which is printed as JSON or as tables.
+//!
+//! In the tables, numbers and words of an object are columns, and a list of measurements is its
+//! median with half of the distance from the least to the greatest. A list of objects is a table of
+//! its own, whose rows begin with the columns of the object that has the list.
+
+use anyhow::Result;
+use comfy_table::{CellAlignment, Table};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::figures::{cell, numbers};
+
+/// Prints a result, as JSON or as tables.
+///
+/// # Errors
+/// None that a result of the lab has: it can be written as JSON.
+pub fn show(result: &impl Serialize, json: bool) -> Result<()> {
+    let result = serde_json::to_value(result)?;
+    match json {
+        true => println!("{}", serde_json::to_string_pretty(&result)?),
+        false => print!("{}", text(&result)),
+    }
+    Ok(())
+}
+
+/// A progress bar of `steps` steps.
+#[must_use]
+pub fn bar(steps: u64) -> ProgressBar {
+    let bar = ProgressBar::new(steps);
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+        bar.set_style(style);
+    }
+    bar
+}
+
+/// More columns than this are too many for a screen.
+const MANY: usize = 12;
+
+/// The cells of a row: names of columns, and texts.
+type Row = Vec<(String, String)>;
+
+fn text(result: &Value) -> String {
+    let mut tables: Vec<(String, Vec<Row>)> = Vec::new();
+    let Value::Object(object) = result else { return format!("{result}\n") };
+    let head = split(object, "", &[], &mut tables);
+    let mut text: String = head.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
+    for (name, rows) in tables {
+        text += &format!("\n{name}\n\n{}", drawn(&rows));
+    }
+    text
+}
+
+/// The cells of an object. Its lists of objects become rows of tables, after the cells `above`.
+fn split(
+    object: &Map<String, Value>,
+    path: &str,
+    above: &[(String, String)],
+    tables: &mut Vec<(String, Vec<Row>)>,
+) -> Row {
+    let mut cells = Row::new();
+    let mut lists: Vec<(String, &Vec<Value>)> = Vec::new();
+    collect(object, "", &mut cells, &mut lists);
+    let own: Row = above.iter().chain(&cells).cloned().collect();
+    // The head of everything stands once, above the tables.
+    let own = if path.is_empty() { Row::new() } else { own };
+    for (name, list) in lists {
+        let name = if path.is_empty() { name } else { format!("{path}, {name}") };
+        for item in list {
+            let Value::Object(item) = item else { continue };
+            let at = tables.len();
+            let row = split(item, &name, &own, tables);
+            let row: Row = own.iter().cloned().chain(row).collect();
+            match tables.iter_mut().find(|(other, _)| *other == name) {
+                Some((_, rows)) => rows.push(row),
+                None => tables.insert(at, (name.clone(), vec![row])),
+            }
+        }
+    }
+    cells
+}
+
+fn collect<'a>(
+    object: &'a Map<String, Value>,
+    prefix: &str,
+    cells: &mut Row,
+    lists: &mut Vec<(String, &'a Vec<Value>)>,
+) {
+    for (name, value) in object {
+        let name = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Value::Object(inner) => collect(inner, &name, cells, lists),
+            Value::Array(list) if list.iter().any(Value::is_object) => lists.push((name, list)),
+            Value::Array(list) if list.iter().all(Value::is_number) => {
+                cells.push((name, cell(&numbers(value), 1.0, 2)));
+            }
+            Value::Array(list) => {
+                cells.push((name, list.iter().map(short).collect::<Vec<_>>().join(", ")));
+            }
+            value => cells.push((name, short(value))),
+        }
+    }
+}
+
+fn short(value: &Value) -> String {
+    match value {
+        Value::Null => "-".to_owned(),
+        Value::String(text) => text.clone(),
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().unwrap_or_default();
+            let digits = if number.abs() < 10.0 { 4 } else { 1 };
+            format!("{number:.digits$}")
+        }
+        value => value.to_string(),
+    }
+}
+
+/// A table of the rows. Of a few rows with many cells each is a column.
+fn drawn(rows: &[Row]) -> String {
+    let mut names: Vec<&String> = Vec::new();
+    for (name, _) in rows.iter().flatten() {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let turned = names.len() > MANY && rows.len() < MANY;
+    let of = |name: &String, row: &Row| {
+        row.iter().find(|(other, _)| other == name).map_or(String::new(), |(_, text)| text.clone())
+    };
+    let mut table = Table::new();
+    table.load_style(comfy_table::presets::NOTHING);
+    if turned {
+        for name in &names {
+            table
+                .add_row([(*name).clone()].into_iter().chain(rows.iter().map(|row| of(name, row))));
+        }
+    } else {
+        // Long names would make wide columns of short numbers.
+        table.set_header(names.iter().map(|name| name.replace(['_', '.'], "\n")));
+        for row in rows {
+            table.add_row(names.iter().map(|name| of(name, row)));
+        }
+    }
+    let is_number = |text: String| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    for (number, column) in table.column_iter_mut().enumerate() {
+        column.set_padding(if number == 0 { (0, 0) } else { (2, 0) });
+        let right = match turned {
+            true => number > 0,
+            false => rows.iter().all(|row| is_number(of(names[number], row))),
+        };
+        column.set_cell_alignment(match right {
+            true => CellAlignment::Right,
+            false => CellAlignment::Left,
+        });
+    }
+    table.trim_fmt() + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_are_rows_and_lists_of_them_are_tables() {
+        let result = json!({
+            "command": "x",
+            "rows": [
+                { "name": "a", "ns": 12.34, "samples": [1.0, 3.0], "more": [{ "n": 1 }, { "n": 2 }] },
+                { "name": "b", "ns": null, "samples": [], "more": [] },
+            ],
+        });
+        let text = text(&result);
+        let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
+        assert!(text.starts_with("command: x\n\nrows\n\n"), "{text}");
+        for row in [vec!["a", "12.3", "2.00", "±50", "%"], vec!["b", "-", "–", "–"]] {
+            assert!(lines.contains(&row), "{row:?} in {text}");
+        }
+        let more = lines.iter().position(|line| *line == ["rows,", "more"]).expect("a table");
+        assert_eq!(lines[more + 3], ["a", "12.3", "2.00", "±50", "%", "1"], "{text}");
+        let wide: Map<String, Value> = (0..13).map(|n| (format!("n{n}"), n.into())).collect();
+        let text = super::text(&json!({ "rows": [wide] }));
+        assert!(text.contains("\nn0    0\n") && text.contains("\nn12  12\n"), "{text}");
+    }
+}
