@@ -60,8 +60,8 @@ fn deny(root: &Path, workspace: &[&str]) -> Result<bool> {
         return Ok(true);
     }
     let mut deny = cargo(root);
-    deny.arg("deny").args(workspace);
-    passes(deny.args(["check", "--config", "deny.toml", "licenses", "bans", "sources"]))
+    deny.arg("deny").args(["--config", "deny.toml"]).args(workspace);
+    passes(deny.args(["check", "licenses", "bans", "sources"]))
 }
 
 fn passes(command: &mut Command) -> Result<bool> {
