@@ -11,6 +11,7 @@ mod guest;
 mod mutants;
 mod rules;
 mod seed;
+mod signals;
 mod source;
 mod test;
 mod tree;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
     let outcome = match words[..] {
         ["test", ref flags @ ..] if flags.iter().all(|it| TEST_FLAGS.contains(it)) => {
             let [strict, long, guest] = TEST_FLAGS.map(|flag| flags.contains(&flag));
+            signals::listen();
             test::run(&root, test::Extent { strict, long, guest })
         }
         ["guest", ref words @ ..] => {
