@@ -100,7 +100,7 @@ fn full_devices_must_keep_what_they_have() {
     let said = run(WhenFull::StaysFull).expect("a device that stays full passes");
     assert!(said.contains("space again"), "{said}");
     let said = run(WhenFull::SaysDone).expect("a device that forgets what it took passes");
-    assert!(said.contains("was stored"), "{said}");
+    assert!(tells_of_a_forgotten_page(&said), "{said}");
     let plain = |bytes| -> Arc<dyn BlockDevice> { Arc::new(Plain::new(bytes as usize)) };
     let said = complaint(|| suite::filling_up(seed, plain)).expect("no limit is no test");
     assert!(said.contains("nothing was refused"), "{said}");
@@ -115,7 +115,13 @@ fn wrong_answers_of_an_overflowing_device_are_found() {
         complaint(|| suite::overflowing(seed, make)).expect("a device without another place passes")
     };
     assert!(run(WhenFull::KeepsOld).contains("limit is reached"));
-    assert!(run(WhenFull::SaysDone).contains("was stored"));
+    let said = run(WhenFull::SaysDone);
+    assert!(tells_of_a_forgotten_page(&said), "{said}");
+}
+
+/// Which of the two is seen first depends on what the model asks next: for the page, or for holes.
+fn tells_of_a_forgotten_page(said: &str) -> bool {
+    ["was stored", "was written, and is called a hole"].iter().any(|part| said.contains(part))
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Everything is read back as it was written, wherever it is.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -173,8 +173,8 @@ fn a_directory_has_what_is_cold() {
     world.fill();
     world.wait_until_away();
     // Nothing of it is here any more.
-    let backing = fs::metadata(world._dir.join("backing")).unwrap();
-    assert_eq!(std::os::unix::fs::MetadataExt::blocks(&backing), 0);
+    let backing = world._dir.join("backing");
+    wait_until("the file is empty", || fs::metadata(&backing).unwrap().blocks() == 0);
     wait_until("old objects are deleted", || files(store.path()).len() == CHUNKS);
     drop(world);
     assert!(files(store.path()).is_empty(), "the end deletes all objects");
