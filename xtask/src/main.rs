@@ -6,6 +6,7 @@ mod check;
 mod checkers;
 mod count;
 mod crates;
+mod dist;
 mod fuzz;
 mod guest;
 mod mutants;
@@ -33,6 +34,9 @@ usage: cargo xtask <chore>
                    nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
+  dist [--remote] [--out DIR]
+                   build the static program that runs on any Linux, try it in an empty directory,
+                   and put it into DIR (target/dist); --remote: with remote stores
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
                    those named, for so long (60), --jobs of them side by side; then a table of
@@ -75,6 +79,7 @@ fn main() -> ExitCode {
                 }
             };
         }
+        ["dist", ref words @ ..] => dist::run(&root, &test::target_directory(&root), words),
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
         ["mutants", ref words @ ..] => mutants::run(&root, &test::target_directory(&root), words),
         ["check"] => check::run(&root),

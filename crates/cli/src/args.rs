@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
 use rampack::control::ControlError;
@@ -34,9 +35,17 @@ Exit codes: 0 done, 1 refused or failed (the message says why and ends in the er
 
 Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
 
+/// The version, with the commit if `cargo xtask dist` built the program, and the features.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    let commit = option_env!("RAMPACK_COMMIT").filter(|commit| !commit.is_empty());
+    let commit = commit.map(|commit| format!(" ({commit})")).unwrap_or_default();
+    let features = if cfg!(feature = "remote") { ", with remote" } else { "" };
+    format!("{}{commit}{features}", env!("CARGO_PKG_VERSION"))
+});
+
 /// Compressed RAM disks and compressed swap space, without a kernel module.
 #[derive(Parser, Debug)]
-#[command(name = "rampack", bin_name = "rampack", version)]
+#[command(name = "rampack", bin_name = "rampack", version = VERSION.as_str())]
 #[command(after_help = EXIT_CODES, max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -327,18 +336,23 @@ pub struct Up {
     #[allow(missing_docs)]
     pub device: DeviceOptions,
 
-    /// Make a file system and mount it here. Needs root.
+    /// Make a file system and mount it here. Without root the program fuse2fs mounts it.
     #[arg(long, short, value_name = "DIR")]
     pub mount: Option<PathBuf>,
 
     /// The file system to make: ext4, ext2, xfs, btrfs or f2fs [default with --mount: ext4].
-    /// Without --mount it is not mounted. Needs root.
+    /// Without --mount it is not mounted. Without root there are ext4 and ext2.
     #[arg(long, value_name = "NAME", value_parser = fs_name)]
     pub fs: Option<String>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
     pub frontends: FrontendOptions,
+
+    /// A command to run while DIR is mounted, after --. rampack ends with it, and has its exit
+    /// code.
+    #[arg(last = true, value_name = "COMMAND", requires = "mount")]
+    pub command: Vec<OsString>,
 }
 
 /// `rampack serve`.

@@ -7,11 +7,12 @@
 //!
 //! 1. [`terminal`], `table`, [`live`]: what the program prints.
 //! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line.
-//! 3. `sandbox`, `watch`, [`up`]: from the command line to a daemon, and to its end.
+//! 3. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
 //! 4. [`keep`], [`upgrade`], [`fsck`], [`estimating`], [`exec`], [`swap`], [`commands`]: the other
 //!    commands.
 
 pub mod args;
+mod beside;
 pub mod columns;
 pub mod commands;
 pub mod estimating;

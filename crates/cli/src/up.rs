@@ -15,6 +15,7 @@ use rampack::nbd::{Activated, Stream};
 use rampack::units::human;
 
 use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
+use crate::beside;
 use crate::sandbox;
 use crate::terminal::{print, program};
 use crate::watch::watch;
@@ -23,6 +24,7 @@ use service::events::{Event, Events};
 use service::exports::DiskExports;
 use service::failure::{failed, say, with_limits};
 use service::filesystem::{self, Kind};
+use service::guard::Guard;
 use service::machine;
 use service::notify::{self, Watchdog};
 use service::panics;
@@ -108,17 +110,13 @@ impl Plan {
             let option = if up.mount.is_some() { "--mount" } else { "--fs" };
             if up.frontends.transport == Transport::Nbd {
                 let message = format!(
-                    "{option} needs a block device, and --transport nbd makes none; leave one of \
-                     them out"
+                    "{option} needs a block device or a file, and --transport nbd makes none; leave \
+                     one of them out"
                 );
                 return Err(ControlError::invalid(message));
             }
             if effective_user() != 0 {
-                let message = format!(
-                    "{option} needs root, for block devices and mounts; run it with sudo, or \
-                     without {option}"
-                );
-                return Err(ControlError::new(Errno::EPERM, message));
+                kind.check_for_users()?;
             }
             kind.check_installed()?;
         }
@@ -153,21 +151,43 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     let events = listen()?;
     let lasting = (state.clone(), Vec::new());
     let mut asked = up.device.request(Some(&up.size), up.frontends.force).asked();
+    let mut frontends = up.frontends.clone();
+    if plan.as_ref().is_some_and(|plan| plan.kind.is_some()) && effective_user() != 0 {
+        // A user without root has a file.
+        frontends.transport = Transport::Fuse;
+    }
+    if !up.command.is_empty() && state.is_some() {
+        let message = "a command ends with its daemon, so nothing can keep them; leave --, or what \
+                       keeps it, out";
+        return Err(ControlError::invalid(message));
+    }
     let file_system =
         [("--mount", up.mount.as_deref().map(rampack::text_of)), ("--fs", up.fs.clone())];
     asked.extend(
         file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
-    let daemon = start_with(root.clone(), (&up.frontends, asked), events.sender(), lasting)?;
+    let daemon = start_with(root.clone(), (&frontends, asked), events.sender(), lasting)?;
     say_notes(&daemon);
-    let result = match make(&daemon, up, plan, &events) {
-        Ok(Some(text)) => {
-            print(&text);
-            watch(&daemon, &events, up.frontends.force, |_| false)
+    let (mut guard, mut code) = (None, 0);
+    let result = make(&daemon, up, plan, &events).and_then(|text| {
+        let Some(text) = text else { return Ok(()) };
+        if effective_user() != 0 && state.is_none() {
+            let places = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
+            let places = places.iter().map(PathBuf::as_path).chain([root.path()]);
+            guard = Some(Guard::start(&places.collect::<Vec<_>>())?);
         }
-        other => other.map(drop),
-    };
-    end_daemon(daemon, events, state, result)
+        match &up.command[..] {
+            [] => print(&text),
+            command => code = beside::run(command, &events)?,
+        }
+        watch(&daemon, &events, up.frontends.force, |_| false)
+    });
+    end_daemon(daemon, events, state, result)?;
+    drop(guard);
+    if code != 0 {
+        process::exit(code);
+    }
+    Ok(())
 }
 
 /// Makes the device of `up` and what is on it, as far as a daemon before did not. Returns what the

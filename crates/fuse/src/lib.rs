@@ -37,6 +37,7 @@ pub use error::Error;
 pub use loopdev::{Hold, KnownLoop, LoopDevice, LoopOptions, Made, check_loops};
 pub use loops::find_by_backing;
 pub use mount::{CutOff, KeptFile, Mount, Opens, Options};
+pub use mounts::unmount_fuse as unmount;
 pub use swapfile::{SwapFile, SwapFileOptions};
 pub use tree::TreeMount;
 pub use users::User;

@@ -36,7 +36,10 @@ impl Abort {
 }
 
 /// Unmounts a FUSE file system: as root by the system call, else by the helper of package fuse3.
-pub(crate) fn unmount_fuse(path: &Path, how: Unmount) -> io::Result<()> {
+///
+/// # Errors
+/// The error of umount2(2), `EBUSY` while it is in use, or what the helper says.
+pub fn unmount_fuse(path: &Path, how: Unmount) -> io::Result<()> {
     match unmount(path, how) {
         Err(error) if error.raw_os_error() == Some(errno::EPERM) => by_helper(path, how, error),
         done => done,

@@ -16,6 +16,15 @@ pub fn effective_user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+/// Is this process in a user namespace of its own (user_namespaces(7))? Root there may mount FUSE,
+/// but no block device. The first namespace maps all users to themselves.
+#[must_use]
+pub fn in_user_namespace() -> bool {
+    let map = std::fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let words: Vec<&str> = map.split_whitespace().collect();
+    !words.is_empty() && words != ["0", "0", "4294967295"]
+}
+
 /// The user and the group this process acts as.
 #[must_use]
 pub fn owner() -> (u32, u32) {

@@ -23,6 +23,9 @@ pub struct Kind {
     older: Option<&'static [&'static str]>,
 }
 
+/// The program that mounts ext4 for any user, and its package.
+const FUSE2FS: &str = "fuse2fs";
+
 /// The known file systems. A new device reads as zeroes, so mkfs neither discards nor zeroes it.
 /// There is no journal, for the data that it could repair is lost with the daemon. No space is kept
 /// back for root.
@@ -136,12 +139,43 @@ impl Kind {
             .map_err(|e| failed(format!("cannot run {}", program.display()), &e))
     }
 
-    /// Mounts `device`, which holds such a file system, at `target`. The option `discard` gives
-    /// back the memory of deleted files.
+    /// Checks that a user who is not root can mount it.
     ///
     /// # Errors
-    /// The error of the system call; `ENODEV` when the kernel does not know this file system.
+    /// `EPERM` for a file system that needs root, `ENOENT` when a program is missing; the message
+    /// names the package that has it.
+    pub fn check_for_users(&self) -> Result<(), ControlError> {
+        if !self.name.starts_with("ext") {
+            let message = format!(
+                "a file system {} needs root, for a block device; without root there are ext4 and \
+                 ext2",
+                self.name
+            );
+            return Err(ControlError::new(Errno::EPERM, message));
+        }
+        for (program, package) in [(FUSE2FS, FUSE2FS), ("fusermount3", "fuse3")] {
+            if find_program(program, std::env::var_os("PATH").as_deref()).is_none() {
+                let message = format!(
+                    "{program} is not installed, and --mount without root needs it; install the \
+                     package {package}"
+                );
+                return Err(ControlError::new(Errno::ENOENT, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Mounts `device`, which holds such a file system, at `target`. The option `discard` gives
+    /// back the memory of deleted files. If `device` is a file, as a user has it who is not root,
+    /// the program fuse2fs mounts it.
+    ///
+    /// # Errors
+    /// The error of the system call; `ENODEV` when the kernel does not know this file system; what
+    /// fuse2fs says.
     pub fn mount(&self, device: &Path, target: &Path) -> Result<(), ControlError> {
+        if device.is_file() {
+            return self.mount_file(device, target);
+        }
         match rampack::host::mount(device, target, self.name, "discard") {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(errno::ENODEV) => {
@@ -156,6 +190,22 @@ impl Kind {
                 Err(failed(format!("cannot mount {device} at {target}"), &error))
             }
         }
+    }
+}
+
+impl Kind {
+    fn mount_file(&self, file: &Path, target: &Path) -> Result<(), ControlError> {
+        self.check_for_users()?;
+        // Its user may do what root may do there: nobody else reaches it.
+        let mut mount = Command::new(FUSE2FS);
+        mount.arg(file).arg(target).args(["-o", "fakeroot"]).stdin(Stdio::null());
+        let output = mount.output().map_err(|e| failed(format!("cannot run {FUSE2FS}"), &e))?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let (file, target, words) = (file.display(), target.display(), words(&output));
+        let message = format!("{FUSE2FS} cannot mount {file} at {target}: {words}");
+        Err(ControlError::new(Errno::EIO, message))
     }
 }
 
@@ -248,7 +298,7 @@ pub fn check_free(target: &Path) -> Result<(), ControlError> {
 /// # Errors
 /// `EBUSY` with its users, or the error of the system call.
 pub fn unmount(target: &Path, how: Unmount) -> Result<(), ControlError> {
-    match rampack::host::unmount(target, how) {
+    match rampack::fuse::unmount(target, how) {
         Ok(()) => Ok(()),
         // Not a mount point: another program has unmounted it.
         Err(error) if error.raw_os_error() == Some(errno::EINVAL) => Ok(()),

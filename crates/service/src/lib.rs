@@ -15,8 +15,8 @@
 //!
 //! 1. [`outlet`], [`failure`], [`transport`]: the streams of the program, error messages, kinds of
 //!    frontends.
-//! 2. [`mounts`], [`filesystem`], [`root`]: what stands on a device or uses a place, file systems,
-//!    and the state directory of a daemon.
+//! 2. [`mounts`], [`filesystem`], [`guard`], [`root`]: what stands on a device or uses a place, file
+//!    systems, and the state directory of a daemon.
 //! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
 //!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`zone`]: views
 //!    of it; [`rehearsal`]: whether another program could take over.
@@ -37,6 +37,7 @@ pub mod events;
 pub mod exports;
 pub mod failure;
 pub mod filesystem;
+pub mod guard;
 pub mod layouts;
 pub mod loops;
 pub mod machine;
@@ -65,7 +66,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 /// Does the work of a helper, if this process was started as one: a daemon starts its own program
-/// again to swap off ([`swap::off`]) and to change loop devices ([`loops`]). The `main` of a
+/// again to swap off ([`swap::off`]), to change loop devices ([`loops`]), and to unmount after a
+/// kill ([`guard`]). The `main` of a
 /// program that serves devices calls this first, and returns what it returned.
 #[must_use]
 pub fn helper() -> Option<ExitCode> {
@@ -73,6 +75,7 @@ pub fn helper() -> Option<ExitCode> {
     let (command, what) = (words.next()?, words.next()?);
     match command.to_str()? {
         swap::off::COMMAND => swap::off::help(Path::new(&what)),
+        guard::COMMAND => guard::guard(what.to_str()?),
         loops::COMMAND => {
             if let Err(error) = loops::help(what.to_str()?) {
                 failure::say(&format!("rampack: {}\n", failure::sentence(&error)));

@@ -163,9 +163,14 @@ impl Daemon {
     /// Starts the program with `line` in the root of `place`, and waits until it is ready.
     #[track_caller]
     pub fn start(place: &Place, line: &str) -> Daemon {
+        Daemon::spawn(place, &mut Daemon::command_in(place, line))
+    }
+
+    /// The program with `line` in the root of `place`.
+    pub fn command_in(place: &Place, line: &str) -> Command {
         let mut command = program();
         command.arg("--root").arg(place.root()).args(line.split_whitespace());
-        Daemon::spawn(place, &mut command)
+        command
     }
 
     #[track_caller]

@@ -227,6 +227,7 @@ fn anchor(heading: &str) -> String {
 const RAMPACK: &str = r#"#!/bin/sh
 case " $1 $* " in
   " exec "* | *" --stdio "*) exec "$PROGRAM" "$@" ;;
+  " up "*" -- "*) "$PLACE/bin/end"; exec "$PROGRAM" "$@" ;;
   " up "* | " serve "* | " keep "*) ;;
   *) exec "$PROGRAM" "$@" ;;
 esac
@@ -258,6 +259,7 @@ exit 1
 const CARGO: &str = r#"#!/bin/sh
 case "$*" in
   "build --release"*) mkdir -p target/release; ln -sf "$PROGRAM" target/release/rampack ;;
+  "xtask dist"*) mkdir -p target/dist; ln -sf "$PROGRAM" target/dist/rampack ;;
   "run --release --bin rampack -- "* | "run --release -- "*)
     while [ "$1" != -- ]; do shift; done; shift; exec rampack "$@" ;;
   "xtask "*) ;; # CI runs it by itself

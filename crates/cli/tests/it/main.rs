@@ -40,6 +40,7 @@ mod tree_files;
 mod trim;
 mod trust;
 mod upgrade;
+mod user_mounts;
 mod when_full;
 mod writeback;
 mod zram_rst;

@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
 use rampack::host::{Unmount, mounts};
@@ -17,6 +19,11 @@ use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::protocol::Add;
 use crate::state::file_system::{FileSystem, MadeUpTo};
+
+/// How long a program may take to close the file of a mount that is gone.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// A file system that was made and mounted for the user.
 pub(super) struct Mounted {
@@ -82,7 +89,7 @@ impl FileSystems {
         kind: &'static Kind,
         target: Option<&Path>,
     ) -> Result<(), ControlError> {
-        let device = self.block_device(disk)?;
+        let device = self.place(disk)?;
         self.loops.make_file_system(kind, &device)?;
         self.step(MadeUpTo::Made)?;
         let Some(target) = target else { return Ok(()) };
@@ -116,7 +123,7 @@ impl FileSystems {
         let Ok(disk) = self.devices.disk(&disk) else { return Ok(None) };
         let kind = filesystem::kind(&kind)?;
         let Some(target) = target else { return Ok(Some((disk, kind))) };
-        let mounted = Mounted { kind, device: self.block_device(&disk)?, target };
+        let mounted = Mounted { kind, device: self.place(&disk)?, target };
         if mounted.is_there() {
             *self.mounted.lock() = Some(mounted);
             self.step(MadeUpTo::Mounted)?;
@@ -132,8 +139,11 @@ impl FileSystems {
         Ok(Some((disk, kind)))
     }
 
-    fn block_device(&self, disk: &Arc<Disk>) -> Result<PathBuf, ControlError> {
-        self.devices.report(disk).block_device.as_deref().map(rampack::path_of).ok_or_else(|| {
+    /// The block device of a disk; its file where there is none.
+    fn place(&self, disk: &Arc<Disk>) -> Result<PathBuf, ControlError> {
+        let report = self.devices.report(disk);
+        let place = report.block_device.or(report.file);
+        place.as_deref().map(rampack::path_of).ok_or_else(|| {
             // What the daemon said when it started tells why.
             let message = format!("{} has no block device for a file system", disk.name());
             ControlError::new(Errno::ENODEV, message)
@@ -173,7 +183,16 @@ impl FileSystems {
             self.step(MadeUpTo::Mounted)?;
             return Err(error);
         }
+        self.wait_for_the_program(&it.device);
         Ok(mounted.take())
+    }
+
+    /// A program that mounts a file writes to it, and closes it, after it was unmounted.
+    fn wait_for_the_program(&self, file: &Path) {
+        let end = Instant::now() + PATIENCE;
+        while file.is_file() && self.devices.check_unused().is_err() && Instant::now() < end {
+            thread::sleep(PAUSE);
+        }
     }
 
     /// The file system in the table.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rampack::control::ControlError;
 use rampack::fuse::{Mount, check_loops};
-use rampack::host::effective_user;
+use rampack::host::{effective_user, in_user_namespace};
 
 use super::remains::{Spared, clear_leftovers};
 use crate::devices::Files;
@@ -100,6 +100,10 @@ fn open_files(
 fn has_loops(notes: &mut Vec<String>) -> bool {
     let is_root = effective_user() == 0;
     match check_loops() {
+        Ok(()) if is_root && in_user_namespace() => {
+            notes.push("no block device, only a file: a user namespace cannot mount one".into());
+            false
+        }
         Ok(()) => is_root,
         Err(error) => {
             if is_root {

@@ -1,0 +1,76 @@
+//! A process that unmounts what an ordinary user's daemon leaves if it is killed. Where root's
+//! daemon is killed, the next one clears up; a user without root may never start another.
+
+use std::io::{self, PipeWriter, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rampack::control::ControlError;
+use rampack::fuse::unmount;
+use rampack::host::{Mounted, Unmount, mounts};
+use serde::{Deserialize, Serialize};
+
+use crate::failure::{failed, say};
+
+/// The subcommand of the process; the mounts in JSON follow it.
+pub const COMMAND: &str = "mount-guard";
+/// This program, even if its file was replaced.
+const PROGRAM: &str = "/proc/self/exe";
+
+/// A mount, by its place and the number of its device.
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
+struct Known {
+    at: String,
+    device: (u32, u32),
+}
+
+impl Known {
+    fn of(mounted: &Mounted) -> Known {
+        Known { at: rampack::text_of(&mounted.at), device: mounted.device }
+    }
+}
+
+/// The process. It ends with this value, or with the process that has this value.
+pub struct Guard {
+    process: Child,
+    alive: Option<PipeWriter>,
+}
+
+impl Guard {
+    /// Starts it for all that is mounted at `places` or below.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub fn start(places: &[&Path]) -> Result<Guard, ControlError> {
+        let is_ours = |it: &&Mounted| places.iter().any(|place| it.at.starts_with(place));
+        let known: Vec<Known> = mounts().iter().filter(is_ours).map(Known::of).collect();
+        let text = serde_json::to_string(&known).unwrap_or_default();
+        let start = || -> io::Result<Guard> {
+            let (end, alive) = io::pipe()?;
+            let mut guard = Command::new(PROGRAM);
+            // A group of its own: Ctrl-C is not for it.
+            guard.arg(COMMAND).arg(text).process_group(0).stdin(end).stdout(Stdio::null());
+            Ok(Guard { process: guard.spawn()?, alive: Some(alive) })
+        };
+        start().map_err(|e| failed("cannot start the process that unmounts after a kill", &e))
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        drop(self.alive.take());
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits for the end of the daemon, and unmounts what of the mounts in `text` is still there.
+pub(crate) fn guard(text: &str) {
+    let known: Vec<Known> = serde_json::from_str(text).unwrap_or_default();
+    let _ = io::stdin().read_to_end(&mut Vec::new());
+    for mounted in mounts().iter().rev().filter(|it| known.contains(&Known::of(it))) {
+        if let Err(error) = unmount(&mounted.at, Unmount::Lazily) {
+            say(&format!("rampack: {} is left mounted: {error}\n", mounted.at.display()));
+        }
+    }
+}

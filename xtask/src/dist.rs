@@ -1,0 +1,176 @@
+//! `cargo xtask dist`: the program as it is given to users. It is static, so that it runs on any
+//! Linux of this architecture, in a container without a C library, too.
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use fs_err as fs;
+
+use crate::cargo::cargo;
+
+/// The largest program, in bytes, without features and with `remote`.
+const LIMITS: [(&str, u64); 2] = [("", 12 << 20), ("remote", 20 << 20)];
+
+/// How long a program in an empty directory may take to begin, and to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The words after `cargo xtask dist`.
+#[derive(Default, PartialEq, Eq, Debug)]
+struct Options {
+    remote: bool,
+    out: Option<PathBuf>,
+}
+
+impl Options {
+    fn parse(words: &[&str]) -> Result<Options> {
+        let mut options = Options::default();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match *word {
+                "--remote" => options.remote = true,
+                "--out" => {
+                    options.out = Some(words.next().context("--out needs a directory")?.into());
+                }
+                _ => bail!("dist has no option {word}; there are --remote and --out DIR"),
+            }
+        }
+        Ok(options)
+    }
+
+    fn features(&self) -> &'static str {
+        if self.remote { "remote" } else { "" }
+    }
+}
+
+/// Builds the program, tries it in an empty directory, and puts it into `--out`, or `target/dist`.
+///
+/// # Errors
+/// An unknown option; the program does not build, is too large, or does not serve.
+pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
+    let options = Options::parse(words)?;
+    let features = options.features();
+    let mut build = build(root)?;
+    build.args(["--package", "rampack-cli", "--bin", "rampack"]);
+    if !features.is_empty() {
+        build.args(["--features", features]);
+    }
+    build.env("RAMPACK_COMMIT", commit(root));
+    ensure!(build.stdin(Stdio::null()).status()?.success(), "the program does not build");
+
+    let out = options.out.unwrap_or_else(|| target.join("dist"));
+    fs::create_dir_all(&out)?;
+    let program = out.join("rampack");
+    fs::copy(programs(target)?.join("rampack"), &program)?;
+    let bytes = fs::metadata(&program)?.len();
+    let limit = LIMITS.iter().find(|(of, _)| *of == features).map_or(u64::MAX, |(_, limit)| *limit);
+    serves_alone(&program)?;
+    let said = Command::new(&program).arg("--version").output()?.stdout;
+    let version = String::from_utf8_lossy(&said);
+    println!("{}: {} KiB, {}", program.display(), bytes >> 10, version.trim());
+    ensure!(bytes <= limit, "it may have {} KiB", limit >> 10);
+    Ok(true)
+}
+
+/// A build of static programs. The caller adds which.
+///
+/// # Errors
+/// `rustc` cannot be asked for its host.
+pub fn build(root: &Path) -> Result<Command> {
+    let host = host()?;
+    let mut build = cargo(root);
+    // With a target the flags are those of the programs alone, without those of build scripts.
+    build.args(["build", "--quiet", "--profile", "dist", "--target", &host, "--config"]);
+    build.arg(format!("target.{host}.rustflags=[\"-Ctarget-feature=+crt-static\"]"));
+    Ok(build)
+}
+
+/// The directory in which [`build`] leaves programs.
+///
+/// # Errors
+/// As [`build`].
+pub fn programs(target: &Path) -> Result<PathBuf> {
+    Ok(target.join(host()?).join("dist"))
+}
+
+/// The target of the machine that builds, such as `x86_64-unknown-linux-gnu`.
+fn host() -> Result<String> {
+    let said = Command::new("rustc").arg("-vV").output().context("rustc")?.stdout;
+    let text = String::from_utf8_lossy(&said);
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_string())
+}
+
+/// The commit of the checkout, with a `+` if something has changed since; empty outside of git.
+fn commit(root: &Path) -> String {
+    let ask = |words: &[&str]| -> Option<String> {
+        let output = Command::new("git").args(words).current_dir(root).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+        output.status.success().then_some(text)
+    };
+    let Some(commit) = ask(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
+    let is_clean = ask(&["status", "--porcelain"]).is_some_and(|changed| changed.is_empty());
+    if is_clean { commit } else { commit + "+" }
+}
+
+/// Runs the program in a directory with nothing but the program: it must serve a disk, and end
+/// well when it is asked to.
+fn serves_alone(program: &Path) -> Result<()> {
+    let directory = program.with_extension("alone");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory)?;
+    fs::copy(program, directory.join("rampack"))?;
+    let outcome = serves_in(&directory);
+    fs::remove_dir_all(&directory)?;
+    outcome
+}
+
+fn serves_in(directory: &Path) -> Result<()> {
+    let mut alone = Command::new("unshare");
+    alone.args(["--user", "--map-root-user", "--root"]).arg(directory);
+    alone.args(["/rampack", "--root", "/r", "up", "--transport", "nbd", "--size", "16M"]);
+    alone.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
+    let mut child = alone.spawn().context("unshare, of the package util-linux")?;
+    let said = child.stdout.take().context("no output")?;
+    let is_up =
+        BufReader::new(said).lines().map_while(Result::ok).any(|it| it.contains("nbd.sock"));
+    let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let ended = ended(&mut child)?;
+    ensure!(is_up, "the program does not serve in an empty directory");
+    ensure!(ended, "the program does not end well in an empty directory");
+    Ok(())
+}
+
+/// Waits for the end of a program. False if it failed, or had to be killed.
+fn ended(child: &mut Child) -> Result<bool> {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status.success());
+        }
+        thread::sleep(Duration::from_millis(10));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_understood_or_refused_by_name() {
+        let options = Options::parse(&["--remote", "--out", "x"]).unwrap();
+        assert_eq!(options, Options { remote: true, out: Some("x".into()) });
+        assert_eq!(options.features(), "remote");
+        assert_eq!(Options::parse(&[]).unwrap().features(), "");
+        let error = Options::parse(&["--musl"]).unwrap_err().to_string();
+        assert!(error.contains("--musl") && error.contains("--remote"), "{error}");
+        assert!(Options::parse(&["--out"]).is_err());
+    }
+}
