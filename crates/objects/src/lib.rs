@@ -6,6 +6,8 @@
 //! an entry. It is only a name, which any caller can copy or invent. So the operations on the named
 //! object are `unsafe`: only the user knows which objects exist.
 //!
+//! What came of a page that is compressed again is a [`Recompressed`] for both users.
+//!
 //! A user whose objects outlive the process is a [`Persist`]. It keeps a [`Record`] for the next
 //! process, which finds the objects again by a [`Survey`].
 #![no_std]
@@ -15,6 +17,7 @@ extern crate alloc;
 mod findings;
 mod object;
 mod persist;
+mod recompression;
 mod record;
 mod restore;
 mod store;
@@ -23,6 +26,7 @@ mod survey;
 pub use findings::Findings;
 pub use object::Object;
 pub use persist::Persist;
+pub use recompression::Recompressed;
 pub use record::{CODEC_WORDS, Form, KeptCodec, NAMED_CODEC_WORDS, Record, sum, words};
 pub use restore::Restored;
 pub use store::{Objects, Packed};

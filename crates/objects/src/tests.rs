@@ -45,6 +45,16 @@ fn objects_come_out_of_their_words_as_they_were() {
 }
 
 #[test]
+fn only_a_smaller_size_class_is_a_gain() {
+    let (objects, _) = objects();
+    let bytes = |length| objects.pool().slot_bytes(length) as u64;
+    assert_eq!(objects.gain(PAGE_SIZE, 100), Some(bytes(PAGE_SIZE) - bytes(100)));
+    assert_eq!(objects.gain(101, 100), None, "it is the same class");
+    assert_eq!(objects.gain(100, 100), None);
+    assert_eq!(objects.gain(PAGE_SIZE, PAGE_SIZE + 9), None, "a codec may make a page larger");
+}
+
+#[test]
 fn pages_come_out_of_their_objects_as_they_were() {
     let (objects, readers) = objects();
     let reader = readers.enter(CPU);

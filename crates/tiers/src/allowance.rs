@@ -62,6 +62,23 @@ impl Allowance {
         i128::from(self.most) * i128::from(self.period)
     }
 
+    /// Earns at a rate for `nanoseconds` that went by. What was saved up or owed at another rate is
+    /// gone.
+    pub fn earn_at(&mut self, rate: Allowance, nanoseconds: u64) {
+        let has_rate = Allowance { left: self.left, ..rate };
+        if *self != has_rate {
+            *self = rate;
+        }
+        self.earn(nanoseconds);
+    }
+
+    /// Work of a thread that takes what may be spent of its CPU time. `clock` reads that, in
+    /// nanoseconds.
+    #[must_use]
+    pub fn spell<'a>(&self, clock: &'a dyn Fn() -> u64) -> Spell<'a> {
+        Spell { clock, begun: clock(), most: self.left() }
+    }
+
     /// Earns for `nanoseconds` that went by.
     pub fn earn(&mut self, nanoseconds: u64) {
         let earned = i128::from(self.amount).saturating_mul(i128::from(nanoseconds));
@@ -78,5 +95,27 @@ impl Allowance {
     #[must_use]
     pub fn left(&self) -> u64 {
         u64::try_from(self.left.max(0) / i128::from(self.period)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Work of a thread that takes some CPU time.
+#[derive(Clone, Copy)]
+pub struct Spell<'a> {
+    clock: &'a dyn Fn() -> u64,
+    begun: u64,
+    most: u64,
+}
+
+impl Spell<'_> {
+    /// Whether the work may go on.
+    #[must_use]
+    pub fn has_time(&self) -> bool {
+        self.spent() < self.most
+    }
+
+    /// The CPU time that it took so far, in nanoseconds.
+    #[must_use]
+    pub fn spent(&self) -> u64 {
+        (self.clock)().saturating_sub(self.begun)
     }
 }

@@ -17,6 +17,8 @@ pub const COLD: usize = 2;
 /// See [`TIERS`]: the tiers before it are in memory.
 pub const OUT: usize = 3;
 
+/// The priority of the codec of the warm tier.
+pub const WARM_PRIORITY: u8 = 1;
 /// The codec of the warm tier, if the device has no other, and its level.
 pub const WARM_CODEC: (&str, i32) = ("zstd", 1);
 /// The level of an extent while memory is wanted, and the one that finds out which pages go

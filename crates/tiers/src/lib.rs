@@ -11,6 +11,8 @@
 //!   often it came back too soon. Each time doubles the age that the page must reach.
 //! * [`Allowance`] limits the CPU time, and the bytes that are written to a device.
 //!
+//! A device that remembers only how many passes came by since a page was used has [`waits_after`].
+//!
 //! All of it is values. There is no I/O, no clock, no thread, no lock and no heap.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -20,12 +22,14 @@ mod forms;
 mod intervals;
 mod memory;
 mod policy;
+mod waits;
 
-pub use allowance::Allowance;
-pub use forms::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS, WARM, WARM_CODEC};
+pub use allowance::{Allowance, Spell};
+pub use forms::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS, WARM, WARM_CODEC, WARM_PRIORITY};
 pub use intervals::{GENERATIONS, Intervals, generation};
 pub use memory::Memory;
-pub use policy::{Action, Budgets, News, PATIENCE, Pass, Policy, Seen, Tier, TierPass, Verdict};
+pub use policy::{Action, Budgets, News, Pass, Policy, Seen, TIMES_OLDER, Tier, TierPass, Verdict};
+pub use waits::{PASSES, waits_after};
 
 /// The most tiers of a device, the first one counted.
 pub const MOST_TIERS: usize = 4;

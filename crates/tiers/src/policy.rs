@@ -14,7 +14,7 @@ pub struct Tier {
     /// Seconds that a page must stay there for its move, and its slower read, to be worth it.
     pub worth: u32,
     /// Its pages are on a device, not in memory. Pages move there only if
-    /// [`Budgets::written_a_day`] allows writes, and not before [`PATIENCE`] times the age at
+    /// [`Budgets::written_a_day`] allows writes, and not before [`TIMES_OLDER`] times the age at
     /// which they move to the tier before.
     pub on_device: bool,
 }
@@ -124,7 +124,7 @@ impl Pass {
     pub fn count(&mut self, page: &Seen, verdict: &Verdict, now: u32) {
         let age = now.saturating_sub(page.last_used);
         self.tiers[page.tier].pages += 1;
-        // A page that was tried in vain stays, whatever its age.
+        // A page that became no smaller stays, whatever its age.
         if verdict.action != Action::Stay || verdict.memory.tier() <= page.tier {
             self.tiers[page.tier].ages[generation(age)] += 1;
         }
@@ -175,7 +175,7 @@ const SAVED: u64 = 256;
 const PAUSE: u32 = 4;
 /// A page that moves to a tier on a device is this many times as old as one that moves to the tier
 /// before.
-pub const PATIENCE: u32 = 4;
+pub const TIMES_OLDER: u32 = 4;
 /// Memory is put together when one in this many pages moved.
 const LOOSE: u64 = 64;
 
@@ -264,7 +264,7 @@ impl Policy {
     }
 
     /// What to do with a page in the second `now` if memory is needed at once: it moves down
-    /// whatever its age, unless it was tried there in vain. No page moves up. What the page tells
+    /// whatever its age, unless it became no smaller there. No page moves up. What the page tells
     /// is not counted: it did not choose the time of its move.
     #[must_use]
     pub fn press(&self, page: Seen, now: u32) -> Verdict {
@@ -342,7 +342,7 @@ impl Policy {
             let Tier { worth, on_device, .. } = self.tiers[tier];
             self.best[tier] = self.past.best_age(&pass.lasting, worth);
             if on_device {
-                let before = self.best[tier - 1].saturating_mul(PATIENCE);
+                let before = self.best[tier - 1].saturating_mul(TIMES_OLDER);
                 self.best[tier] = self.best[tier].max(before);
             }
             if target == 0 {

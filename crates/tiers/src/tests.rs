@@ -1,6 +1,8 @@
+use core::cell::Cell;
+
 use crate::{
-    Action, Allowance, Budgets, GENERATIONS, Memory, News, PATIENCE, Pass, Policy, Seen, Tier,
-    Verdict, generation,
+    Action, Allowance, Budgets, GENERATIONS, Memory, News, PASSES, Pass, Policy, Seen, TIMES_OLDER,
+    Tier, Verdict, generation, waits_after,
 };
 
 static TIERS: [Tier; 3] = [
@@ -176,7 +178,7 @@ fn pages_that_cannot_move_do_not_count_for_a_target() {
     for _ in 0..10 {
         pass.count(&old, &stays, 1024);
         pass.stays(&old, 1024);
-        // It was tried in vain.
+        // It became no smaller.
         let tried = seen(0, 0, Memory::default().in_tier(1));
         pass.count(&tried, &policy.judge(tried, 1024), 1024);
     }
@@ -254,6 +256,35 @@ fn cpu_time_is_a_share_of_time_and_debts_are_paid() {
     assert_eq!(credit.left(), 0);
     credit.earn(1_000_000_000);
     assert_eq!(credit.left(), 10_000_000);
+    credit.earn_at(Allowance::of_cpu(5), 1_000_000_000);
+    assert_eq!(credit.left(), 60_000_000);
+    credit.earn_at(Allowance::of_cpu(6), 1_000_000_000);
+    assert_eq!(credit.left(), 60_000_000, "nothing is left of another rate");
+}
+
+#[test]
+fn work_has_time_until_what_was_there_is_spent() {
+    let (now, mut credit) = (Cell::new(7), Allowance::new(100, 1, 100));
+    let clock = || now.get();
+    assert!(!credit.spell(&clock).has_time());
+    credit.earn(1);
+    let spell = credit.spell(&clock);
+    now.set(106);
+    assert!(spell.has_time());
+    now.set(107);
+    assert!(!spell.has_time());
+    assert_eq!(spell.spent(), 100);
+}
+
+#[test]
+fn pages_that_are_used_soon_make_others_wait_longer() {
+    assert_eq!(waits_after(1, 1000, 300), 2);
+    assert_eq!(waits_after(2, 1000, 100), 2);
+    assert_eq!(waits_after(2, 1000, 10), 1);
+    assert_eq!(waits_after(1, 0, 3), 1);
+    let most = (0..10).fold(1, |waits, _| waits_after(waits, 0, 1000));
+    assert!(most * PASSES <= 255, "so many passes cannot be remembered: {most}");
+    assert!((0..10).fold(most, |waits, _| waits_after(waits, 0, 0)) == 1);
 }
 
 #[test]
@@ -308,7 +339,7 @@ fn pages_that_move_to_a_device_are_older_than_cold_ones() {
     let budgets = Budgets { written_a_day: 1, ..Budgets::default() };
     let mut policy = Policy::new(&WITH_DEVICE, budgets);
     policy.learn(&pass(&[(4000, 10)]));
-    assert_eq!((policy.age(2), policy.age(3)), (Some(4), Some(4 * PATIENCE)));
+    assert_eq!((policy.age(2), policy.age(3)), (Some(4), Some(4 * TIMES_OLDER)));
 }
 
 #[test]

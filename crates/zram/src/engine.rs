@@ -11,7 +11,7 @@ mod tables;
 
 pub use access::Clock;
 pub use page_ops::Select;
-pub(crate) use page_ops::{Loaded, Recompressed, Recompression};
+pub(crate) use page_ops::{Loaded, Recompression};
 pub(crate) use shared::Shared;
 pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};

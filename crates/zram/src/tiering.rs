@@ -18,8 +18,7 @@ use control::{ControlError, Errno};
 use tiers::{Budgets, WARM_CODEC};
 use zcomp::Params;
 
-use crate::disk::Disk;
-use crate::disk::Moved;
+use crate::disk::{Disk, Moved};
 use crate::engine::Engine;
 use crate::resources::Design;
 use walk::Place;
@@ -108,19 +107,17 @@ impl<D: Design> Disk<D> {
         let Some(engine) = self.engine() else { return Ok(false) };
         let mut tier_walk = self.tier_walk.lock();
         let tier_walk = self.ready_walk(&engine, &mut tier_walk)?;
-        let begun = spent();
-        let credit = tier_walk.earn(self.budgets(), elapsed);
-        let has_time = || spent().saturating_sub(begun) < credit;
+        let spell = tier_walk.begin(self.budgets(), elapsed, spent);
         let place = self.place(&engine);
-        let waits = tier_walk.go_on(&place, &has_time);
+        let waits = tier_walk.go_on(&place, spell);
         if tier_walk.is_between() {
-            self.carry_out(&engine, tier_walk, &has_time);
+            self.carry_out(&engine, tier_walk, spell);
         }
         if tier_walk.takes_compaction() {
             // It is one piece of work. A debt of CPU time is paid before the next pass.
             self.compact()?;
         }
-        tier_walk.spend(spent().saturating_sub(begun));
+        tier_walk.spend(spell.spent());
         Ok(waits)
     }
 

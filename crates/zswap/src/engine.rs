@@ -10,6 +10,7 @@ mod admin;
 mod areas;
 mod compaction;
 mod contents;
+mod exchange;
 mod frees;
 mod headroom;
 mod passes;

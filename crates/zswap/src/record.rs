@@ -29,9 +29,6 @@ use crate::{MAX_TYPES, SwapType};
 /// The most memcgs at once.
 pub const MAX_MEMCGS: usize = 64;
 
-/// The priority of the codec of recompressed objects.
-pub(crate) const WARM_PRIORITY: u8 = 1;
-
 /// The layout that this program writes, and the only one that it reads. In 1 the chains of zspages
 /// were shorter.
 pub const LAYOUT: u32 = 2;

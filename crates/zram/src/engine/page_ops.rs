@@ -63,16 +63,3 @@ pub(crate) struct Recompression {
     /// No codec has a higher priority: a page that does not shrink now never will.
     pub last: bool,
 }
-
-/// The result of the recompression of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Recompressed {
-    /// The page was not selected.
-    Skipped,
-    /// The page was used meanwhile.
-    InUse,
-    /// The result took no less memory and was dropped.
-    InVain,
-    /// The page takes less memory now.
-    Smaller,
-}

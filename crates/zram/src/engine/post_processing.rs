@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use block::IoError;
-use objects::Object;
+use objects::{Object, Recompressed};
 use pagelog::{Backed, Places};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
@@ -11,10 +11,18 @@ use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
-use crate::engine::page_ops::{Loaded, Recompressed, Recompression};
+use crate::engine::page_ops::Recompression;
 use crate::engine::slot::{Kind, Slot};
 use crate::resources::Design;
 use crate::slots::SlotTable;
+
+/// What becomes of a page that a thread prepares a replacement of.
+enum Made {
+    /// Its slot names this.
+    Form(Slot),
+    /// It stays as it is, and its slot gets these flags.
+    Flags(Slot),
+}
 
 impl<D: Design> Engine<D> {
     /// Calls `look` with each page of a range that has contents, and its slot.
@@ -118,6 +126,47 @@ impl<D: Design> Engine<D> {
         self.commit(cpu, index, Slot::written_back(place));
     }
 
+    /// Puts another form of a page in its place, if its slot is `wanted` now: what `make` makes of
+    /// the slot and of the contents, if these are in memory.
+    ///
+    /// # Errors
+    /// `Corrupt`, those of `make`; the page is unchanged.
+    fn remake(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        index: usize,
+        wanted: impl Fn(Slot) -> bool,
+        make: impl FnOnce(Slot, &Page) -> Result<Made, IoError>,
+    ) -> Result<Recompressed, IoError> {
+        let _turn = self.turn(index);
+        if !wanted(self.slots.peek(index)) {
+            return Ok(Recompressed::Skipped);
+        }
+        let mut page = [0; PAGE_SIZE];
+        let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
+            return Ok(Recompressed::InUse);
+        };
+        if read.is_err() || !wanted(held) {
+            self.unclaim(index, held);
+            return read.map(|_| Recompressed::Skipped);
+        }
+        let new = match make(held, &page) {
+            Ok(Made::Flags(slot)) => {
+                let swapped = self.slots.update(index, |now| (now == held).then_some(slot));
+                return Ok(swapped.map_or(Recompressed::InUse, |_| Recompressed::NoSmaller));
+            }
+            Ok(Made::Form(slot)) => Ok(slot),
+            Err(error) => Err(error),
+        };
+        let bytes = |slot: Slot| slot.object().map_or(0, Object::bytes);
+        let (from, to) = (bytes(held), new.map_or(0, bytes));
+        Ok(match self.put(cpu, index, held, new)? {
+            true => Recompressed::Done { from, to },
+            false => Recompressed::InUse,
+        })
+    }
+
     /// Compresses a page again.
     ///
     /// # Errors
@@ -129,33 +178,21 @@ impl<D: Design> Engine<D> {
         index: usize,
         how: Recompression,
     ) -> Result<Recompressed, IoError> {
-        let _turn = self.turn(index);
-        if self.wants(reader, self.slots.peek(index), how).is_none() {
-            return Ok(Recompressed::Skipped);
-        }
-        let mut page = [0; PAGE_SIZE];
-        let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
-            return Ok(Recompressed::InUse);
-        };
-        if self.wants(reader, held, how).is_none() || !matches!(read, Ok(Loaded::Page)) {
-            self.unclaim(index, held);
-            return read.map(|_| Recompressed::Skipped);
-        }
-        let made = self.with_space(cpu, || self.make_smaller(reader, cpu, held, &page, how));
-        let Some(made) = made.transpose() else {
-            let left = held.unclaimed().with_idle(false);
-            let left = if how.last { left.incompressible() } else { left };
-            let swapped = self.slots.update(index, |now| (now == held).then_some(left));
-            return Ok(swapped.map_or(Recompressed::InUse, |_| Recompressed::InVain));
-        };
-        Ok(match self.put(cpu, index, held, made)? {
-            true => Recompressed::Smaller,
-            false => Recompressed::InUse,
+        let wanted = |slot| self.wants(reader, slot, how).is_some();
+        self.remake(reader, cpu, index, wanted, |held, page| {
+            let made = self.with_space(cpu, || self.make_smaller(reader, cpu, held, page, how))?;
+            Ok(made.map_or_else(
+                || {
+                    let left = held.unclaimed().with_idle(false);
+                    Made::Flags(if how.last { left.incompressible() } else { left })
+                },
+                Made::Form,
+            ))
         })
     }
 
-    /// Compresses a page with the primary codec again, which has been compressed with another.
-    /// Returns whether it did.
+    /// Compresses a page with the primary codec again, which has been compressed with another, or
+    /// is a part of a shared object. Returns whether it did.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
@@ -170,20 +207,10 @@ impl<D: Design> Engine<D> {
             Kind::Shared(_) => true,
             _ => false,
         };
-        let _turn = self.turn(index);
-        if !is_low(self.slots.peek(index)) {
-            return Ok(false);
-        }
-        let mut page = [0; PAGE_SIZE];
-        let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else {
-            return Ok(false);
-        };
-        if !is_low(held) || !matches!(read, Ok(Loaded::Page)) {
-            self.unclaim(index, held);
-            return read.map(|_| false);
-        }
-        let made = self.make(reader, (cpu, Room::Open), &page, || held);
-        self.put(cpu, index, held, made)
+        let make =
+            |held, page: &Page| self.make(reader, (cpu, Room::Open), page, || held).map(Made::Form);
+        let done = self.remake(reader, cpu, index, is_low, make)?;
+        Ok(matches!(done, Recompressed::Done { .. }))
     }
 
     /// Keeps a page in memory again that was read from `place` of the backing device. Returns
@@ -198,20 +225,11 @@ impl<D: Design> Engine<D> {
         index: usize,
         (place, page): (Backed, &Page),
     ) -> Result<bool, IoError> {
-        let _turn = self.turn(index);
-        if !self.is_at(index, place) {
-            return Ok(false);
-        }
-        let mut other = [0; PAGE_SIZE];
-        let Some((held, read)) = self.claim(reader, cpu, index, &mut other) else {
-            return Ok(false);
-        };
-        if !matches!(read, Ok(Loaded::Backed(now)) if now == place) {
-            self.unclaim(index, held);
-            return Ok(false);
-        }
-        let made = self.make(reader, (cpu, Room::Open), page, || held);
-        self.put(cpu, index, held, made)
+        let is_there = |slot: Slot| slot.kind() == Kind::WrittenBack(place);
+        let make =
+            |held, _: &Page| self.make(reader, (cpu, Room::Open), page, || held).map(Made::Form);
+        let done = self.remake(reader, cpu, index, is_there, make)?;
+        Ok(matches!(done, Recompressed::Done { .. }))
     }
 
     /// The bytes of the object of a page that is to be compressed again; `None` if it is not.
@@ -245,11 +263,9 @@ impl<D: Design> Engine<D> {
     ) -> Result<Option<Slot>, IoError> {
         let packed = self.objects.compress(reader, cpu, how.priority, page);
         let packed = packed.ok_or(IoError::Unsupported)?;
-        let (smaller, pool) = (packed.bytes(), self.objects.pool());
-        let keeps = pool.size_class(smaller)
-            < pool.size_class(held.object().map_or(PAGE_SIZE, Object::bytes))
-            && (how.threshold == 0 || smaller < how.threshold);
-        if !keeps {
+        let (smaller, now) = (packed.bytes(), held.object().map_or(PAGE_SIZE, Object::bytes));
+        let fits = how.threshold == 0 || smaller < how.threshold;
+        if !fits || self.objects.gain(now, smaller).is_none() {
             return Ok(None);
         }
         packed.store(Room::All, None).map(|object| Some(Slot::stored(object))).map_err(refused)

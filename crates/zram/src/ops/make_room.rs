@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use block::{Context, IoError, Wait};
 use control::{ControlError, Errno};
+use objects::Recompressed;
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zsmalloc::{Pool, Room};
 
@@ -20,7 +21,7 @@ use crate::disk::Disk;
 use crate::disk::Settings;
 use crate::disk::{Hand, Moved, WhenFull};
 use crate::engine::Engine;
-use crate::engine::{Recompressed, Recompression, Select};
+use crate::engine::{Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::resources::Design;
 
@@ -297,8 +298,8 @@ impl<D: Design> Disk<D> {
                 for priority in (1..=last).filter(is_there) {
                     let reader = self.readers.enter(CPU);
                     match engine.recompress(&reader, CPU, index, how(priority)) {
-                        Ok(Recompressed::Skipped | Recompressed::InVain) => continue,
-                        Ok(Recompressed::Smaller) => (left, moved) = (left - 1, Moved::Some),
+                        Ok(Recompressed::Skipped | Recompressed::NoSmaller) => continue,
+                        Ok(Recompressed::Done { .. }) => (left, moved) = (left - 1, Moved::Some),
                         Ok(Recompressed::InUse) => moved = moved.max(Moved::InUse),
                         // It is bad, or there is no frame for an object of its smaller size.
                         Err(_) => {}

@@ -8,7 +8,7 @@ use core::ops::Range;
 
 use block::IoError;
 use control::{ControlError, Errno};
-use objects::Object;
+use objects::{Object, Recompressed};
 use pagelog::Backing;
 use units::{Cpu, PAGE_SIZE};
 
@@ -16,7 +16,7 @@ use crate::disk::Disk;
 use crate::disk::{Settings, Which, find};
 use crate::engine::Engine;
 use crate::engine::Kind;
-use crate::engine::{Recompressed, Recompression, Select};
+use crate::engine::{Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::ops::write_error::no_memory;
 use crate::resources::Design;
@@ -117,7 +117,7 @@ impl<D: Design> Disk<D> {
             let mut once = || engine.recompress(&self.readers.enter(CPU), CPU, index, how);
             match self.compacting(&engine, &mut once) {
                 Ok(Recompressed::Skipped | Recompressed::InUse) => {}
-                Ok(Recompressed::InVain | Recompressed::Smaller) => left -= 1,
+                Ok(Recompressed::NoSmaller | Recompressed::Done { .. }) => left -= 1,
                 // Only this page is bad. Its readers get the error.
                 Err(IoError::Corrupt) => {}
                 Err(error) => return Err(again_error(error)),

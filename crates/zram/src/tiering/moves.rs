@@ -15,24 +15,22 @@ use alloc::string::{String, ToString};
 use core::ops::Range;
 
 use block::IoError;
-use objects::Object;
+use objects::{Object, Recompressed};
 use pagealloc::MemoryProvider;
 use sync::{Reader, ReaderEpochs};
-use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM};
+use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM, WARM_PRIORITY};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
 use crate::engine::{Alike, Engine, Packable, Packed, Packing};
 use crate::engine::{Kind, Slot};
-use crate::engine::{Recompressed, Recompression, Select};
+use crate::engine::{Recompression, Select};
 use crate::resources::Design;
 use crate::tiering::fingerprints::{Fingerprints, fingerprint};
 
 /// The CPU of the thread that goes through all pages; any CPU will do.
 pub(crate) const CPU: Cpu = Cpu(0);
 
-/// The priority of the codec of the warm tier.
-const WARM_PRIORITY: u8 = 1;
 /// How hard extents are compressed. Reads of both take as long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Effort {
@@ -122,16 +120,6 @@ impl Group {
     }
 }
 
-/// How a page became warm.
-pub(crate) enum Warmed {
-    /// It takes so many bytes less.
-    Saved(u64),
-    /// It would not be smaller.
-    InVain,
-    /// It was used meanwhile.
-    Not,
-}
-
 /// What one thread needs to move pages.
 pub(crate) struct Mover {
     packing: Option<Packing>,
@@ -142,7 +130,7 @@ pub(crate) struct Mover {
 }
 
 impl Mover {
-    /// For a device of so many pages.
+    /// For a device of `pages` pages.
     ///
     /// # Errors
     /// Says that there is no memory.
@@ -199,19 +187,14 @@ impl Mover {
         engine: &Engine<D>,
         readers: &ReaderEpochs,
         index: usize,
-    ) -> Result<Warmed, IoError> {
-        let bytes = || engine.peek(index).object().map_or(0, Object::bytes);
-        let before = bytes();
+    ) -> Result<Recompressed, IoError> {
+        let from = engine.peek(index).object().map_or(0, Object::bytes);
         if self.share(engine, index)? {
-            return Ok(Warmed::Saved(before as u64));
+            return Ok(Recompressed::Done { from, to: 0 });
         }
         let (priority, select) = (WARM_PRIORITY, Select::Any);
         let how = Recompression { priority, select, threshold: 0, last: false };
-        Ok(match engine.recompress(&readers.enter(CPU), CPU, index, how)? {
-            Recompressed::Smaller => Warmed::Saved(before.saturating_sub(bytes()) as u64),
-            Recompressed::InVain => Warmed::InVain,
-            Recompressed::Skipped | Recompressed::InUse => Warmed::Not,
-        })
+        engine.recompress(&readers.enter(CPU), CPU, index, how)
     }
 
     /// Lets a page share the object of an equal page that became warm before. Returns whether it

@@ -10,7 +10,7 @@ use units::PAGE_SIZE;
 /// The most pages that a pass finds for the backing device, and the most that it brings back.
 const GOING: usize = 4096;
 const COMING: usize = 256;
-/// Fewer pages than are written together wait for others, but no longer than so many seconds.
+/// Fewer pages than are written together wait for others, but no longer than this many seconds.
 const GATHERS: u32 = 60;
 /// The seconds until the next try after a failure. They double with each failure.
 const FIRST_WAIT: u32 = 8;
@@ -67,14 +67,6 @@ impl Out {
         }
     }
 
-    /// Earns bytes at this rate.
-    pub(crate) fn earn(&mut self, a_day: u64, elapsed: u64) {
-        if self.allowance.amount() != a_day {
-            self.allowance = Allowance::of_a_day(a_day);
-        }
-        self.allowance.earn(elapsed);
-    }
-
     /// Begins a pass. Without memory for lists no page leaves or comes back in it.
     pub(crate) fn begin(&mut self) {
         self.going.clear();
@@ -114,7 +106,7 @@ impl Out {
         if pages(self.allowance.left()) >= wanted { wanted } else { 0 }
     }
 
-    /// Counts a write of so many bytes, and how it ended.
+    /// Counts a write of `bytes`, and how it ended.
     pub(crate) fn count(&mut self, bytes: u64, is_good: bool, now: u32) {
         self.allowance.spend(bytes);
         self.bytes += bytes;

@@ -7,12 +7,13 @@
 use alloc::string::String;
 
 use block::IoError;
+use objects::Recompressed;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU32, Ordering};
 use sync::{Reader, ReaderEpochs};
 use tiers::{
-    Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Seen, TIERS, Tier,
-    TierPass, Verdict, WARM,
+    Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Seen, Spell, TIERS,
+    Tier, TierPass, Verdict, WARM,
 };
 use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
@@ -20,7 +21,7 @@ use zcomp::EXTENT_PAGES;
 use crate::engine::{Engine, Packed};
 use crate::engine::{Kind, Slot};
 use crate::resources::Design;
-use crate::tiering::moves::{CPU, Effort, Group, Mover, Warmed, leaves, packs, tier_of};
+use crate::tiering::moves::{CPU, Effort, Group, Mover, leaves, packs, tier_of};
 use crate::tiering::out::{Going, Out};
 use crate::tiering::stats::{TierCounts, TierStats};
 
@@ -33,7 +34,6 @@ const THOROUGH: u32 = 2048;
 /// The tiers of a device that has a size.
 pub(crate) struct TierWalk {
     generation: u64,
-    budgets: Budgets,
     pub(crate) policy: Policy,
     credit: Allowance,
     pub(crate) mover: Mover,
@@ -80,7 +80,6 @@ impl TierWalk {
         let no_memory = |error: NoMemory| alloc::format!("{error}");
         Ok(TierWalk {
             generation,
-            budgets,
             policy: Policy::new(&TIERS, budgets),
             credit: Allowance::of_cpu(budgets.cpu_percent),
             mover: Mover::new(provider, pages)?,
@@ -107,16 +106,18 @@ impl TierWalk {
         TierStats { written_bytes, failed_writes, ..self.stats.clone() }
     }
 
-    /// Earns CPU time under these budgets. Returns how much there is, in nanoseconds.
-    pub(crate) fn earn(&mut self, budgets: Budgets, elapsed: u64) -> u64 {
-        if self.budgets != budgets {
-            self.budgets = budgets;
-            self.policy.set_budgets(budgets);
-            self.credit = Allowance::of_cpu(budgets.cpu_percent);
-        }
-        self.credit.earn(elapsed);
-        self.out.earn(budgets.written_a_day, elapsed);
-        self.credit.left()
+    /// Earns CPU time under these budgets, and begins to spend it. `clock` reads the CPU time of
+    /// the thread.
+    pub(crate) fn begin<'a>(
+        &mut self,
+        budgets: Budgets,
+        elapsed: u64,
+        clock: &'a dyn Fn() -> u64,
+    ) -> Spell<'a> {
+        self.policy.set_budgets(budgets);
+        self.credit.earn_at(Allowance::of_cpu(budgets.cpu_percent), elapsed);
+        self.out.allowance.earn_at(Allowance::of_a_day(budgets.written_a_day), elapsed);
+        self.credit.spell(clock)
     }
 
     /// Spends CPU time.
@@ -136,11 +137,7 @@ impl TierWalk {
     }
 
     /// Goes on with the pass, or begins one if it is time. Returns whether it ran out of time.
-    pub(crate) fn go_on<D: Design>(
-        &mut self,
-        place: &Place<'_, D>,
-        has_time: &dyn Fn() -> bool,
-    ) -> bool {
+    pub(crate) fn go_on<D: Design>(&mut self, place: &Place<'_, D>, spell: Spell<'_>) -> bool {
         let Place { engine, readers, pages, now, .. } = *place;
         if self.begun.is_none() {
             let is_due = |(begun, _)| now.saturating_sub(begun) >= self.policy.pause();
@@ -156,7 +153,7 @@ impl TierWalk {
         }
         let end = pages.min(engine.capacity());
         while self.next < end {
-            if !has_time() {
+            if !spell.has_time() {
                 return true;
             }
             // The readers leave before long, for others wait for them.
@@ -363,15 +360,15 @@ impl TierWalk {
         let mut outcome = Ok(());
         for (index, memory) in group.pages(group.to_warm) {
             match self.mover.warm(engine, readers, index) {
-                Ok(Warmed::Saved(bytes)) => {
+                Ok(Recompressed::Done { from, to }) => {
                     let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
-                    (*moved, *saved) = (*moved + 1, *saved + bytes);
+                    (*moved, *saved) = (*moved + 1, *saved + from.saturating_sub(to) as u64);
                     self.remember(index, memory);
                 }
-                Ok(Warmed::InVain) => self.remember(index, memory),
+                Ok(Recompressed::NoSmaller) => self.remember(index, memory),
                 Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
-                // It was used meanwhile: later.
-                Ok(Warmed::Not) => self.in_use = true,
+                // Later.
+                Ok(Recompressed::Skipped | Recompressed::InUse) => self.in_use = true,
                 // It is bad.
                 Err(_) => {}
             }

@@ -7,30 +7,22 @@ use core::ops::Range;
 use block::IoError;
 use control::ControlError;
 use pagelog::Backing;
+use tiers::{OUT, Spell};
 use units::PAGE_SIZE;
 
 use crate::counts::Count;
 use crate::disk::Disk;
-use crate::engine::Engine;
-use crate::engine::Kind;
-use crate::engine::Select;
-use crate::ops::Batch;
-use crate::ops::no_memory;
+use crate::engine::{Engine, Kind, Select};
+use crate::ops::{Batch, no_memory};
 use crate::resources::Design;
 use crate::tiering::moves::CPU;
 use crate::tiering::out::Going;
 use crate::tiering::walk::TierWalk;
-use tiers::OUT;
 
 impl<D: Design> Disk<D> {
     /// Brings back the pages that the last pass found on the backing device and in use, and writes
     /// back those that it found unused for long. The caller holds `post` and is no reader.
-    pub(crate) fn carry_out(
-        &self,
-        engine: &Arc<Engine<D>>,
-        walk: &mut TierWalk,
-        has_time: &dyn Fn() -> bool,
-    ) {
+    pub(crate) fn carry_out(&self, engine: &Arc<Engine<D>>, walk: &mut TierWalk, spell: Spell<'_>) {
         for at in 0..walk.out.coming.len() {
             let (index, memory) = walk.out.coming[at];
             // Without space, or while the device fails, it stays.
@@ -49,7 +41,7 @@ impl<D: Design> Disk<D> {
             }
             let failed = self.write_going(engine, &**backing, walk, at..at + wanted).is_err();
             at += wanted;
-            if failed || !has_time() {
+            if failed || !spell.has_time() {
                 break;
             }
         }

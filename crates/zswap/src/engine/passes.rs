@@ -4,15 +4,15 @@
 //! stored or read. So the passes need no other memory and no list.
 
 use control::ControlError;
+use objects::Recompressed;
+use tiers::{PASSES, Spell, WARM_CODEC, WARM_PRIORITY, waits_after};
 use units::Cpu;
 
 use super::Zswap;
-use super::recompression::Recompressed;
 use crate::Word;
 use crate::counts::Count;
 use crate::index::Index;
-use crate::record::WARM_PRIORITY;
-use crate::warming::{PASSES, WARM_CODEC, Walk, patience_after};
+use crate::warming::Walk;
 
 /// Entries between two looks at the CPU time.
 const STRETCH: u32 = 256;
@@ -29,14 +29,14 @@ impl<I: Index> Zswap<I> {
     pub fn set_auto(&self, on: bool) -> Result<(), ControlError> {
         let mut walk = self.warming.walk.lock();
         if on && walk.is_none() {
-            let chosen = (self.find_codec)(WARM_CODEC)?;
+            let chosen = (self.find_codec)(WARM_CODEC.0)?;
             let made = Walk::new(&*chosen.compressor, self.moved_and_soon())?;
             self.install(WARM_PRIORITY, chosen)?;
             *walk = Some(made);
-            self.warming.set_patience(1);
+            self.warming.set_waits(1);
         } else if !on {
             *walk = None;
-            self.warming.set_patience(0);
+            self.warming.set_waits(0);
         }
         Ok(())
     }
@@ -44,7 +44,7 @@ impl<I: Index> Zswap<I> {
     /// Whether old pages are recompressed.
     #[must_use]
     pub fn auto(&self) -> bool {
-        self.warming.patience() > 0
+        self.warming.waits() > 0
     }
 
     /// Recompresses pages that were not read for [`crate::Policy::auto_age`], if that is on.
@@ -59,17 +59,15 @@ impl<I: Index> Zswap<I> {
     pub fn recompress_old(&self, cpu: Cpu, elapsed: u64, spent: &dyn Fn() -> u64) -> bool {
         let Some(mut walk) = self.warming.walk.try_lock() else { return false };
         let Some(walk) = &mut *walk else { return false };
-        let credit = walk.earn(self.policy.auto_cpu_percent(), elapsed);
+        let spell = walk.begin(self.policy.auto_cpu_percent(), elapsed, spent);
         if !self.begin_pass(walk) {
             return false;
         }
-        if credit == 0 {
+        if !spell.has_time() {
             return true;
         }
-        let begun = spent();
-        let has_time = || spent().saturating_sub(begun) < credit;
-        let ended = self.go_on(cpu, walk, &has_time);
-        let spent = spent().saturating_sub(begun);
+        let ended = self.go_on(cpu, walk, spell);
+        let spent = spell.spent();
         walk.spend(spent);
         self.counts.add(cpu, Count::RecompressNanoseconds, spent as i64);
         !ended
@@ -89,9 +87,9 @@ impl<I: Index> Zswap<I> {
 
     /// Goes on with the pass while there is time, by one entry at least. Returns whether it has
     /// ended.
-    fn go_on(&self, cpu: Cpu, walk: &mut Walk, has_time: &dyn Fn() -> bool) -> bool {
+    fn go_on(&self, cpu: Cpu, walk: &mut Walk, spell: Spell<'_>) -> bool {
         let (end, mut moved) = (self.entries.touched() as u32, false);
-        let wanted = (PASSES * self.warming.patience()).min(0xff) as u8;
+        let wanted = (PASSES * self.warming.waits()).min(0xff) as u8;
         let mut looks = true;
         while looks && walk.next <= end {
             let number = walk.next;
@@ -102,7 +100,7 @@ impl<I: Index> Zswap<I> {
                 moved |= self.recompress_counted(cpu, number, walk);
             }
             if is_old || number.is_multiple_of(STRETCH) {
-                looks = has_time();
+                looks = spell.has_time();
             }
         }
         if moved {
@@ -120,14 +118,17 @@ impl<I: Index> Zswap<I> {
     fn recompress_counted(&self, cpu: Cpu, number: u32, walk: &mut Walk) -> bool {
         let done = self.recompress(cpu, number, &mut walk.tool);
         match done {
-            Recompressed::Smaller(bytes) => {
+            Recompressed::Done { from, to } => {
+                let saved = self.objects.gain(from, to).unwrap_or(0);
                 self.counts.add(cpu, Count::Recompressed, 1);
-                self.counts.add(cpu, Count::RecompressSaved, bytes as i64);
+                self.counts.add(cpu, Count::RecompressSaved, saved as i64);
             }
-            Recompressed::Vain => self.counts.add(cpu, Count::RecompressVain, 1),
-            Recompressed::Left => self.counts.add(cpu, Count::RecompressLeft, 1),
+            Recompressed::NoSmaller => self.counts.add(cpu, Count::RecompressVain, 1),
+            Recompressed::Skipped | Recompressed::InUse => {
+                self.counts.add(cpu, Count::RecompressLeft, 1);
+            }
         }
-        matches!(done, Recompressed::Smaller(_))
+        matches!(done, Recompressed::Done { .. })
     }
 
     fn end_pass(&self, cpu: Cpu, walk: &mut Walk) {
@@ -135,7 +136,7 @@ impl<I: Index> Zswap<I> {
         let (all_moved, all_soon) = self.moved_and_soon();
         let (moved, soon) = (all_moved - walk.before.0, all_soon - walk.before.1);
         walk.before = (all_moved, all_soon);
-        self.warming.set_patience(patience_after(self.warming.patience(), moved, soon));
+        self.warming.set_waits(waits_after(self.warming.waits(), moved, soon));
         if moved > 0 {
             // The smaller objects left holes.
             self.compacts_for(cpu, (self.pool().frames() / LOOSE).max(1));
@@ -161,6 +162,6 @@ impl<I: Index> Zswap<I> {
 
     /// The age in seconds at which pages are recompressed now; 0 if they are not.
     pub(crate) fn recompress_age(&self) -> u64 {
-        u64::from(self.policy.auto_age()) * u64::from(self.warming.patience())
+        u64::from(self.policy.auto_age()) * u64::from(self.warming.waits())
     }
 }
