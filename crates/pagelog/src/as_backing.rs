@@ -6,7 +6,6 @@ use core::ops::Range;
 
 use block::{BlockDevice, IoError};
 use pagealloc::{MemoryProvider, NoMemory};
-use segments::Place;
 use sync::Reader;
 use sync::atomic::Ordering;
 use units::Cpu;
@@ -14,7 +13,7 @@ use units::Cpu;
 use crate::backed::Backed;
 use crate::backing::{Backing, Misclaimed};
 use crate::log::{LogStats, PageLog, span};
-use crate::room::{self, Places};
+use crate::room::{Named, Places};
 use crate::run::{RUN_PAGES, Run};
 use crate::wanted::Wanted;
 use crate::words::{LAYOUT_AT, Left, NotLeft, Words, layout_of, layout_word, whole};
@@ -56,11 +55,11 @@ impl Backing for PageLog {
         now: u32,
         commit: &mut dyn FnMut(&mut Run),
     ) -> Result<(), IoError> {
-        room::write((self, places), cpu, run, now, commit)
+        Named { log: self, places }.write(cpu, run, now, commit)
     }
 
     fn retire(&self, place: Backed) {
-        let freed = self.account.lock().free(Place::from_word(place.block), place.length);
+        let freed = self.account.lock().free(place.at.place(), place.form.length);
         debug_assert!(freed.is_ok(), "{freed:?}");
     }
 
@@ -113,7 +112,7 @@ impl Backing for PageLog {
     fn claim(&self, place: Backed) -> Result<(), Misclaimed> {
         let mut left = self.left.lock();
         let left = left.as_mut().ok_or(Misclaimed::NothingLeft)?;
-        let claimed = left.log.claim(Place::from_word(place.block), place.length);
+        let claimed = left.log.claim(place.at.place(), place.form.length);
         claimed.map_err(Misclaimed::Log)
     }
 

@@ -133,7 +133,7 @@ pub trait Backing: Send + Sync {
 pub enum Misclaimed {
     /// Another page has this block.
     Taken(u32),
-    /// There is no such block among so many.
+    /// The backing device has this many blocks, and no such one.
     Outside(u32, u64),
     /// It is no place of the log.
     Log(Misplaced),

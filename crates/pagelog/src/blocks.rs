@@ -15,7 +15,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 
-use crate::backed::Backed;
+use crate::backed::{Backed, StoredAt};
 use crate::backing::{Backing, Misclaimed};
 use crate::room::Places;
 use crate::run::Run;
@@ -155,7 +155,7 @@ impl Backing for BackingBlocks {
         let mut jobs: [Job<'_>; AT_ONCE] = core::array::from_fn(|_| Job::new(Operation::Flush));
         let mut count = 0;
         for (job, wanted) in jobs.iter_mut().zip(wanted.iter_mut().flatten()) {
-            let offset = u64::from(wanted.place.block) * P;
+            let offset = u64::from(wanted.place.at.block()) * P;
             *job = Job::new(Operation::Read { offset, into: &mut wanted.into[..] });
             count += 1;
         }
@@ -188,19 +188,19 @@ impl Backing for BackingBlocks {
         let Run { bytes, entries, .. } = run;
         jobs.try_reserve_exact(entries.len()).map_err(|_| IoError::NoMemory)?;
         for entry in entries.iter_mut() {
-            entry.place = self.take();
-            let Some(block) = entry.place else {
+            let Some(block) = self.take() else {
                 outcome = Err(IoError::NoSpace);
                 break;
             };
-            let (offset, from) = (u64::from(block) * P, &bytes[entry.at..entry.at + PAGE_SIZE]);
+            entry.at = Some(StoredAt::in_block(block));
+            let (offset, from) = (u64::from(block) * P, &bytes[entry.from..entry.from + PAGE_SIZE]);
             jobs.push(Job::new(Operation::Write { offset, from }));
         }
         self.device.submit_all(cpu, &mut jobs);
         for (entry, job) in entries.iter_mut().zip(&jobs) {
             if let Err(error) = job.result {
                 outcome = Err(error);
-                entry.place.take().into_iter().for_each(|block| self.give_back(block));
+                entry.at.take().into_iter().for_each(|at| self.give_back(at.block()));
                 continue;
             }
             self.written.fetch_add(1, Ordering::Relaxed);
@@ -209,7 +209,7 @@ impl Backing for BackingBlocks {
         commit(run);
         for entry in run.entries().iter().filter(|entry| !entry.is_named) {
             // No slot ever named the block.
-            entry.place.into_iter().for_each(|block| self.give_back(block));
+            entry.at.into_iter().for_each(|at| self.give_back(at.block()));
         }
         run.keep_unwritten();
         outcome
@@ -218,11 +218,11 @@ impl Backing for BackingBlocks {
     /// Puts the block in quarantine. A reader that looked at the slot earlier may still read it.
     fn retire(&self, place: Backed) {
         let state = &mut *self.state.lock();
-        state.sets.insert(state.stale, place.block as usize);
+        state.sets.insert(state.stale, place.at.block() as usize);
     }
 
     fn span(&self, place: Backed) -> Range<u64> {
-        let start = u64::from(place.block) * P;
+        let start = u64::from(place.at.block()) * P;
         start..start + P
     }
 
@@ -231,7 +231,7 @@ impl Backing for BackingBlocks {
     }
 
     fn claim(&self, place: Backed) -> Result<(), Misclaimed> {
-        let block = place.block;
+        let block = place.at.block();
         if u64::from(block) >= self.blocks {
             return Err(Misclaimed::Outside(block, self.blocks));
         }

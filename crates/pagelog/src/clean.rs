@@ -6,7 +6,7 @@ use sync::MutexGuard;
 use sync::atomic::Ordering;
 use units::Cpu;
 
-use crate::backed::Backed;
+use crate::backed::{Backed, StoredAt};
 use crate::log::{BLOCK, CleanMemory, PageLog, header_of, tag};
 use crate::run::Run;
 
@@ -67,15 +67,15 @@ impl Cleaning<'_> {
         let used = &segment[..(bytes.end - bytes.start) as usize];
         let is_whole = |found: &Found<'_>| {
             let place = victim.place(found.offset);
-            place.is_some_and(|place| found.header.tag == tag(place.word(), found.object))
+            place.is_some_and(|it| found.header.tag == tag(StoredAt::in_log(it), found.object))
         };
         for found in segments::walk(used, victim.generation(), is_whole).flatten() {
             let Found { header, object, offset } = found;
             let Some(place) = victim.place(offset) else { continue };
             let index = header.key as usize;
-            let Some(form) = live(index, place) else { continue };
+            let Some(now) = live(index, place) else { continue };
             // What rotted stays where it is: its readers get the error.
-            if header != header_of(index, form, header.generation, object) {
+            if header != header_of(index, now, header.generation, object) {
                 continue;
             }
             if !survivors.has_room() {
@@ -86,7 +86,7 @@ impl Cleaning<'_> {
                 written?;
             }
             survivors.page()[..object.len()].copy_from_slice(object);
-            survivors.add(index, form);
+            survivors.add_copy(index, now.form, Some(now.at));
         }
         let written = log.write_survivors(cpu, survivors, victim);
         commit(survivors);

@@ -7,6 +7,8 @@ use sync::MutexGuard;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Corrupt, Params, PerCpuStreams, Stream, Streams};
 
+use crate::backed::Coded;
+
 /// The number of a page that is as it is.
 pub(crate) const NONE: u8 = 0;
 /// The number of the codec that the device compresses with.
@@ -57,21 +59,21 @@ impl Codecs {
         (self.streams.get(cpu), OWN)
     }
 
-    /// Turns the first `length` bytes of a page, of the codec of a number, into the page itself.
+    /// Turns the first bytes of a page, of this form, into the page itself.
     ///
     /// # Errors
     /// [`Corrupt`]; the contents of `page` are undefined then.
     pub(crate) fn expand(
         &self,
         cpu: Cpu,
-        (number, length): (u8, usize),
+        Coded { length, codec: number, .. }: Coded,
         page: &mut Page,
     ) -> Result<(), Corrupt> {
-        if number == NONE && length == PAGE_SIZE {
+        if number == NONE && usize::from(length) == PAGE_SIZE {
             return Ok(());
         }
         let object = *page;
-        let bytes = object.get(..length).ok_or(Corrupt)?;
+        let bytes = object.get(..usize::from(length)).ok_or(Corrupt)?;
         if number == OWN {
             return self.streams.get(cpu).context.decompress(bytes, page);
         }

@@ -24,13 +24,13 @@ use sync::{Mutex, lock_one};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, fill, same_filled};
 
-use crate::backed::Backed;
+use crate::backed::{Backed, Coded};
 use crate::backing::Backing;
 use crate::codecs::{Codecs, NONE};
 use crate::log::{LogStats, MOST_PAGES, PageLog};
 use crate::room::Places;
 use crate::run::Run;
-use crate::table::{Table, Whereabouts, form};
+use crate::table::{Table, Whereabouts};
 use crate::wanted::{AT_ONCE, Wanted};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -46,7 +46,7 @@ pub enum NoDevice {
     NoMemory(NoMemory),
     /// There are no streams of the codec.
     Codec(CodecError),
-    /// It would have so many pages: a log names [`MOST_PAGES`] at most.
+    /// It would have this many pages: a log names [`MOST_PAGES`] at most.
     Pages(u64),
 }
 
@@ -163,9 +163,9 @@ impl LogDevice {
         }
         self.log.read(cpu, &mut wanted);
         for (wanted, result) in wanted.into_iter().flatten().zip(results.into_iter().flatten()) {
-            let Wanted { place: Backed { codec, length, .. }, into, result: read, .. } = wanted;
+            let Wanted { place: Backed { form, .. }, into, result: read, .. } = wanted;
             let opened = read.and_then(|()| {
-                let expanded = self.codecs.expand(cpu, (codec, length.into()), into);
+                let expanded = self.codecs.expand(cpu, form, into);
                 expanded.map_err(|_| IoError::Corrupt)
             });
             result.set(result.get().and(opened));
@@ -215,7 +215,7 @@ impl LogDevice {
             let known = self.codecs.number(name).filter(|_| (1..PAGE_SIZE).contains(&bytes.len()));
             let codec = known.ok_or(IoError::Unsupported)?;
             run.page()[..bytes.len()].copy_from_slice(bytes);
-            run.add(index, form(0, bytes.len() as u16, codec));
+            run.add(index, Coded { length: bytes.len() as u16, codec, huge: false });
             return Ok(());
         }
         let page: &Page = bytes.try_into().map_err(|_| IoError::Unaligned)?;
@@ -228,11 +228,11 @@ impl LogDevice {
         let form = match stream.compress(page) {
             Some(object) if object.len() < PAGE_SIZE => {
                 into[..object.len()].copy_from_slice(object);
-                form(0, object.len() as u16, codec)
+                Coded { length: object.len() as u16, codec, huge: false }
             }
             _ => {
                 *into = *page;
-                form(0, PAGE_SIZE as u16, NONE)
+                Coded { codec: NONE, ..Coded::NOT }
             }
         };
         run.add(index, form);

@@ -33,7 +33,7 @@ mod table;
 mod wanted;
 mod words;
 
-pub use backed::Backed;
+pub use backed::{Backed, Coded, StoredAt};
 pub use backing::{Backing, Misclaimed};
 pub use blocks::BackingBlocks;
 pub use device::{LogDevice, NoDevice};

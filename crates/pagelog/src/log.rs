@@ -14,14 +14,14 @@ use alloc::{boxed::Box, string::String, sync::Arc, vec::Vec};
 use block::{BlockDevice, Context, IoError, Job, Operation};
 use segments::{
     BLOCK_BYTES, Generation, HEADER_BYTES, Header, Key, Layout, LayoutError, MOST_DEVICE_BYTES,
-    Place, Segments, TAG_BYTES, UNIT_BYTES, Victim,
+    Segments, TAG_BYTES, UNIT_BYTES, Victim,
 };
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, ReaderEpochs, lock_one};
 use twox_hash::XxHash3_64;
 use units::{Cpu, PAGE_SIZE};
 
-use crate::backed::Backed;
+use crate::backed::{Backed, StoredAt};
 use crate::run::{Part, RUN_PAGES, Run};
 use crate::wanted::{AT_ONCE, Wanted};
 use crate::words::Left;
@@ -51,7 +51,7 @@ pub struct PageLog {
     pub(crate) cleaning: Mutex<CleanMemory>,
     /// Held by the thread that punches.
     punching: Mutex<()>,
-    /// What another process left, until the log goes on with it.
+    /// What another process left, until the log has taken it over.
     pub(crate) left: Mutex<Option<Left>>,
     pub(crate) counts: LogCounts,
 }
@@ -169,8 +169,8 @@ impl PageLog {
     /// Takes an object out of the blocks that were read, and checks that it is this one.
     fn open(&self, wanted: &mut Wanted<'_>, blocks: &[u8]) -> Result<(), IoError> {
         let Wanted { index, place, into, .. } = wanted;
-        let (at, length) = (span(*place).skip as usize, usize::from(place.length));
-        let generation = self.account.lock().generation(Place::from_word(place.block));
+        let (at, length) = (span(*place).skip as usize, usize::from(place.form.length));
+        let generation = self.account.lock().generation(place.at.place());
         let blocks = blocks.get(at..).ok_or(IoError::Corrupt)?;
         let (header, object) = blocks.split_first_chunk().ok_or(IoError::Corrupt)?;
         let object = object.get(..length).ok_or(IoError::Corrupt)?;
@@ -189,7 +189,7 @@ impl PageLog {
         (count(&self.counts.written), count(&self.counts.cleaned))
     }
 
-    /// Whether there is room for so many bytes, at most a segment, before anything is cleaned.
+    /// Whether there is room for `bytes`, at most a segment, before anything is cleaned.
     pub(crate) fn has_room_for(&self, bytes: u32) -> bool {
         self.account.lock().has_room(bytes)
     }
@@ -242,7 +242,7 @@ impl PageLog {
         for n in 0..run.entries().len() {
             let entry = &run.entries()[n];
             let Some(pending) = &entry.pending else { break };
-            let place = Backed { block: pending.place().word(), ..entry.form };
+            let place = Backed { at: StoredAt::in_log(pending.place()), form: entry.form };
             let (index, generation) = (entry.index, pending.generation());
             let (header, object) = run.object(n);
             let bytes = header_of(index, place, generation, object).encode();
@@ -287,10 +287,10 @@ impl PageLog {
         let mut account = self.account.lock();
         for entry in run.entries_mut() {
             let Some(pending) = entry.pending.take() else { break };
-            let in_second = parts[1].memory.contains(&entry.at);
+            let in_second = parts[1].memory.contains(&entry.from);
             match results[usize::from(in_second)] {
                 Ok(()) => {
-                    entry.place = Some(pending.place().word());
+                    entry.at = Some(StoredAt::in_log(pending.place()));
                     entry.pending = Some(pending);
                 }
                 Err(_) => account.abandon(pending),
@@ -326,7 +326,7 @@ impl PageLog {
 }
 
 pub(crate) fn span(place: Backed) -> segments::Span {
-    Place::from_word(place.block).span(place.length, BLOCK_BYTES)
+    place.at.place().span(place.form.length, BLOCK_BYTES)
 }
 
 /// The header of an object at a place.
@@ -339,17 +339,17 @@ pub(crate) fn header_of(
     Header {
         // Below `MOST_PAGES`.
         key: index as u32,
-        length: place.length,
-        codec: place.codec,
+        length: place.form.length,
+        codec: place.form.codec,
         generation,
-        tag: tag(place.block, object),
+        tag: tag(place.at, object),
     }
 }
 
-/// The tag of an object: a checksum (XXH3, 64 bits) of it and the word of its place.
-pub(crate) fn tag(place: u32, object: &[u8]) -> [u8; TAG_BYTES] {
+/// The tag of an object: a checksum (XXH3, 64 bits) of it and of its place.
+pub(crate) fn tag(at: StoredAt, object: &[u8]) -> [u8; TAG_BYTES] {
     let mut tag = [0; TAG_BYTES];
-    let sum = XxHash3_64::oneshot_with_seed(u64::from(place), object);
+    let sum = XxHash3_64::oneshot_with_seed(u64::from(at.place().word()), object);
     tag[..8].copy_from_slice(&sum.to_le_bytes());
     tag
 }

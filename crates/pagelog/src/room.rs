@@ -8,7 +8,7 @@ use block::IoError;
 use segments::Place;
 use units::Cpu;
 
-use crate::backed::Backed;
+use crate::backed::{Backed, StoredAt};
 use crate::clean::Clean;
 use crate::log::PageLog;
 use crate::run::Run;
@@ -23,66 +23,78 @@ pub trait Places {
     fn move_backed(&self, cpu: Cpu, index: usize, old: Backed, new: Backed) -> bool;
 }
 
-/// [`Backing::write`](crate::Backing::write) of a log.
-pub(crate) fn write(
-    (log, places): (&PageLog, &dyn Places),
-    cpu: Cpu,
-    run: &mut Run,
-    now: u32,
-    commit: &mut dyn FnMut(&mut Run),
-) -> Result<(), IoError> {
-    // The first failure closes a segment, which can be cleaned then.
-    let mut seen = None;
-    loop {
-        make_room((log, places), cpu, (run.stored_bytes(), now));
-        let outcome = log.append(cpu, run, now);
-        commit(run);
-        log.committed(run);
-        run.keep_unwritten();
-        let progress = log.progress();
-        if outcome != Err(IoError::NoSpace) || seen == Some(progress) {
-            return outcome;
-        }
-        seen = Some(progress);
-    }
+/// A log, and whoever knows where its pages are.
+#[derive(Clone, Copy)]
+pub(crate) struct Named<'a> {
+    pub(crate) log: &'a PageLog,
+    pub(crate) places: &'a dyn Places,
 }
 
-/// Punches and cleans until objects of so many bytes, at most a segment, have room, or nothing is
-/// left to gain: a segment that is cleaned gains a part of it. Others may take the room first.
-fn make_room((log, places): (&PageLog, &dyn Places), cpu: Cpu, (bytes, now): (u32, u32)) {
-    while !log.has_room_for(bytes) {
-        if !log.punch(cpu) && !clean((log, places), cpu, (bytes, now)) {
-            return;
+impl Named<'_> {
+    /// [`Backing::write`](crate::Backing::write) of a log.
+    pub(crate) fn write(
+        self,
+        cpu: Cpu,
+        run: &mut Run,
+        now: u32,
+        commit: &mut dyn FnMut(&mut Run),
+    ) -> Result<(), IoError> {
+        // The first failure closes a segment, which can be cleaned then.
+        let mut seen = None;
+        loop {
+            self.make_room(cpu, run.stored_bytes(), now);
+            let outcome = self.log.append(cpu, run, now);
+            commit(run);
+            self.log.committed(run);
+            run.keep_unwritten();
+            let progress = self.log.progress();
+            if outcome != Err(IoError::NoSpace) || seen == Some(progress) {
+                return outcome;
+            }
+            seen = Some(progress);
         }
     }
-}
 
-/// Cleans a segment, if that is needed. Returns false if none is worth it, or it could not be done.
-fn clean((log, places): (&PageLog, &dyn Places), cpu: Cpu, (bytes, now): (u32, u32)) -> bool {
-    let mut cleaning = match log.clean(bytes, now) {
-        Clean::This(cleaning) => cleaning,
-        Clean::NotNeeded => return true,
-        Clean::Nothing => return false,
-    };
-    let live = |index: usize, place: Place| {
-        places.backed_at(index).filter(|form| form.block == place.word())
-    };
-    let commit = |run: &mut Run| {
-        for entry in run.entries_mut() {
-            let Some(new) = entry.written() else { continue };
-            // Otherwise the page was replaced meanwhile.
-            entry.is_named = places.move_backed(cpu, entry.index, entry.form, new);
+    /// Punches and cleans until objects of `bytes`, at most a segment, have room, or nothing is
+    /// left to gain: a segment that is cleaned gains a part of it. Others may take the room first.
+    fn make_room(self, cpu: Cpu, bytes: u32, now: u32) {
+        while !self.log.has_room_for(bytes) {
+            if !self.log.punch(cpu) && !self.clean(cpu, bytes, now) {
+                return;
+            }
         }
-    };
-    match cleaning.copy(cpu, live, commit) {
-        Ok(()) => {
-            // If objects are left, another segment is the next one.
-            cleaning.end();
-            true
-        }
-        Err(_) => {
-            cleaning.give_up();
-            false
+    }
+
+    /// Cleans a segment, if that is needed. Returns false if none is worth it, or it could not be
+    /// done.
+    fn clean(self, cpu: Cpu, bytes: u32, now: u32) -> bool {
+        let Named { log, places } = self;
+        let mut cleaning = match log.clean(bytes, now) {
+            Clean::This(cleaning) => cleaning,
+            Clean::NotNeeded => return true,
+            Clean::Nothing => return false,
+        };
+        let live = |index: usize, place: Place| {
+            places.backed_at(index).filter(|now| now.at == StoredAt::in_log(place))
+        };
+        let commit = |run: &mut Run| {
+            for entry in run.entries_mut() {
+                let (Some(at), Some(new)) = (entry.old, entry.written()) else { continue };
+                let old = Backed { at, form: entry.form };
+                // Otherwise the page was replaced meanwhile.
+                entry.is_named = places.move_backed(cpu, entry.index, old, new);
+            }
+        };
+        match cleaning.copy(cpu, live, commit) {
+            Ok(()) => {
+                // If objects are left, another segment is the next one.
+                cleaning.end();
+                true
+            }
+            Err(_) => {
+                cleaning.give_up();
+                false
+            }
         }
     }
 }

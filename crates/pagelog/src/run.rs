@@ -7,7 +7,7 @@ use core::ops::Range;
 use segments::{BLOCK_BYTES, HEADER_BYTES, Pending, stored};
 use units::{PAGE_SIZE, Page};
 
-use crate::backed::Backed;
+use crate::backed::{Backed, Coded, StoredAt};
 
 /// The bytes of the largest object, with its header, in whole units.
 const LARGEST: usize = stored(PAGE_SIZE as u16) as usize;
@@ -21,14 +21,16 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 pub struct Entry {
     /// The page.
     pub index: usize,
-    /// The form of the object. Its place is where it was before, if it is copied.
-    pub form: Backed,
+    /// The form of the object.
+    pub form: Coded,
+    /// Where it was before, if it is copied.
+    pub(crate) old: Option<StoredAt>,
     /// Where its header begins in the memory of the run.
-    pub(crate) at: usize,
+    pub(crate) from: usize,
     /// Its reservation, until it is committed.
     pub(crate) pending: Option<Pending>,
     /// Where it was written; `None` if it was not.
-    pub(crate) place: Option<u32>,
+    pub(crate) at: Option<StoredAt>,
     /// Whether a slot names the place.
     pub is_named: bool,
 }
@@ -36,7 +38,7 @@ pub struct Entry {
 impl Entry {
     /// Where it was written, and its form.
     pub fn written(&self) -> Option<Backed> {
-        self.place.map(|block| Backed { block, ..self.form })
+        self.at.map(|at| Backed { at, form: self.form })
     }
 }
 
@@ -81,7 +83,7 @@ impl Run {
         }
         let (mut bytes, mut entries) = (Vec::new(), Vec::new());
         bytes.try_reserve_exact(all)?;
-        // Objects that shrank: at least so many fit.
+        // Objects that shrank: as many as fit at least.
         entries.try_reserve_exact(all / stored(1) as usize)?;
         bytes.resize(all, 0);
         Ok(Run { bytes, used: 0, entries, is_of_blocks: false })
@@ -118,16 +120,22 @@ impl Run {
     }
 
     /// Adds the object of page `index`, which [`Run::page`] holds.
-    pub fn add(&mut self, index: usize, form: Backed) {
+    pub fn add(&mut self, index: usize, form: Coded) {
+        self.add_copy(index, form, None);
+    }
+
+    /// The same of an object that was elsewhere before.
+    pub(crate) fn add_copy(&mut self, index: usize, form: Coded, old: Option<StoredAt>) {
         let end = self.used + taken(self.is_of_blocks, form.length);
         let from = self.used + self.header() + usize::from(form.length);
         self.bytes[from..end].fill(0);
         self.entries.push(Entry {
             index,
             form,
-            at: self.used,
+            old,
+            from: self.used,
             pending: None,
-            place: None,
+            at: None,
             is_named: false,
         });
         self.used = end;
@@ -153,12 +161,12 @@ impl Run {
         self.used = 0;
         let (bytes, is_of_blocks) = (&mut self.bytes, self.is_of_blocks);
         self.entries.retain_mut(|entry| {
-            if entry.place.is_some() {
+            if entry.at.is_some() {
                 return false;
             }
             let length = taken(is_of_blocks, entry.form.length);
-            bytes.copy_within(entry.at..entry.at + length, self.used);
-            entry.at = self.used;
+            bytes.copy_within(entry.from..entry.from + length, self.used);
+            entry.from = self.used;
             self.used += length;
             true
         });
@@ -172,8 +180,8 @@ impl Run {
 
     /// The header and the object of an entry.
     pub(crate) fn object(&mut self, entry: usize) -> (&mut [u8], &[u8]) {
-        let Entry { at, form, .. } = self.entries[entry];
-        let (header, object) = self.bytes[at..].split_at_mut(HEADER_BYTES);
+        let Entry { from, form, .. } = self.entries[entry];
+        let (header, object) = self.bytes[from..].split_at_mut(HEADER_BYTES);
         (header, &object[..usize::from(form.length)])
     }
 
@@ -188,7 +196,7 @@ impl Run {
         let mut parts: [Part; PARTS] = Default::default();
         let (mut part, mut next) = (0, None);
         for n in 0..self.entries.len() {
-            let at = self.entries[n].at;
+            let at = self.entries[n].from;
             let Some(pending) = &self.entries[n].pending else {
                 if next.is_some() {
                     self.shift(n, at, parts[part].round_up());
@@ -202,7 +210,7 @@ impl Run {
                 self.shift(n, at, to);
                 part += 1;
             }
-            let at = self.entries[n].at;
+            let at = self.entries[n].from;
             if next != Some(byte) {
                 parts[part] = Part { offset: byte, memory: at..at };
             }
@@ -220,7 +228,7 @@ impl Run {
     fn shift(&mut self, n: usize, at: usize, to: usize) {
         self.bytes.copy_within(at..self.used, to);
         self.bytes[at..to].fill(0);
-        self.entries[n..].iter_mut().for_each(|entry| entry.at += to - at);
+        self.entries[n..].iter_mut().for_each(|entry| entry.from += to - at);
         self.used += to - at;
     }
 }

@@ -14,13 +14,9 @@ use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use units::PAGE_SIZE;
 
-use crate::backed::Backed;
+use crate::backed::{Backed, Coded};
 use crate::codecs::{LAST, NONE};
 
-const LENGTH_SHIFT: u32 = 32;
-const LENGTH_MASK: u64 = 0x1fff;
-const CODEC_SHIFT: u32 = 45;
-const CODEC_MASK: u64 = 31;
 const LOST: u64 = 1 << 62;
 const FILLED: u64 = 1 << 63;
 
@@ -50,33 +46,28 @@ impl Whereabouts {
         match self {
             Whereabouts::Hole => 0,
             Whereabouts::Filled(pattern) => pattern & u32::MAX as u64 | FILLED,
-            Whereabouts::Logged(place) => {
-                place.block as u64
-                    | (place.length as u64) << LENGTH_SHIFT
-                    | (place.codec.saturating_sub(1) as u64) << CODEC_SHIFT
+            Whereabouts::Logged(Backed { at, form }) => {
+                let codec = form.codec.saturating_sub(1);
+                Backed { at, form: Coded { codec, ..form } }.word()
             }
             Whereabouts::Lost => LOST,
         }
     }
 
     /// Of a word that no process can have written, a lost page is made.
-    const fn of(word: u64) -> Whereabouts {
-        let (low, length) = (word as u32, (word >> LENGTH_SHIFT & LENGTH_MASK) as u16);
-        let codec = (word >> CODEC_SHIFT & CODEC_MASK) as u8 + 1;
-        let whereabouts = match (word & FILLED, length as usize) {
+    fn of(word: u64) -> Whereabouts {
+        let (low, Backed { at, form }) = (word as u32 as u64, Backed::from_word(word));
+        let codec = form.codec + 1;
+        let logged = |codec| Whereabouts::Logged(Backed { at, form: Coded { codec, ..form } });
+        let whereabouts = match (word & FILLED, form.length as usize) {
             (0, 0) => Whereabouts::Hole,
-            (0, 1..PAGE_SIZE) if codec <= LAST => Whereabouts::Logged(form(low, length, codec)),
-            (0, PAGE_SIZE) => Whereabouts::Logged(form(low, length, NONE)),
+            (0, 1..PAGE_SIZE) if codec <= LAST => logged(codec),
+            (0, PAGE_SIZE) => logged(NONE),
             (0, _) => Whereabouts::Lost,
-            (_, _) => Whereabouts::Filled(low as u64 | (low as u64) << 32),
+            (_, _) => Whereabouts::Filled(low | low << 32),
         };
         if whereabouts.word() == word { whereabouts } else { Whereabouts::Lost }
     }
-}
-
-/// An object of `length` bytes at a place, of the codec of a number.
-pub(crate) const fn form(block: u32, length: u16, codec: u8) -> Backed {
-    Backed { block, length, codec, huge: false }
 }
 
 /// The words of all pages. Any number of threads may call every method at once.
@@ -124,6 +115,14 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const LENGTH_SHIFT: u32 = 32;
+    const CODEC_SHIFT: u32 = 45;
+
+    fn form(block: u32, length: u16, codec: u8) -> Backed {
+        let at = Backed::from_word(block.into()).at;
+        Backed { at, form: Coded { length, codec, huge: false } }
+    }
 
     #[test]
     fn a_word_says_all_of_its_page() {

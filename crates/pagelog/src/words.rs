@@ -92,7 +92,7 @@ pub(crate) fn layout_word(layout: Layout, count: u32) -> u64 {
 }
 
 pub(crate) fn layout_of(word: u64) -> Layout {
-    // A size that is none is refused with the layout.
+    // A size of 0 is refused with the layout.
     let segment_bytes = ((word >> COUNT_BITS & MIB_MASK) as u32) << 20;
     let bytes = u64::from(word as u32) * u64::from(segment_bytes);
     Layout { bytes, segment_bytes }

@@ -37,7 +37,7 @@ impl Blocks for BackingBlocks {
         BackingBlocks::give_back(self, block);
     }
     fn retire(&self, block: u32) {
-        Backing::retire(self, Backed { block, length: 0, codec: 0, huge: false });
+        Backing::retire(self, Backed::from_word(block.into()));
     }
 }
 

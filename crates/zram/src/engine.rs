@@ -35,7 +35,7 @@ use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
 use objects::{Object, Objects};
 use pagealloc::NoMemory;
-use pagelog::{Backed, Backing};
+use pagelog::{Backed, Backing, Coded};
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
@@ -317,15 +317,13 @@ impl<D: Design> Engine<D> {
         bytes: &Page,
         page: &mut Page,
     ) -> Result<(), IoError> {
-        match usize::from(place.length) {
-            PAGE_SIZE => page.copy_from_slice(bytes),
-            length => self
-                .objects
-                .codecs()
-                .decompress(reader, cpu, place.codec, &bytes[..length], page)
-                .map_err(|_| IoError::Corrupt)?,
+        let Coded { length, codec, .. } = place.form;
+        if !place.form.is_compressed() {
+            page.copy_from_slice(bytes);
+            return Ok(());
         }
-        Ok(())
+        let (codecs, bytes) = (self.objects.codecs(), &bytes[..usize::from(length)]);
+        codecs.decompress(reader, cpu, codec, bytes, page).map_err(|_| IoError::Corrupt)
     }
 
     /// Replaces a page by the result of `edit`, in frames of `room` and in one step: no other

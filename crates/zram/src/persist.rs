@@ -31,7 +31,7 @@ use core::ops::Range;
 use control::{ControlError, Errno, Object as _};
 use objects::{Findings, Persist, Survey, all_there};
 use pagealloc::FrameSet;
-use pagelog::NotLeft;
+use pagelog::{NotLeft, StoredAt};
 use sync::Mutex;
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
@@ -94,8 +94,8 @@ pub struct Recovery {
     generation: u64,
     /// What was written back is encrypted.
     is_sealed: bool,
-    /// Blocks that two pages name.
-    doubles: Mutex<BTreeSet<u32>>,
+    /// Places on the backing device that two pages name.
+    doubles: Mutex<BTreeSet<StoredAt>>,
 }
 
 impl Persist for Recovery {
@@ -311,8 +311,8 @@ impl Recovery {
 
     /// Of two pages with one object or block, nobody can say whose it is.
     fn lose_what_two_pages_name(&self) {
-        let (objects, blocks) = (self.objects.doubles(), self.doubles.lock().clone());
-        if objects.is_empty() && blocks.is_empty() {
+        let (objects, places) = (self.objects.doubles(), self.doubles.lock().clone());
+        if objects.is_empty() && places.is_empty() {
             return;
         }
         self.lose_parts(|_, shared| {
@@ -327,7 +327,7 @@ impl Recovery {
                 self.objects.unmark(self.engine.objects(), object);
                 all.push((index, format!("{another} object (K17)")));
             }
-            Kind::WrittenBack(place) if blocks.contains(&place.block) => {
+            Kind::WrittenBack(place) if places.contains(&place.at) => {
                 all.push((index, format!("{another} block (K19)")));
             }
             _ => {}

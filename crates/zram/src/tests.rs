@@ -7,10 +7,12 @@ use units::PAGE_SIZE;
 use crate::ops::apart;
 use crate::path::{clip, touched_pages};
 use crate::{Backed, Kind, Object, Slot};
+use pagelog::Coded;
 use zcomp::{fill, same_filled};
 use zsmalloc::Handle;
 
-const PLACE: Backed = Backed { block: u32::MAX, length: 4096, codec: 30, huge: true };
+const FORM: Coded = Coded { length: 4096, codec: 30, huge: true };
+const PLACE: Backed = Backed { form: FORM, ..Backed::from_word(u32::MAX as u64) };
 
 #[test]
 fn what_is_known_of_a_slot_is_apart_from_its_contents() {
@@ -28,7 +30,7 @@ fn what_is_known_of_a_slot_is_apart_from_its_contents() {
         assert_eq!(known.word() >> crate::engine::SLOT_BITS, 0, "the lock's bits are free");
         assert_eq!(slot.is_backed(), matches!(slot.kind(), Kind::WrittenBack(_)));
     }
-    let other = Slot::written_back(Backed { huge: false, ..PLACE });
+    let other = Slot::written_back(Backed { form: Coded { huge: false, ..FORM }, ..PLACE });
     assert!(!other.same_contents(Slot::written_back(PLACE)));
 }
 

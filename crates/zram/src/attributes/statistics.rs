@@ -209,7 +209,7 @@ fn flags(slot: Slot, again: bool) -> [u8; 6] {
     let kind = slot.kind();
     let huge = match kind {
         Kind::Stored(Object::Huge(_)) => true,
-        Kind::WrittenBack(place) => place.huge,
+        Kind::WrittenBack(place) => place.form.huge,
         Kind::Shared(part) => part.huge,
         _ => false,
     };

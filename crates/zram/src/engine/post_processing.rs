@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use block::IoError;
 use objects::{Object, Recompressed};
-use pagelog::{Backed, Places};
+use pagelog::{Backed, Coded, Places};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zsmalloc::Room;
@@ -52,21 +52,22 @@ impl<D: Design> Engine<D> {
         index: usize,
         bytes: &mut Page,
         compressed: bool,
-    ) -> Result<Option<Backed>, IoError> {
+    ) -> Result<Option<Coded>, IoError> {
+        let form =
+            |length: usize, codec, huge| Ok(Some(Coded { length: length as u16, codec, huge }));
         self.slots.load(cpu, index, |slot| {
             if !slot.is_marked() {
                 return Ok(None);
             }
-            let place = |length, codec, huge| Some(Backed { block: 0, length, codec, huge });
             match slot.kind() {
                 Kind::Stored(object @ Object::Compressed { length, codec, .. }) if compressed => {
                     self.copy_out(object, bytes);
                     bytes[length..].fill(0);
-                    Ok(place(length as u16, codec, false))
+                    form(length, codec, false)
                 }
                 Kind::Stored(object @ (Object::Compressed { .. } | Object::Huge(_))) => {
                     self.expand(reader, cpu, slot, bytes)?;
-                    Ok(place(PAGE_SIZE as u16, 0, matches!(object, Object::Huge(_))))
+                    form(PAGE_SIZE, 0, matches!(object, Object::Huge(_)))
                 }
                 // A page of an extent is written back as its own page.
                 Kind::Shared(part) => {
@@ -75,11 +76,11 @@ impl<D: Design> Engine<D> {
                         Object::Compressed { length, codec, .. } if compressed && !part.packed => {
                             self.copy_out(shared.object, bytes);
                             bytes[length..].fill(0);
-                            Ok(place(length as u16, codec, false))
+                            form(length, codec, false)
                         }
                         _ => {
                             self.expand(reader, cpu, slot, bytes)?;
-                            Ok(place(PAGE_SIZE as u16, 0, part.huge))
+                            form(PAGE_SIZE, 0, part.huge)
                         }
                     }
                 }
@@ -104,19 +105,18 @@ impl<D: Design> Engine<D> {
         cpu: Cpu,
         page: &Page,
         into: &mut Page,
-    ) -> Backed {
+    ) -> Coded {
         let packed = self.objects.compress(reader, cpu, 0, page);
-        let (length, codec) = match packed.as_ref().and_then(|packed| packed.compressed()) {
+        match packed.as_ref().and_then(|packed| packed.compressed()) {
             Some((bytes, codec)) => {
                 into[..bytes.len()].copy_from_slice(bytes);
-                (bytes.len(), codec)
+                Coded { length: bytes.len() as u16, codec, huge: false }
             }
             None => {
                 *into = *page;
-                (PAGE_SIZE, 0)
+                Coded::NOT
             }
-        };
-        Backed { block: 0, length: length as u16, codec, huge: false }
+        }
     }
 
     /// Replaces a page by one that was written to `place` of the backing device.
@@ -277,8 +277,8 @@ impl<D: Design> Engine<D> {
         while index < pages {
             match self.slots.peek(index).kind() {
                 Kind::Stored(Object::Compressed { codec, .. }) => all |= 1 << codec,
-                Kind::WrittenBack(place) if usize::from(place.length) < PAGE_SIZE => {
-                    all |= 1 << place.codec;
+                Kind::WrittenBack(place) if place.form.is_compressed() => {
+                    all |= 1 << place.form.codec;
                 }
                 _ => {}
             }

@@ -19,19 +19,18 @@
 //! Of a shared object, bits 32 and 33 are the number of the page in the extent, bit 34 says that it
 //! is one, and bit 56 that the page did not shrink.
 //!
-//! Bits 0 to 49 of a stored page are [`Object::word`]. A store clears 52 to 55. Transitions are
-//! functions on the word; the table only swaps words.
+//! Bits 0 to 49 of a stored page are [`Object::word`], and those of a written-back one
+//! [`Backed::word`]. A store clears 52 to 55. Transitions are functions on the word; the table only
+//! swaps words.
 
 use objects::Object;
 use pagelog::Backed;
 use units::PAGE_SIZE;
 
-const LENGTH_SHIFT: u32 = 32;
-const LENGTH_MASK: u64 = 0x1fff;
+const PART_SHIFT: u32 = 32;
 const KIND_SHIFT: u32 = Object::BITS;
+const _: () = assert!(Object::BITS == Backed::BITS);
 const KIND_MASK: u64 = 3;
-const CODEC_SHIFT: u32 = 45;
-const CODEC_MASK: u64 = 31;
 const CLAIMED: u64 = 1 << 52;
 const MARKED: u64 = 1 << 53;
 const IDLE: u64 = 1 << 54;
@@ -111,12 +110,9 @@ impl Slot {
     /// A slot for a page that was written back.
     #[must_use]
     pub const fn written_back(place: Backed) -> Slot {
-        debug_assert!(place.length > 0 && place.length as usize <= PAGE_SIZE);
-        let word = place.block as u64
-            | (place.length as u64) << LENGTH_SHIFT
-            | BACKED << KIND_SHIFT
-            | (place.codec as u64) << CODEC_SHIFT;
-        Slot(if place.huge { word | HUGE } else { word })
+        debug_assert!(place.form.length > 0);
+        let word = place.word() | BACKED << KIND_SHIFT;
+        Slot(if place.form.huge { word | HUGE } else { word })
     }
 
     /// A slot for a page that is a part of a shared object.
@@ -124,7 +120,7 @@ impl Slot {
     pub const fn shared(part: Part) -> Slot {
         debug_assert!(part.entry != 0 && part.part as u64 <= PART_MASK);
         let word = part.entry as u64
-            | (part.part as u64) << LENGTH_SHIFT
+            | (part.part as u64) << PART_SHIFT
             | BACKED << KIND_SHIFT
             | SHARED
             | if part.packed { PACKED } else { 0 };
@@ -144,16 +140,15 @@ impl Slot {
             BACKED if self.0 & LOST != 0 => Kind::Lost,
             BACKED if self.0 & SHARED != 0 => Kind::Shared(Part {
                 entry: self.0 as u32,
-                part: (self.0 >> LENGTH_SHIFT & PART_MASK) as u8,
+                part: (self.0 >> PART_SHIFT & PART_MASK) as u8,
                 packed: self.0 & PACKED != 0,
                 huge: self.0 & HUGE != 0,
             }),
-            BACKED => Kind::WrittenBack(Backed {
-                block: self.0 as u32,
-                length: (self.0 >> LENGTH_SHIFT & LENGTH_MASK) as u16,
-                codec: (self.0 >> CODEC_SHIFT & CODEC_MASK) as u8,
-                huge: self.0 & HUGE != 0,
-            }),
+            BACKED => {
+                let mut place = Backed::from_word(self.0);
+                place.form.huge = self.0 & HUGE != 0;
+                Kind::WrittenBack(place)
+            }
             _ => Kind::Empty,
         }
     }
@@ -224,7 +219,7 @@ impl Slot {
         Slot(self.0 & !(CLAIMED | MARKED))
     }
 
-    /// Whether a settled slot can be right as far as it tells itself.
+    /// Whether a settled slot can be right, by what it says itself.
     #[must_use]
     pub const fn is_well_formed(self) -> bool {
         const FLAGS: u64 = IDLE | INCOMPRESSIBLE;
@@ -237,7 +232,7 @@ impl Slot {
             STORED => CONTENTS | KIND_MASK << KIND_SHIFT | FLAGS,
             BACKED if self.0 & LOST != 0 => return self.0 == Slot::LOST.0,
             BACKED if self.0 & SHARED != 0 => {
-                const PARTS: u64 = PART_MASK << LENGTH_SHIFT | PACKED;
+                const PARTS: u64 = PART_MASK << PART_SHIFT | PACKED;
                 u32::MAX as u64 | PARTS | KIND_MASK << KIND_SHIFT | SHARED | HUGE | FLAGS
             }
             BACKED => CONTENTS | KIND_MASK << KIND_SHIFT | HUGE,
@@ -248,7 +243,9 @@ impl Slot {
         }
         match self.kind() {
             Kind::Stored(_) => Object::checked_from_word(self.0).is_some(),
-            Kind::WrittenBack(place) => place.length > 0 && place.length as usize <= PAGE_SIZE,
+            Kind::WrittenBack(Backed { form, .. }) => {
+                form.length > 0 && form.length as usize <= PAGE_SIZE
+            }
             Kind::Shared(part) => match part.packed {
                 true => part.entry != 0 && !part.huge,
                 false => part.entry != 0 && part.part == 0,
@@ -281,7 +278,7 @@ impl Slot {
         self.with(IDLE, on)
     }
 
-    /// Whether every codec of the device was tried in vain.
+    /// Whether no codec of the device makes the page smaller.
     #[must_use]
     pub const fn is_incompressible(self) -> bool {
         self.0 & INCOMPRESSIBLE != 0

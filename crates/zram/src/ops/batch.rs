@@ -5,7 +5,7 @@ use alloc::format;
 use block::IoError;
 use control::{ControlError, Errno};
 use pagelog::{Backing, Run};
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{Cpu, Page};
 
 use crate::counts::Count;
 use crate::disk::Disk;
@@ -99,9 +99,7 @@ impl<'a, D: Design> Batch<'a, D> {
         let reader = self.disk.readers.enter(CPU);
         let exported = self.engine.export(&reader, CPU, index, self.run.page(), self.compressed);
         match exported {
-            Ok(Some(form))
-                if self.is_log && usize::from(form.length) == PAGE_SIZE && !form.huge =>
-            {
+            Ok(Some(form)) if self.is_log && !form.is_compressed() && !form.huge => {
                 // A page of an extent.
                 let page: Page = *self.run.page();
                 let form = self.engine.pack_page(&reader, CPU, &page, self.run.page());

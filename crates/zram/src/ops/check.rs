@@ -39,7 +39,7 @@ impl<D: Design> Disk<D> {
         let Some(engine) = self.engine() else { return Vec::new() };
         let mut found = Vec::new();
         let mut sums = Sums::default();
-        let (mut handles, mut blocks) = (BTreeSet::new(), BTreeSet::new());
+        let (mut handles, mut places) = (BTreeSet::new(), BTreeSet::new());
         let mut references = BTreeMap::new();
         let codecs = engine.codecs_there(&self.readers.enter(Cpu(0)));
         // Beyond the end as well, as far as a look costs little.
@@ -67,7 +67,7 @@ impl<D: Design> Disk<D> {
                         say(format!("there is no codec {codec}"));
                     }
                 }
-                Kind::WrittenBack(place) if !blocks.insert(place.block) => {
+                Kind::WrittenBack(place) if !places.insert(place.at) => {
                     say("another page names its block".into());
                 }
                 Kind::Shared(part) => {

@@ -3,12 +3,11 @@
 use alloc::{boxed::Box, format, vec::Vec};
 
 use control::{ControlError, Errno};
-use pagelog::{AT_ONCE, Backing, Wanted};
+use pagelog::{AT_ONCE, Backing, StoredAt, Wanted};
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::disk::Disk;
-use crate::engine::Engine;
-use crate::engine::Kind;
+use crate::engine::{Engine, Kind};
 use crate::ops::write_error::no_memory;
 use crate::resources::Design;
 
@@ -71,7 +70,7 @@ fn pages() -> Result<Box<[Page]>, ControlError> {
 fn written_back<D: Design>(
     engine: &Engine<D>,
     pages: usize,
-) -> Result<Vec<(u32, usize)>, ControlError> {
+) -> Result<Vec<(StoredAt, usize)>, ControlError> {
     let (mut all, mut full) = (Vec::new(), Ok(()));
     engine.each(0..pages, |index, slot| {
         if let Kind::WrittenBack(place) = slot.kind()
@@ -79,7 +78,7 @@ fn written_back<D: Design>(
         {
             full = all.try_reserve(1);
             if full.is_ok() {
-                all.push((place.block, index));
+                all.push((place.at, index));
             }
         }
     });
@@ -92,16 +91,16 @@ fn written_back<D: Design>(
 fn check<D: Design>(
     engine: &Engine<D>,
     backing: &dyn Backing,
-    batch: &[(u32, usize)],
+    batch: &[(StoredAt, usize)],
     buffers: &mut [Page],
     found: &mut Found,
 ) {
     // As long as this reader lives, a place has the bytes of the page that names it now.
     let _reading = backing.reading(CPU);
     let mut wanted = [const { None }; AT_ONCE];
-    for (((block, index), into), wanted) in batch.iter().zip(buffers).zip(&mut wanted) {
+    for (((at, index), into), wanted) in batch.iter().zip(buffers).zip(&mut wanted) {
         match engine.peek(*index).kind() {
-            Kind::WrittenBack(place) if place.block == *block => {
+            Kind::WrittenBack(place) if place.at == *at => {
                 *wanted = Some(Wanted { index: *index, place, into, result: Ok(()) });
             }
             // It was used meanwhile.

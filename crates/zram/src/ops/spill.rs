@@ -4,8 +4,8 @@
 use alloc::sync::Arc;
 
 use block::IoError;
-use pagelog::{Backed, Backing, Run};
-use units::{Cpu, PAGE_SIZE, Page};
+use pagelog::{Backing, Coded, Run};
+use units::{Cpu, Page};
 
 use crate::counts::Count;
 use crate::disk::Disk;
@@ -55,7 +55,7 @@ impl<D: Design> Disk<D> {
     ) -> Result<(), IoError> {
         let mut run = backing.run(1, None).map_err(|_| IoError::NoMemory)?;
         *run.page() = *page;
-        run.add(index as usize, UNCOMPRESSED);
+        run.add(index as usize, Coded::NOT);
         let mut stored = Err(IoError::Failed);
         let mut commit = |run: &mut Run| {
             for entry in run.entries_mut() {
@@ -71,6 +71,3 @@ impl<D: Design> Disk<D> {
         stored
     }
 }
-
-/// The form of a page that is written as it is.
-const UNCOMPRESSED: Backed = Backed { block: 0, length: PAGE_SIZE as u16, codec: 0, huge: false };

@@ -82,7 +82,7 @@ impl<D: Design> Fetcher<'_, D> {
     /// Turns the block that was read into `page` into the page itself. Returns false if that needs
     /// a codec and the slot no longer names the block: then the page must be loaded again.
     fn unpack(&self, (index, place): (usize, Backed), page: &mut Page) -> Result<bool, IoError> {
-        if usize::from(place.length) == PAGE_SIZE {
+        if !place.form.is_compressed() {
             return Ok(true);
         }
         let block = *page;

@@ -5,7 +5,7 @@ use core::ops::{ControlFlow, Range};
 
 use block::{BlockDevice, ExtentKind};
 use pagelog::{Backed, Misclaimed};
-use units::{Cpu, PAGE_SIZE};
+use units::Cpu;
 
 use super::Recovery;
 
@@ -15,16 +15,16 @@ impl Recovery {
         let Some(backing) = self.engine.backing() else {
             return Err("it was written back, and there is no backing device (K18)".into());
         };
-        if usize::from(place.length) < PAGE_SIZE {
-            self.objects.codec(place.codec)?;
+        if place.form.is_compressed() {
+            self.objects.codec(place.form.codec)?;
         }
         if self.is_sealed && !has_seals(backing.device(), backing.span(place)) {
             let why = "it was written back sealed, and the key ended with the process (K18)";
             return Err(why.into());
         }
         backing.claim(place).map_err(|why| {
-            if let Misclaimed::Taken(block) = why {
-                self.doubles.lock().insert(block);
+            if let Misclaimed::Taken(_) = why {
+                self.doubles.lock().insert(place.at);
             }
             format!("{why}")
         })
