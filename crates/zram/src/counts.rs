@@ -60,19 +60,18 @@ impl Counts {
         self.0.add(cpu, which as usize, amount);
     }
 
-    /// Counts an operation on a page as `done`, and also as `failed` if it failed.
+    /// Counts a page that was read, and a failure if that failed.
     #[inline]
-    pub(crate) fn add_result<E>(
-        &self,
-        cpu: Cpu,
-        (done, failed): (Count, Count),
-        result: Result<(), E>,
-    ) -> Result<(), E> {
-        self.add(cpu, done, 1);
-        if result.is_err() {
-            self.add(cpu, failed, 1);
-        }
-        result
+    pub(crate) fn add_read<E>(&self, cpu: Cpu, result: Result<(), E>) -> Result<(), E> {
+        self.add(cpu, Count::Reads, 1);
+        result.inspect_err(|_| self.add(cpu, Count::FailedReads, 1))
+    }
+
+    /// Counts a page that was written, and a failure if that failed.
+    #[inline]
+    pub(crate) fn add_write<E>(&self, cpu: Cpu, result: Result<(), E>) -> Result<(), E> {
+        self.add(cpu, Count::Writes, 1);
+        result.inspect_err(|_| self.add(cpu, Count::FailedWrites, 1))
     }
 
     pub(crate) fn sum(&self, which: Count) -> u64 {

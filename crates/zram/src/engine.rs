@@ -11,7 +11,7 @@ mod tables;
 
 pub use access::Clock;
 pub use page_ops::Select;
-pub(crate) use page_ops::{Loaded, Recompression};
+pub(crate) use page_ops::{Fetched, Loaded, Maker, Recompression};
 pub(crate) use shared::Shared;
 pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};
@@ -29,7 +29,7 @@ pub(crate) use self::packing::{Packable, Packed, Packing};
 pub(crate) use self::sharing::Alike;
 
 use alloc::{boxed::Box, format, sync::Arc};
-use core::ops::ControlFlow;
+use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
@@ -39,7 +39,7 @@ use pagelog::{Backed, Backing, Coded};
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
-use zsmalloc::{Limits, Pool, PoolOptions, Room};
+use zsmalloc::{Limits, Pool, PoolOptions};
 
 use crate::counts::Counts;
 use crate::record::Record;
@@ -260,24 +260,18 @@ fn extent_kind(slot: Slot) -> ExtentKind {
 }
 
 impl<D: Design> Engine<D> {
-    /// Replaces a page by an object in frames of `room`.
+    /// Replaces a page by an object.
     ///
     /// # Errors
     /// `NoSpace` or `NoMemory`; the page is unchanged.
     #[inline]
-    pub(crate) fn store(
-        &self,
-        reader: &Reader<'_>,
-        (cpu, room): (Cpu, Room),
-        index: usize,
-        page: &Page,
-    ) -> Result<(), IoError> {
+    pub(crate) fn store(&self, maker: Maker<'_>, index: usize, page: &Page) -> Result<(), IoError> {
         self.slots.prefetch(index);
         prefetch_beginning(page);
-        let new = self.make(reader, (cpu, room), page, || self.slots.peek(index))?;
+        let new = self.make(maker, page, || self.slots.peek(index))?;
         // The time is set before the page can be seen: a page without a time counts as the oldest.
         self.note(index);
-        self.commit(cpu, index, new);
+        self.commit(maker.cpu, index, new);
         Ok(())
     }
 
@@ -305,7 +299,7 @@ impl<D: Design> Engine<D> {
         loaded
     }
 
-    /// Turns the bytes of a fetched block into a page.
+    /// Turns the bytes that were fetched into a page.
     ///
     /// # Errors
     /// `Corrupt`; the contents of `page` are undefined then.
@@ -313,41 +307,39 @@ impl<D: Design> Engine<D> {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        place: Backed,
-        bytes: &Page,
+        fetched: Fetched<'_>,
         page: &mut Page,
     ) -> Result<(), IoError> {
-        let Coded { length, codec, .. } = place.form;
-        if !place.form.is_compressed() {
-            page.copy_from_slice(bytes);
+        let form @ Coded { length, codec, .. } = fetched.place.form;
+        if !form.is_compressed() {
+            page.copy_from_slice(fetched.page);
             return Ok(());
         }
-        let (codecs, bytes) = (self.objects.codecs(), &bytes[..usize::from(length)]);
+        let (codecs, bytes) = (self.objects.codecs(), &fetched.page[..usize::from(length)]);
         codecs.decompress(reader, cpu, codec, bytes, page).map_err(|_| IoError::Corrupt)
     }
 
-    /// Replaces a page by the result of `edit`, in frames of `room` and in one step: no other
-    /// change to the page comes between. `edit` may run more than once, each time on the present
-    /// contents. For a page on the backing device the function only returns its place, unless
-    /// `known` holds the contents of that place.
+    /// Replaces a page by the result of `edit`, in one step: no other change to the page comes
+    /// between. `edit` may run more than once, each time on the present contents. For a page on the
+    /// backing device the function only returns its place, unless `known` was read from there.
     ///
     /// # Errors
     /// Those of `store` and `load`; the page is unchanged.
     pub(crate) fn modify(
         &self,
-        reader: &Reader<'_>,
-        (cpu, room): (Cpu, Room),
+        maker: Maker<'_>,
         index: usize,
-        known: Option<(Backed, &Page)>,
+        known: Option<Fetched<'_>>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
+        let Maker { reader, cpu, .. } = maker;
         let _turn = self.turn(index);
         let mut page = [0; PAGE_SIZE];
         loop {
             let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else { continue };
             if let Ok(Loaded::Backed(place)) = read {
                 match known {
-                    Some((known, contents)) if known == place => page = *contents,
+                    Some(known) if known.place == place => page = *known.page,
                     _ => {
                         self.unclaim(index, held);
                         return Ok(Loaded::Backed(place));
@@ -356,7 +348,7 @@ impl<D: Design> Engine<D> {
             }
             let made = read.and_then(|_| {
                 edit(&mut page);
-                self.make(reader, (cpu, room), &page, || held)
+                self.make(maker, &page, || held)
             });
             if self.put(cpu, index, held, made)? {
                 self.note(index);
@@ -367,13 +359,10 @@ impl<D: Design> Engine<D> {
 
     /// Empties `count` pages from `first` on.
     pub(crate) fn discard(&self, cpu: Cpu, first: usize, count: usize) {
-        let end = first + count;
-        let mut index = self.slots.next_touched(first, end);
-        while index < end {
+        for index in self.touched(first..first + count) {
             if self.slots.peek(index) != Slot::EMPTY {
                 self.commit(cpu, index, Slot::EMPTY);
             }
-            index = self.slots.next_touched(index + 1, end);
         }
         if count >= MANY {
             self.quiesce(cpu);
@@ -420,6 +409,17 @@ impl<D: Design> Engine<D> {
     /// Whether a page was written back to this place, a moment ago.
     pub(crate) fn is_at(&self, index: usize, place: Backed) -> bool {
         self.slots.peek(index).kind() == Kind::WrittenBack(place)
+    }
+
+    /// The pages of a range that may have contents. Since the caller took its share of this engine,
+    /// the device may have got another, larger engine: pages that this one has not are left out.
+    pub(crate) fn touched(&self, pages: Range<usize>) -> impl Iterator<Item = usize> {
+        let (mut from, end) = (pages.start, pages.end.min(self.capacity()));
+        core::iter::from_fn(move || {
+            let index = if from < end { self.next_touched(from, end) } else { end };
+            from = index + 1;
+            (index < end).then_some(index)
+        })
     }
 
     /// The first index from `from` on that may have contents; `end` if no index before it has.

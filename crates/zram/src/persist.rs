@@ -136,8 +136,7 @@ impl Persist for Recovery {
 
     fn walk(&self, cpu: Cpu, _: usize, pages: Range<u64>) {
         let end = (pages.end as usize).min(self.pages());
-        let mut index = self.engine.next_touched(pages.start as usize, end);
-        while index < end {
+        for index in self.engine.touched(pages.start as usize..end) {
             self.engine.recover_page(cpu, index, |slot| {
                 let slot = slot.settled();
                 match self.judge(slot) {
@@ -148,7 +147,6 @@ impl Persist for Recovery {
                     }
                 }
             });
-            index = self.engine.next_touched(index + 1, end);
         }
     }
 

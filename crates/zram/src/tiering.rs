@@ -10,7 +10,7 @@ mod writeback;
 
 pub use fingerprints::fingerprint;
 pub use stats::{TierCounts, TierStats};
-pub(crate) use walk::TierWalk;
+pub(crate) use walk::{LOOKS, SAMPLES, TierWalk};
 
 use alloc::format;
 
@@ -21,7 +21,7 @@ use zcomp::Params;
 use crate::disk::{Disk, Moved};
 use crate::engine::Engine;
 use crate::resources::Design;
-use walk::Place;
+use moves::Place;
 
 impl<D: Design> Disk<D> {
     /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
@@ -106,9 +106,9 @@ impl<D: Design> Disk<D> {
         let Some(_post) = self.post.try_lock() else { return Ok(true) };
         let Some(engine) = self.engine() else { return Ok(false) };
         let mut tier_walk = self.tier_walk.lock();
-        let tier_walk = self.ready_walk(&engine, &mut tier_walk)?;
-        let spell = tier_walk.begin(self.budgets(), elapsed, spent);
         let place = self.place(&engine);
+        let tier_walk = self.ready_walk(&place, &mut tier_walk)?;
+        let spell = tier_walk.begin(self.budgets(), elapsed, spent);
         let waits = tier_walk.go_on(&place, spell);
         if tier_walk.is_between() {
             self.carry_out(&engine, tier_walk, spell);
@@ -121,14 +121,20 @@ impl<D: Design> Disk<D> {
         Ok(waits)
     }
 
-    /// Moves pages down for a writer that needs their memory: with the same walk as the thread of
-    /// the tiers, which goes on where it was. `post` keeps them apart. The calling thread holds it,
-    /// may wait, and is no reader.
-    pub(crate) fn press_tiers(&self, engine: &Engine<D>, has_room: &dyn Fn() -> bool) -> Moved {
+    /// Moves pages of about `most` groups down for a writer that needs their memory: with the same
+    /// walk as the thread of the tiers. `post` keeps them apart. The calling thread holds it, may
+    /// wait, and is no reader.
+    pub(crate) fn press_tiers(
+        &self,
+        engine: &Engine<D>,
+        most: usize,
+        has_room: &dyn Fn() -> bool,
+    ) -> Moved {
         let mut tier_walk = self.tier_walk.lock();
         // Without memory for the walk, nothing moves.
-        let walk = self.ready_walk(engine, &mut tier_walk);
-        walk.map_or(Moved::Nothing, |walk| walk.press(&self.place(engine), has_room))
+        let place = self.place(engine);
+        let walk = self.ready_walk(&place, &mut tier_walk);
+        walk.map_or(Moved::Nothing, |walk| walk.press(&place, most, has_room))
     }
 
     /// The walk of the device as it is now, made if need be. The caller holds `post`.
@@ -137,16 +143,14 @@ impl<D: Design> Disk<D> {
     /// `ENOMEM` when there is no memory to remember what pages did.
     fn ready_walk<'a>(
         &self,
-        engine: &Engine<D>,
+        place: &Place<'_, D>,
         walk: &'a mut Option<TierWalk>,
     ) -> Result<&'a mut TierWalk, ControlError> {
         let generation = self.generation();
         match walk.take().filter(|it| it.generation() == generation) {
             Some(known) => Ok(walk.insert(known)),
             None => {
-                let pages = (self.pages(), engine.capacity());
-                let budgets = (generation, self.budgets());
-                let made = TierWalk::new(&*self.resources.provider, pages, budgets);
+                let made = TierWalk::new(place, generation, self.budgets());
                 Ok(walk.insert(made.map_err(|error| ControlError::new(Errno::ENOMEM, error))?))
             }
         }

@@ -166,18 +166,16 @@ impl<D: Design> Disk<D> {
     }
 
     fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), ControlError> {
-        let mut index = engine.next_touched(pages.start, pages.end);
-        while index < pages.end {
-            if !engine.peek(index).is_empty() {
+        match engine.touched(pages).find(|index| !engine.peek(*index).is_empty()) {
+            None => Ok(()),
+            Some(index) => {
+                let name = self.name();
                 let message = format!(
-                    "page {index} of {} holds data beyond the new end; discard it first",
-                    self.name()
+                    "page {index} of {name} holds data beyond the new end; discard it first"
                 );
-                return Err(ControlError::new(Errno::EBUSY, message));
+                Err(ControlError::new(Errno::EBUSY, message))
             }
-            index = engine.next_touched(index + 1, pages.end);
         }
-        Ok(())
     }
 
     /// Drops all contents, the size, the settings and the statistics.

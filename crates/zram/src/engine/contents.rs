@@ -10,25 +10,24 @@ use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
 use zcomp::{fill, same_filled};
-use zsmalloc::{Pass, Room, StoreError};
+use zsmalloc::{Pass, StoreError};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::engine::page_ops::Loaded;
+use crate::engine::page_ops::{Loaded, Maker};
 use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
 use crate::resources::Design;
 use crate::slots::SlotTable;
 
 impl<D: Design> Engine<D> {
-    /// Makes an object of a page, in frames of `room`, and the slot that names it. `replacing`
-    /// returns the present slot of the page. It is called after the first look at the page, so that
-    /// the processor fetches both at once.
+    /// Makes an object of a page, and the slot that names it. `replacing` returns the present slot
+    /// of the page. It is called after the first look at the page, so that the processor fetches
+    /// both at once.
     #[inline]
     pub(super) fn make(
         &self,
-        reader: &Reader<'_>,
-        (cpu, room): (Cpu, Room),
+        Maker { reader, cpu, room }: Maker<'_>,
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
@@ -109,10 +108,11 @@ impl<D: Design> Engine<D> {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        (entry, part): (u32, usize),
+        Part { entry, part, .. }: Part,
         page: &mut Page,
     ) -> Result<(), IoError> {
         let Shared { object, pages } = self.shared.get(entry);
+        let part = usize::from(part);
         // SAFETY: the object was stored here, and the caller's reference keeps it. If compaction
         // moves it, its old place stays until this reader of the device has left.
         let expanded = unsafe {
@@ -152,9 +152,7 @@ impl<D: Design> Engine<D> {
             }
             Kind::WrittenBack(place) => return Ok(Loaded::Backed(place)),
             // The slot is a reference, and `slots.load` keeps it.
-            Kind::Shared(Part { entry, part, .. }) => {
-                self.expand_shared(reader, cpu, (entry, usize::from(part)), page)?;
-            }
+            Kind::Shared(part) => self.expand_shared(reader, cpu, part, page)?,
             Kind::Lost => return Err(IoError::Corrupt),
         }
         Ok(Loaded::Page)

@@ -169,7 +169,8 @@ impl<D: Design> Engine<D> {
         let slots = || group.clone().filter(is_chosen).map(|index| self.slots.peek(index));
         let select = which.select;
         let comes = slots().any(|slot| slot.object().is_some() && select.admits(slot));
-        let fits = slots().filter(|slot| self.packs(*slot, select, comes));
+        let packs = |slot| self.packs(slot, select, comes);
+        let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
         let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
         if count < 2 && !parts {
@@ -179,7 +180,7 @@ impl<D: Design> Engine<D> {
         let mut count = 0;
         for index in group.clone().filter(is_chosen) {
             let page = packing.page(count);
-            if let Some(member) = self.take(reader, cpu, index, (select, comes), page) {
+            if let Some(member) = self.take(reader, cpu, index, &packs, page) {
                 members[count] = member;
                 count += 1;
             }
@@ -210,16 +211,15 @@ impl<D: Design> Engine<D> {
         shared.is_some_and(|shared| 2 * pages <= shared.pages as u64)
     }
 
-    /// Marks a page and reads it.
+    /// Marks a page that `packs` says can be packed, and reads it.
     fn take(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         index: usize,
-        (select, comes): (Select, bool),
+        packs: &dyn Fn(Slot) -> bool,
         page: &mut Page,
     ) -> Option<Member> {
-        let packs = |slot| self.packs(slot, select, comes);
         let mark = |slot| packs(slot).then(|| slot.with_mark(true));
         if !packs(self.slots.peek(index)) || !self.alter(index, mark) {
             return None;

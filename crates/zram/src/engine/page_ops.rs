@@ -2,6 +2,9 @@
 
 use objects::Object;
 use pagelog::Backed;
+use sync::Reader;
+use units::{Cpu, Page};
+use zsmalloc::Room;
 
 use crate::engine::slot::{Kind, Slot};
 
@@ -13,6 +16,23 @@ pub(crate) enum Loaded {
     /// On the backing device. The caller that does I/O fetches the block. A reader of the backing
     /// device, entered before the look at the slot, must keep the block from reuse.
     Backed(Backed),
+}
+
+/// Who makes an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Maker<'a> {
+    /// The calling thread is this reader of the device.
+    pub(crate) reader: &'a Reader<'a>,
+    pub(crate) cpu: Cpu,
+    /// Whose frames the object takes.
+    pub(crate) room: Room,
+}
+
+/// What was read from a place of the backing device.
+#[derive(Clone, Copy)]
+pub(crate) struct Fetched<'a> {
+    pub(crate) place: Backed,
+    pub(crate) page: &'a Page,
 }
 
 /// A selection of pages, among those that lie in memory and are not same-filled.

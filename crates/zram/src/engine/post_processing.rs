@@ -11,7 +11,7 @@ use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
-use crate::engine::page_ops::Recompression;
+use crate::engine::page_ops::{Fetched, Maker, Recompression};
 use crate::engine::slot::{Kind, Slot};
 use crate::resources::Design;
 use crate::slots::SlotTable;
@@ -27,16 +27,11 @@ enum Made {
 impl<D: Design> Engine<D> {
     /// Calls `look` with each page of a range that has contents, and its slot.
     pub(crate) fn each(&self, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
-        // Since the caller took its share of this engine, the device may have got another, larger
-        // engine.
-        let end = range.end.min(self.capacity());
-        let mut index = self.next_touched(range.start, end);
-        while index < end {
+        for index in self.touched(range) {
             let slot = self.peek(index);
             if !slot.is_empty() {
                 look(index, slot);
             }
-            index = self.next_touched(index + 1, end);
         }
     }
 
@@ -207,14 +202,14 @@ impl<D: Design> Engine<D> {
             Kind::Shared(_) => true,
             _ => false,
         };
-        let make =
-            |held, page: &Page| self.make(reader, (cpu, Room::Open), page, || held).map(Made::Form);
+        let maker = Maker { reader, cpu, room: Room::Open };
+        let make = |held, page: &Page| self.make(maker, page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_low, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))
     }
 
-    /// Keeps a page in memory again that was read from `place` of the backing device. Returns
-    /// whether it did: not if the page is not there any more.
+    /// Keeps a page in memory again that was read from the backing device. Returns whether it did:
+    /// not if the page is not there any more.
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the page stays where it is.
@@ -223,11 +218,11 @@ impl<D: Design> Engine<D> {
         reader: &Reader<'_>,
         cpu: Cpu,
         index: usize,
-        (place, page): (Backed, &Page),
+        fetched: Fetched<'_>,
     ) -> Result<bool, IoError> {
-        let is_there = |slot: Slot| slot.kind() == Kind::WrittenBack(place);
-        let make =
-            |held, _: &Page| self.make(reader, (cpu, Room::Open), page, || held).map(Made::Form);
+        let is_there = |slot: Slot| slot.kind() == Kind::WrittenBack(fetched.place);
+        let maker = Maker { reader, cpu, room: Room::Open };
+        let make = |held, _: &Page| self.make(maker, fetched.page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_there, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))
     }
@@ -273,8 +268,8 @@ impl<D: Design> Engine<D> {
 
     /// The codecs that the objects of the first `pages` pages need, one bit for each.
     pub(super) fn codecs_in_use(&self, pages: usize) -> u32 {
-        let (mut all, mut index) = (0u32, self.slots.next_touched(0, pages));
-        while index < pages {
+        let mut all = 0u32;
+        for index in self.touched(0..pages) {
             match self.slots.peek(index).kind() {
                 Kind::Stored(Object::Compressed { codec, .. }) => all |= 1 << codec,
                 Kind::WrittenBack(place) if place.form.is_compressed() => {
@@ -282,7 +277,6 @@ impl<D: Design> Engine<D> {
                 }
                 _ => {}
             }
-            index = self.slots.next_touched(index + 1, pages);
         }
         self.shared.each(|_, shared, _| {
             if let Object::Compressed { codec, .. } = shared.object {

@@ -104,7 +104,7 @@ impl<D: Design> Engine<D> {
                 continue;
             }
             let huge = matches!(self.shared.get(entry).object, Object::Huge(_));
-            let new = Slot::shared(Part { entry, part: 0, packed: false, huge });
+            let new = Slot::shared(Part { huge, ..Part::whole(entry) });
             let joined = self.join(cpu, index, entry, new);
             // One that was quicker took the mark away.
             return Ok(joined && !matches!(slot.kind(), Kind::Shared(_)));
@@ -155,7 +155,7 @@ impl<D: Design> Engine<D> {
             return false;
         }
         let reader = self.readers.enter(cpu);
-        self.expand_shared(&reader, cpu, (entry, 0), other).is_ok() && page == other
+        self.expand_shared(&reader, cpu, Part::whole(entry), other).is_ok() && page == other
     }
 
     /// The entry of a model. A page with an object of its own gets one if it is equal to `page`.
@@ -192,7 +192,7 @@ impl<D: Design> Engine<D> {
             let entry = self.enter(cpu, shared).ok_or(IoError::NoMemory)?;
             self.shared.hold(entry);
             let huge = matches!(object, Object::Huge(_));
-            let new = Slot::shared(Part { entry, part: 0, packed: false, huge });
+            let new = Slot::shared(Part { huge, ..Part::whole(entry) });
             let is_there = |now: Slot| now.is_marked() && now.object() == Some(object);
             let swapped =
                 self.slots.update(index, |now| is_there(now).then(|| new.with_flags_of(now)));

@@ -81,6 +81,13 @@ pub struct Part {
     pub huge: bool,
 }
 
+impl Part {
+    /// The only page of an object that shrank.
+    pub(crate) const fn whole(entry: u32) -> Part {
+        Part { entry, part: 0, packed: false, huge: false }
+    }
+}
+
 impl Slot {
     /// An empty slot.
     pub const EMPTY: Slot = Slot(0);

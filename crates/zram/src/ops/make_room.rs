@@ -17,25 +17,18 @@ use objects::Recompressed;
 use units::{Cpu, PAGE_SIZE, pages_for};
 use zsmalloc::{Pool, Room};
 
-use crate::disk::Disk;
-use crate::disk::Settings;
-use crate::disk::{Hand, Moved, WhenFull};
-use crate::engine::Engine;
-use crate::engine::{Recompression, Select};
+use crate::disk::{Disk, Hand, Moved, Settings, WhenFull};
+use crate::engine::{Engine, Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::resources::Design;
+use crate::tiering::{LOOKS, SAMPLES};
 
 /// The CPU of a thread that goes through all pages; any CPU will do.
 const CPU: Cpu = Cpu(0);
-/// Times of last use are compared among so many times the pages that move.
-const SAMPLES: usize = 4;
-/// Pages that a compaction looks at in the time that the move of one takes.
-const LOOKS: usize = 4096;
 /// More than the size classes of a pool.
 const CLASSES: usize = PAGE_SIZE / 16;
-/// Frames that a page may need at most, and that others may take meanwhile.
+/// Frames that a page may need at most.
 const FRAMES: u64 = 2;
-const MARGIN: u64 = 8;
 
 /// While it lives, what comes free in a pool is for the thread that makes room.
 struct Shut<'a>(&'a Pool);
@@ -112,7 +105,9 @@ impl<D: Design> Disk<D> {
         if context.wait == Wait::Yes || self.when_full() == WhenFull::Fail {
             return Ok(());
         }
-        let (pool, most) = (engine.pool(), pages.saturating_mul(FRAMES) + MARGIN);
+        // Meanwhile each other CPU may store a page.
+        let pages = pages.saturating_add(self.resources.cpus as u64);
+        let (pool, most) = (engine.pool(), pages.saturating_mul(FRAMES));
         let is_near = pool.frames().saturating_add(most) > pool.limit(Room::Open);
         if is_near { Err(IoError::WouldBlock) } else { Ok(()) }
     }
@@ -180,7 +175,8 @@ impl<D: Design> Disk<D> {
             let pool = engine.pool();
             let (stores, all) = (pool.limit(Room::Made), pool.limit(Room::All));
             let half = stores + all.saturating_sub(stores).div_ceil(2);
-            moved = moved.max(self.press_tiers(engine, &|| pool.frames() < half));
+            let has_room = || pool.frames() < half;
+            moved = moved.max(self.press_tiers(engine, self.at_a_time(), &has_room));
         }
         if moved != Moved::Some {
             moved = moved.max(self.compress_some(engine));
@@ -188,7 +184,8 @@ impl<D: Design> Disk<D> {
         moved
     }
 
-    /// About how many pages move at a time: as many as cost what a look at all does.
+    /// About how many pages, or groups, move at a time: as many as cost what a look at all pages
+    /// does.
     fn at_a_time(&self) -> usize {
         (self.writeback_batch() as usize).max(self.pages() / LOOKS)
     }

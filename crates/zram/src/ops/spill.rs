@@ -4,7 +4,7 @@
 use alloc::sync::Arc;
 
 use block::IoError;
-use pagelog::{Backing, Coded, Run};
+use pagelog::{Coded, Run};
 use units::{Cpu, Page};
 
 use crate::counts::Count;
@@ -28,7 +28,9 @@ impl<D: Design> Disk<D> {
         index: u64,
         page: &Page,
     ) -> Result<(), IoError> {
-        let backing = engine.backing().ok_or(IoError::NoSpace)?;
+        if engine.backing().is_none() {
+            return Err(IoError::NoSpace);
+        }
         let (granted, charged) = self.spend(1);
         if granted == 0 {
             return Err(IoError::NoSpace);
@@ -38,7 +40,7 @@ impl<D: Design> Disk<D> {
                 self.refund(1)
             }
         };
-        let written = self.write_alone((engine, &**backing), cpu, index, page);
+        let written = self.write_alone(engine, cpu, index, page);
         written.inspect_err(|_| refund())?;
         self.counts.add(cpu, Count::WritebackWrites, 1);
         Ok(())
@@ -48,11 +50,12 @@ impl<D: Design> Disk<D> {
     /// would have to stay until then.
     fn write_alone(
         &self,
-        (engine, backing): (&Arc<Engine<D>>, &dyn Backing),
+        engine: &Arc<Engine<D>>,
         cpu: Cpu,
         index: u64,
         page: &Page,
     ) -> Result<(), IoError> {
+        let backing = engine.backing().ok_or(IoError::NoSpace)?;
         let mut run = backing.run(1, None).map_err(|_| IoError::NoMemory)?;
         *run.page() = *page;
         run.add(index as usize, Coded::NOT);
@@ -60,7 +63,7 @@ impl<D: Design> Disk<D> {
         let mut commit = |run: &mut Run| {
             for entry in run.entries_mut() {
                 let Some(place) = entry.written() else { continue };
-                stored = self.begin_with(engine, (cpu, index), |request| {
+                stored = self.begin_with(engine, cpu, index, |request| {
                     request.engine.store_backed(cpu, index as usize, place);
                     Ok(())
                 });

@@ -14,12 +14,13 @@ use zsmalloc::Room;
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::disk::WhenFull;
-use crate::engine::Engine;
-use crate::engine::Loaded;
+use crate::engine::{Engine, Fetched, Loaded};
 use crate::path::ranges::{self, Change, Pass, Stopped, Why};
 use crate::path::read_backing::Fetcher;
 use crate::path::request::Request;
 use crate::resources::Design;
+
+const P: u64 = PAGE_SIZE as u64;
 
 impl<D: Design> Disk<D> {
     /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
@@ -37,10 +38,7 @@ impl<D: Design> Disk<D> {
         match stored {
             Some(stored) => stored,
             // Another try, which makes room if it has to and may.
-            None => {
-                let range = (index * PAGE_SIZE as u64, PAGE_SIZE as u64);
-                self.change(Context::waiting(cpu), range, Change::Write(page))
-            }
+            None => self.change(Context::waiting(cpu), index * P, P, Change::Write(page)),
         }
     }
 
@@ -102,7 +100,8 @@ impl<D: Design> Disk<D> {
     pub(crate) fn begin_with<R>(
         &self,
         engine: &Arc<Engine<D>>,
-        (cpu, index): (Cpu, u64),
+        cpu: Cpu,
+        index: u64,
         f: impl FnOnce(Request<'_, D>) -> Result<R, IoError>,
     ) -> Result<R, IoError> {
         self.begin(Context::waiting(cpu), (index, 1), |request| {
@@ -129,7 +128,7 @@ impl<D: Design> Disk<D> {
 
     #[inline]
     fn holds(&self, (first, count): (u64, u64)) -> bool {
-        let pages = self.bytes() / PAGE_SIZE as u64;
+        let pages = self.bytes() / P;
         first.checked_add(count).is_some_and(|end| end <= pages)
     }
 
@@ -177,25 +176,26 @@ impl<D: Design> Disk<D> {
     fn change(
         &self,
         context: Context,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         change: Change<'_>,
     ) -> Result<(), IoError> {
         let mut done = 0;
         loop {
-            let range = (offset + done, length - done);
-            let pages = ranges::touched_pages(range.0, range.1);
+            let (offset, length) = (offset + done, length - done);
+            let pages = ranges::touched_pages(offset, length);
             let rest = change.after(done as usize);
             let stopped = self.begin(context, pages, |request| {
                 if done == 0 {
                     self.look_for_room(request.engine, context, pages.1)?;
                 }
-                Pass { request, context }.change(range, rest, done > 0)
+                Pass { request, context }.change(offset, length, rest, done > 0)
             })??;
             let Some(stopped) = stopped else { return Ok(()) };
             let has_begun = done > 0 || stopped.of_range.start > 0;
             self.finish_part(context, &stopped, rest, has_begun)?;
             done += stopped.of_range.end as u64;
-            if done == length {
+            if stopped.of_range.end as u64 == length {
                 return Ok(());
             }
         }
@@ -232,12 +232,10 @@ impl<D: Design> Disk<D> {
                     edit(&mut page);
                     self.replace(cpu, stopped, policy, &page)
                 }
-                _ => {
-                    self.in_room(&mut |room| self.fetch_and_modify((cpu, room), stopped, &mut edit))
-                }
+                _ => self.in_room(&mut |room| self.fetch_and_modify(cpu, room, stopped, &mut edit)),
             }
         };
-        self.counts.add_result(cpu, (Count::Writes, Count::FailedWrites), changed)
+        self.counts.add_write(cpu, changed)
     }
 
     /// Replaces a whole page for which there was no room.
@@ -276,7 +274,8 @@ impl<D: Design> Disk<D> {
     /// Changes a part of a page that may be on the backing device.
     fn fetch_and_modify(
         &self,
-        (cpu, room): (Cpu, Room),
+        cpu: Cpu,
+        room: Room,
         stopped: &Stopped<D>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
@@ -286,9 +285,8 @@ impl<D: Design> Disk<D> {
         let _reading = stopped.engine.backing().map(|backing| backing.reading(cpu));
         let (mut page, mut known) = ([0; PAGE_SIZE], None);
         loop {
-            let at = (cpu, stopped.page);
-            let modified = self.begin_with(&stopped.engine, at, |request| {
-                let known = known.map(|place| (place, &page));
+            let modified = self.begin_with(&stopped.engine, cpu, stopped.page, |request| {
+                let known = known.map(|place| Fetched { place, page: &page });
                 Request { room, ..request }.modify(index, known, edit)
             })?;
             match modified {
@@ -311,11 +309,14 @@ impl<D: Design> BlockDevice for Disk<D> {
     }
 
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        let range = operation.range();
         match operation {
             Operation::Read { offset, into } => self.read(context, offset, into),
-            Operation::Write { from, .. } => self.change(context, range, Change::Write(from)),
-            Operation::WriteZeroes { mode, .. } => self.change(context, range, Change::Zero(mode)),
+            Operation::Write { offset, from } => {
+                self.change(context, offset, from.len() as u64, Change::Write(from))
+            }
+            Operation::WriteZeroes { offset, length, mode } => {
+                self.change(context, offset, length, Change::Zero(mode))
+            }
             Operation::Discard { offset, length } => {
                 self.begin(context, ranges::touched_pages(offset, length), |request| {
                     Pass { request, context }.give_up(offset, length);

@@ -128,7 +128,8 @@ impl<D: Design> Pass<'_, D> {
     #[inline]
     pub(crate) fn change(
         &self,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         change: Change<'_>,
         begun: bool,
     ) -> Result<Option<Stopped<D>>, IoError> {
@@ -137,7 +138,7 @@ impl<D: Design> Pass<'_, D> {
         }
         match change {
             Change::Write(from) => self.write(offset, from),
-            Change::Zero(mode) => self.zero((offset, length), mode),
+            Change::Zero(mode) => self.zero(offset, length, mode),
         }
     }
 
@@ -178,7 +179,8 @@ impl<D: Design> Pass<'_, D> {
 
     fn zero(
         &self,
-        (offset, length): (u64, u64),
+        offset: u64,
+        length: u64,
         mode: ZeroMode,
     ) -> Result<Option<Stopped<D>>, IoError> {
         let [head, tail] = zeroed_ranges(offset, length, mode);
@@ -218,7 +220,7 @@ impl<D: Design> Pass<'_, D> {
         }
     }
 
-    /// Reads a range as far as the first page that is on the backing device. Returns the number of
+    /// Reads a range up to the first page that is on the backing device. Returns the number of
     /// bytes before that page; `None` when all was read.
     #[inline]
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Result<Option<usize>, IoError> {

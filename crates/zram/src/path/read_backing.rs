@@ -16,8 +16,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 use zsmalloc::Room;
 
 use crate::counts::{Count, Counts};
-use crate::engine::Engine;
-use crate::engine::Loaded;
+use crate::engine::{Engine, Fetched, Loaded};
 use crate::path::ranges::parts;
 use crate::path::request::Request;
 use crate::resources::Design;
@@ -76,21 +75,22 @@ impl<D: Design> Fetcher<'_, D> {
         self.backing()?.read(self.cpu, &mut wanted);
         wanted.iter().flatten().try_for_each(|wanted| wanted.result)?;
         self.counts.add(self.cpu, Count::WritebackReads, 1);
-        self.unpack((index, place), page)
+        self.unpack(index, place, page)
     }
 
     /// Turns the block that was read into `page` into the page itself. Returns false if that needs
     /// a codec and the slot no longer names the block: then the page must be loaded again.
-    fn unpack(&self, (index, place): (usize, Backed), page: &mut Page) -> Result<bool, IoError> {
+    fn unpack(&self, index: usize, place: Backed, page: &mut Page) -> Result<bool, IoError> {
         if !place.form.is_compressed() {
             return Ok(true);
         }
-        let block = *page;
-        self.as_reader(|request| request.unpack((index, place), &block, page))
+        let fetched = *page;
+        let fetched = Fetched { place, page: &fetched };
+        self.as_reader(|request| request.unpack(index, fetched, page))
     }
 
     fn count_read(&self, fetched: Result<(), IoError>) -> Result<(), IoError> {
-        self.counts.add_result(self.cpu, (Count::Reads, Count::FailedReads), fetched)
+        self.counts.add_read(self.cpu, fetched)
     }
 
     /// Reads a range of bytes, some of whose pages are on the backing device, and counts its pages.
@@ -138,7 +138,7 @@ impl<D: Design> Fetcher<'_, D> {
         for Wanted { index, place, into, result } in wanted.iter_mut().flatten() {
             let fetched = result.and_then(|()| {
                 self.counts.add(self.cpu, Count::WritebackReads, 1);
-                match self.unpack((*index, *place), into)? {
+                match self.unpack(*index, *place, into)? {
                     true => Ok(()),
                     false => self.fetch_uncounted(*index, into),
                 }

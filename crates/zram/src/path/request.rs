@@ -3,14 +3,12 @@
 use alloc::sync::Arc;
 
 use block::IoError;
-use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
 use zsmalloc::Room;
 
-use crate::counts::{Count, Counts};
-use crate::engine::Engine;
-use crate::engine::Loaded;
+use crate::counts::Counts;
+use crate::engine::{Engine, Fetched, Loaded, Maker};
 use crate::resources::Design;
 
 /// A request under way: its engine, its counters, its reader, its CPU and its share of the memory.
@@ -26,11 +24,16 @@ pub(crate) struct Request<'a, D: Design> {
     pub(crate) room: Room,
 }
 
-impl<D: Design> Request<'_, D> {
+impl<'a, D: Design> Request<'a, D> {
+    #[inline]
+    fn maker(&self) -> Maker<'a> {
+        Maker { reader: self.reader, cpu: self.cpu, room: self.room }
+    }
+
     /// [`Engine::store`].
     #[inline]
     pub(crate) fn store(&self, index: usize, page: &Page) -> Result<(), IoError> {
-        self.engine.store(self.reader, (self.cpu, self.room), index, page)
+        self.engine.store(self.maker(), index, page)
     }
 
     /// [`Engine::load`].
@@ -43,36 +46,36 @@ impl<D: Design> Request<'_, D> {
     pub(crate) fn modify(
         &self,
         index: usize,
-        known: Option<(Backed, &Page)>,
+        known: Option<Fetched<'_>>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
-        self.engine.modify(self.reader, (self.cpu, self.room), index, known, edit)
+        self.engine.modify(self.maker(), index, known, edit)
     }
 
-    /// Decompresses a block that was fetched from `place`, where page `index` was a moment ago.
-    /// Returns false if it is not there now: then its codec may be gone.
+    /// Decompresses what was fetched from the place where page `index` was a moment ago. Returns
+    /// false if it is not there now: then its codec may be gone.
     pub(crate) fn unpack(
         &self,
-        (index, place): (usize, Backed),
-        block: &Page,
+        index: usize,
+        fetched: Fetched<'_>,
         page: &mut Page,
     ) -> Result<bool, IoError> {
-        // While a slot names the block and this reader lives, the codec stays.
-        if !self.engine.is_at(index, place) {
+        // While a slot names the place and this reader lives, the codec stays.
+        if !self.engine.is_at(index, fetched.place) {
             return Ok(false);
         }
-        self.engine.unpack(self.reader, self.cpu, place, block, page).map(|()| true)
+        self.engine.unpack(self.reader, self.cpu, fetched, page).map(|()| true)
     }
 
     /// Counts a page read, and a failure if it failed.
     #[inline]
     pub(crate) fn count_read(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        self.counts.add_result(self.cpu, (Count::Reads, Count::FailedReads), result)
+        self.counts.add_read(self.cpu, result)
     }
 
     /// Counts a page write, and a failure if it failed.
     #[inline]
     pub(crate) fn count_write(&self, result: Result<(), IoError>) -> Result<(), IoError> {
-        self.counts.add_result(self.cpu, (Count::Writes, Count::FailedWrites), result)
+        self.counts.add_write(self.cpu, result)
     }
 }

@@ -120,6 +120,15 @@ impl Group {
     }
 }
 
+/// The pages of a device, and the present second.
+pub(crate) struct Place<'a, D: Design> {
+    pub(crate) engine: &'a Engine<D>,
+    pub(crate) readers: &'a ReaderEpochs,
+    pub(crate) provider: &'a dyn MemoryProvider,
+    pub(crate) pages: usize,
+    pub(crate) now: u32,
+}
+
 /// What one thread needs to move pages.
 pub(crate) struct Mover {
     packing: Option<Packing>,
@@ -145,13 +154,8 @@ impl Mover {
     /// Prepares for a pass: finds the codec that packs pages now, and from now on with this effort.
     /// Without one, or without memory for it, no page becomes cold. A device that has grown gets a
     /// larger table of fingerprints.
-    pub(crate) fn begin<D: Design>(
-        &mut self,
-        engine: &Engine<D>,
-        readers: &ReaderEpochs,
-        (provider, pages): (&dyn MemoryProvider, usize),
-        effort: Effort,
-    ) {
+    pub(crate) fn begin<D: Design>(&mut self, place: &Place<'_, D>, effort: Effort) {
+        let Place { engine, readers, provider, pages, .. } = *place;
         if self.fingerprints.pages() < pages
             && let Ok(larger) = Fingerprints::new(provider, pages)
         {
@@ -184,10 +188,10 @@ impl Mover {
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
     pub(crate) fn warm<D: Design>(
         &mut self,
-        engine: &Engine<D>,
-        readers: &ReaderEpochs,
+        place: &Place<'_, D>,
         index: usize,
     ) -> Result<Recompressed, IoError> {
+        let Place { engine, readers, .. } = *place;
         let from = engine.peek(index).object().map_or(0, Object::bytes);
         if self.share(engine, index)? {
             return Ok(Recompressed::Done { from, to: 0 });
@@ -218,10 +222,10 @@ impl Mover {
     /// `NoMemory`, `NoSpace`; the pages have their contents. `Unsupported`: the codec was changed.
     pub(crate) fn pack<D: Design>(
         &mut self,
-        engine: &Engine<D>,
-        readers: &ReaderEpochs,
+        place: &Place<'_, D>,
         group: &Group,
     ) -> Result<Packed, IoError> {
+        let Place { engine, readers, .. } = *place;
         let reader = readers.enter(CPU);
         let packing = self.packing.as_mut().filter(|it| engine.is_current(&reader, it));
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
@@ -231,12 +235,8 @@ impl Mover {
     }
 
     /// Makes a page hot. Returns whether it did.
-    pub(crate) fn raise<D: Design>(
-        &self,
-        engine: &Engine<D>,
-        readers: &ReaderEpochs,
-        index: usize,
-    ) -> bool {
+    pub(crate) fn raise<D: Design>(&self, place: &Place<'_, D>, index: usize) -> bool {
+        let Place { engine, readers, .. } = *place;
         // Without space, it stays where it is.
         engine.raise(&readers.enter(CPU), CPU, index).unwrap_or(false)
     }

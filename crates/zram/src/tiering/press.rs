@@ -12,27 +12,24 @@ use zcomp::EXTENT_PAGES;
 
 use crate::disk::Moved;
 use crate::resources::Design;
-use crate::tiering::moves::{CPU, Effort, Group, tier_of};
-use crate::tiering::walk::{LOOKS, Place, TierWalk};
-
-/// Groups that move at a time. Times of last use are compared among so many times those.
-const PRESSED: usize = 64;
-const SAMPLES: usize = 4;
+use crate::tiering::moves::{CPU, Effort, Group, Place, tier_of};
+use crate::tiering::walk::{LOOKS, Looked, SAMPLES, TierWalk};
 
 impl TierWalk {
     /// Moves pages down for one who needs memory at once, whatever their age and the CPU time: of
-    /// the hand's next groups those that were not used for the longest time. A page that became no
-    /// smaller is not tried again until it is used. It ends before there is no room for a smaller
-    /// object. The calling thread is no reader.
+    /// the hand's next groups about `most`, those that were not used for the longest time. A page
+    /// that became no smaller is not tried again until it is used. It ends before there is no room
+    /// for a smaller object. The calling thread is no reader.
     pub(crate) fn press<D: Design>(
         &mut self,
         place: &Place<'_, D>,
+        most: usize,
         has_room: &dyn Fn() -> bool,
     ) -> Moved {
-        let Place { engine, readers, pages, .. } = *place;
-        self.mover.begin(engine, readers, (place.provider, pages), Effort::Quick);
+        let Place { engine, pages, .. } = *place;
+        self.mover.begin(place, Effort::Quick);
         let mut found: Vec<(u32, Group)> = Vec::new();
-        if found.try_reserve_exact(SAMPLES * PRESSED).is_err() {
+        if found.try_reserve_exact(SAMPLES * most).is_err() {
             return Moved::Nothing;
         }
         self.in_use = false;
@@ -46,11 +43,11 @@ impl TierWalk {
                 self.find_pressed(place, range.end, &mut found);
                 found.sort_unstable_by_key(|(used, group)| (*used, group.first));
                 for (n, (_, group)) in found.iter().enumerate() {
-                    if !has_room() || n >= PRESSED && self.saved() > before {
+                    if !has_room() || n >= most && self.saved() > before {
                         break;
                     }
                     // Without a frame for an object of this size, others may move.
-                    let _ = self.move_group(engine, readers, group);
+                    let _ = self.move_group(place, group);
                 }
                 if self.saved() > before {
                     return Moved::Some;
@@ -74,7 +71,7 @@ impl TierWalk {
         let Place { engine, readers, .. } = *place;
         let mut reader = readers.enter(CPU);
         let mut left = LOOKS;
-        while self.hand < end && found.len() < SAMPLES * PRESSED {
+        while self.hand < end && found.len() < found.capacity() {
             let index = engine.next_touched(self.hand, end);
             let first = index / EXTENT_PAGES * EXTENT_PAGES;
             let mut group =
@@ -111,7 +108,9 @@ impl TierWalk {
         let tier = tier_of(engine, reader, slot)?;
         let memory = Memory::from_bits(self.memory.get(index).load(Ordering::Relaxed));
         let last_used = engine.last_access(index).unwrap_or(now);
-        let verdict = self.policy.press(Seen { tier, last_used, memory }, now);
-        self.sort_in(engine, (index, slot), &verdict, group).then_some(last_used)
+        let seen = Seen { tier, last_used, memory };
+        let verdict = self.policy.press(seen, now);
+        let page = Looked { index, slot, seen };
+        self.sort_in(engine, &page, &verdict, group).then_some(last_used)
     }
 }

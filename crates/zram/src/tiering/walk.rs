@@ -1,16 +1,16 @@
 //! Tiers: pages move to smaller forms by themselves, as [`tiers::Policy`] decides.
 //!
-//! A thread of the program calls `Disk::move_pages` regularly. Each call goes on with the present
-//! pass over all pages until the pass ends or the CPU time that it may take is spent. Pages are
+//! A thread of the program calls `Disk::move_pages` regularly. Each call does some of the present
+//! pass over all pages, until the pass ends or the CPU time that it may take is spent. Pages are
 //! looked at in aligned groups: neighbours that are cold are packed together.
 
 use alloc::string::String;
 
 use block::IoError;
 use objects::Recompressed;
-use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use pagealloc::{LazyTable, NoMemory};
+use sync::Reader;
 use sync::atomic::{AtomicU32, Ordering};
-use sync::{Reader, ReaderEpochs};
 use tiers::{
     Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Seen, Spell, TIERS,
     Tier, TierPass, Verdict, WARM,
@@ -21,15 +21,25 @@ use zcomp::EXTENT_PAGES;
 use crate::engine::{Engine, Packed};
 use crate::engine::{Kind, Slot};
 use crate::resources::Design;
-use crate::tiering::moves::{CPU, Effort, Group, Mover, leaves, packs, tier_of};
+use crate::tiering::moves::{CPU, Effort, Group, Mover, Place, leaves, packs, tier_of};
 use crate::tiering::out::{Going, Out};
 use crate::tiering::stats::{TierCounts, TierStats};
 
-/// Pages that are looked at between two looks at the CPU time.
+/// Pages that are looked at in about the time that the move of one takes.
 pub(crate) const LOOKS: usize = 4096;
+/// Times of last use are compared among this many times the pages, or groups, that move.
+pub(crate) const SAMPLES: usize = 4;
 /// Groups that a pass packs thoroughly: some two seconds of CPU time. The others wait for the next
 /// pass, or a pass over a large device would come too seldom to see which pages are used.
 const THOROUGH: u32 = 2048;
+
+/// A page that a pass looked at.
+#[derive(Clone, Copy)]
+pub(crate) struct Looked {
+    pub(crate) index: usize,
+    pub(crate) slot: Slot,
+    pub(crate) seen: Seen,
+}
 
 /// The tiers of a device that has a size.
 pub(crate) struct TierWalk {
@@ -41,7 +51,7 @@ pub(crate) struct TierWalk {
     pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
-    /// The page with which the pass goes on: the first of a group.
+    /// The next page of the pass: the first of a group.
     next: usize,
     /// The same of those who need memory at once.
     pub(crate) hand: usize,
@@ -57,25 +67,17 @@ pub(crate) struct TierWalk {
     stats: TierStats,
 }
 
-/// The pages of a device, and the present second.
-pub(crate) struct Place<'a, D: Design> {
-    pub(crate) engine: &'a Engine<D>,
-    pub(crate) readers: &'a ReaderEpochs,
-    pub(crate) provider: &'a dyn MemoryProvider,
-    pub(crate) pages: usize,
-    pub(crate) now: u32,
-}
-
 impl TierWalk {
-    /// For a device of so many pages that may grow to `capacity` pages.
+    /// For the pages of a device that got its size for this time.
     ///
     /// # Errors
     /// Says that there is no memory.
-    pub(crate) fn new(
-        provider: &dyn MemoryProvider,
-        (pages, capacity): (usize, usize),
-        (generation, budgets): (u64, Budgets),
+    pub(crate) fn new<D: Design>(
+        place: &Place<'_, D>,
+        generation: u64,
+        budgets: Budgets,
     ) -> Result<TierWalk, String> {
+        let Place { engine, provider, pages, .. } = *place;
         let counts = |tier: &Tier| TierCounts { name: tier.name, ..TierCounts::default() };
         let no_memory = |error: NoMemory| alloc::format!("{error}");
         Ok(TierWalk {
@@ -84,7 +86,7 @@ impl TierWalk {
             credit: Allowance::of_cpu(budgets.cpu_percent),
             mover: Mover::new(provider, pages)?,
             out: Out::new(budgets.written_a_day),
-            memory: LazyTable::new(provider, capacity).map_err(no_memory)?,
+            memory: LazyTable::new(provider, engine.capacity()).map_err(no_memory)?,
             next: 0,
             hand: 0,
             in_use: false,
@@ -147,7 +149,7 @@ impl TierWalk {
             self.begun = Some(now);
             let wanted = self.policy.wants_memory();
             let effort = if wanted { Effort::Quick } else { Effort::Thorough };
-            self.mover.begin(engine, readers, (place.provider, pages), effort);
+            self.mover.begin(place, effort);
             self.out.begin();
             self.thorough = THOROUGH;
         }
@@ -160,7 +162,7 @@ impl TierWalk {
             let group = self.look(place, &readers.enter(CPU), end);
             if let Some(group) = group.map(|group| self.in_this_pass(group)) {
                 // Without space, pages move later.
-                let _ = self.move_group(engine, readers, &group);
+                let _ = self.move_group(place, &group);
             }
         }
         self.finish(engine, now);
@@ -190,10 +192,11 @@ impl TierWalk {
     pub(crate) fn sort_in<D: Design>(
         &self,
         engine: &Engine<D>,
-        (index, slot): (usize, Slot),
+        page: &Looked,
         verdict: &Verdict,
         group: &mut Group,
     ) -> bool {
+        let Looked { index, slot, .. } = *page;
         let (member, bit) = (index - group.first, 1 << (index - group.first));
         group.memories[member] = verdict.memory;
         match verdict.action {
@@ -228,11 +231,10 @@ impl TierWalk {
             let mut group =
                 Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
             let mut seen = [None; EXTENT_PAGES];
-            while index < group.end {
-                seen[index - first] = self.see(engine, reader, index, now, &mut group);
-                index = engine.next_touched(index + 1, group.end);
+            for index in engine.touched(index..group.end) {
+                seen[index - first] = self.see(place, reader, index, &mut group);
             }
-            self.note_lonely(engine, &group, &seen, now);
+            self.note_lonely(&group, &seen, now);
             self.next = group.end;
             if !group.is_empty() {
                 return Some(group);
@@ -246,12 +248,12 @@ impl TierWalk {
     /// Looks at a page of a group. Returns what the pass has counted, if the page can move.
     fn see<D: Design>(
         &mut self,
-        engine: &Engine<D>,
+        place: &Place<'_, D>,
         reader: &Reader<'_>,
         index: usize,
-        now: u32,
         group: &mut Group,
-    ) -> Option<Seen> {
+    ) -> Option<Looked> {
+        let Place { engine, now, .. } = *place;
         let slot = engine.peek(index);
         let word = self.memory.get(index);
         let memory = Memory::from_bits(word.load(Ordering::Relaxed));
@@ -262,6 +264,7 @@ impl TierWalk {
         };
         let last_used = engine.last_access(index).unwrap_or(now);
         let seen = Seen { tier, last_used, memory };
+        let page = Looked { index, slot, seen };
         let verdict = self.policy.judge(seen, now);
         self.pass.count(&seen, &verdict, now);
         match verdict.action {
@@ -270,48 +273,42 @@ impl TierWalk {
                 if !self.out.add_coming(index, verdict.memory) {
                     self.remember(index, verdict.memory.in_tier(OUT));
                 }
-                return Some(seen);
+                return Some(page);
             }
-            Action::Down(OUT) if leaves(slot) => self.let_go(index, &seen, verdict.memory),
+            Action::Down(OUT) if leaves(slot) => self.let_go(&page, verdict.memory),
             Action::Down(OUT) => self.pass.stays(&seen, now),
             _ => {}
         }
-        if !self.sort_in(engine, (index, slot), &verdict, group) {
-            self.pass.stays(&seen, now);
-            self.pass_by((index, slot), &seen, now);
+        if !self.sort_in(engine, &page, &verdict, group) {
+            self.pass_by(&page, now);
         }
-        Some(seen)
+        Some(page)
     }
 
     /// Adds a page that is to leave memory.
-    fn let_go(&mut self, index: usize, seen: &Seen, memory: Memory) {
-        let Seen { last_used, .. } = *seen;
+    fn let_go(&mut self, page: &Looked, memory: Memory) {
+        let Looked { index, seen: Seen { last_used, .. }, .. } = *page;
         self.out.add_going(Going { index, last_used, memory });
     }
 
     /// A page that cannot move to the tiers in memory leaves it, if it is old enough for that.
-    fn pass_by(&mut self, (index, slot): (usize, Slot), seen: &Seen, now: u32) {
-        let verdict = self.policy.judge(Seen { memory: seen.memory.in_tier(COLD), ..*seen }, now);
+    fn pass_by(&mut self, page: &Looked, now: u32) {
+        let Looked { slot, seen, .. } = *page;
+        self.pass.stays(&seen, now);
+        let verdict = self.policy.judge(Seen { memory: seen.memory.in_tier(COLD), ..seen }, now);
         if verdict.action == Action::Down(OUT) && leaves(slot) {
-            self.let_go(index, seen, verdict.memory);
+            self.let_go(page, verdict.memory);
         }
     }
 
     /// Pages that are old enough to be packed, but have no neighbour that is.
-    fn note_lonely<D: Design>(
-        &mut self,
-        engine: &Engine<D>,
-        group: &Group,
-        seen: &[Option<Seen>; EXTENT_PAGES],
-        now: u32,
-    ) {
+    fn note_lonely(&mut self, group: &Group, seen: &[Option<Looked>; EXTENT_PAGES], now: u32) {
         if group.packs() {
             return;
         }
         for (index, _) in group.pages(group.to_cold) {
-            if let Some(seen) = &seen[index - group.first] {
-                self.pass.stays(seen, now);
-                self.pass_by((index, engine.peek(index)), seen, now);
+            if let Some(page) = &seen[index - group.first] {
+                self.pass_by(page, now);
             }
         }
     }
@@ -345,21 +342,21 @@ impl TierWalk {
     /// `NoMemory`, `NoSpace`: pages stay that should have moved down.
     pub(crate) fn move_group<D: Design>(
         &mut self,
-        engine: &Engine<D>,
-        readers: &ReaderEpochs,
+        place: &Place<'_, D>,
         group: &Group,
     ) -> Result<(), IoError> {
+        let Place { engine, readers, .. } = *place;
         for (index, memory) in group.pages(group.up) {
             let reader = readers.enter(CPU);
             let tier = tier_of(engine, &reader, engine.peek(index)).unwrap_or(0);
             drop(reader);
-            let is_up = self.mover.raise(engine, readers, index);
+            let is_up = self.mover.raise(place, index);
             self.pass.tiers[tier].raised += u64::from(is_up);
             self.remember(index, memory);
         }
         let mut outcome = Ok(());
         for (index, memory) in group.pages(group.to_warm) {
-            match self.mover.warm(engine, readers, index) {
+            match self.mover.warm(place, index) {
                 Ok(Recompressed::Done { from, to }) => {
                     let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
                     (*moved, *saved) = (*moved + 1, *saved + from.saturating_sub(to) as u64);
@@ -376,7 +373,7 @@ impl TierWalk {
         if !group.packs() {
             return outcome;
         }
-        match self.mover.pack(engine, readers, group) {
+        match self.mover.pack(place, group) {
             Ok(Packed { in_use: true, .. }) => self.in_use = true,
             Ok(packed) => {
                 let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];

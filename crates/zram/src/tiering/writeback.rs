@@ -12,7 +12,7 @@ use units::PAGE_SIZE;
 
 use crate::counts::Count;
 use crate::disk::Disk;
-use crate::engine::{Engine, Kind, Select};
+use crate::engine::{Engine, Fetched, Kind, Select};
 use crate::ops::{Batch, no_memory};
 use crate::resources::Design;
 use crate::tiering::moves::CPU;
@@ -62,8 +62,8 @@ impl<D: Design> Disk<D> {
         if !fetcher.fetch_at(index, place, &mut page)? {
             return Ok(false);
         }
-        self.begin_with(engine, (CPU, index as u64), |request| {
-            engine.keep(request.reader, CPU, index, (place, &page))
+        self.begin_with(engine, CPU, index as u64, |request| {
+            engine.keep(request.reader, CPU, index, Fetched { place, page: &page })
         })
     }
 
