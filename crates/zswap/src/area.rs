@@ -49,6 +49,18 @@ pub(crate) struct Area<I: Index> {
     given_up: EventCount,
 }
 
+/// What an area is made of.
+pub(crate) struct AreaForm<'a> {
+    /// The memory of what ends with the process.
+    pub(crate) provider: &'a dyn MemoryProvider,
+    /// The memory of the marks.
+    pub(crate) marks: &'a dyn MemoryProvider,
+    pub(crate) swap: SwapType,
+    /// How often the area came on.
+    pub(crate) generation: u64,
+    pub(crate) pages: u64,
+}
+
 fn place(offset: u64) -> (usize, u64) {
     ((offset / 64) as usize, 1 << (offset % 64))
 }
@@ -65,15 +77,14 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
 }
 
 impl<I: Index> Area<I> {
-    /// An area without locks. Its marks are in the memory of `marks`, as another process left them
-    /// there.
+    /// An area without locks. Its marks are as another process left them.
     pub(crate) fn new(
-        (provider, marks): (&dyn MemoryProvider, &dyn MemoryProvider),
-        (swap, generation, pages): (SwapType, u64, u64),
+        what: AreaForm<'_>,
         index: I,
         device: Option<Arc<dyn BlockDevice>>,
         memcg: Memcg,
     ) -> Result<Area<I>, NoMemory> {
+        let AreaForm { provider, marks, swap, generation, pages } = what;
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
         let on_device = LazyTable::provided(marks, words)?;

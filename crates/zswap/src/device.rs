@@ -13,7 +13,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
-use crate::engine::{Owner, Zswap};
+use crate::engine::{Offer, Owner, Zswap};
 use crate::index::{Flat, Index};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
@@ -21,6 +21,12 @@ use crate::{Key, SwapType};
 const P: u64 = PAGE_SIZE as u64;
 
 static ZEROES: Page = [0; PAGE_SIZE];
+
+/// Neighbours that the cache refused, and the reason for the last of them.
+struct Refused {
+    run: Range<usize>,
+    reject: Reject,
+}
 
 /// A swap area that is on, as a block device with the same number of pages. It is of this area
 /// alone: once the area is off, every operation fails, also when another one gets its number.
@@ -64,8 +70,9 @@ impl<I: Index> SwapDevice<I> {
         (area.generation == self.generation).then_some(area)
     }
 
-    fn owner(&self) -> Owner {
-        Owner::Device(self.generation)
+    fn offer<'p>(&self, number: u64, page: &'p Page) -> Offer<'p> {
+        let (key, owner) = (self.key(number), Owner::Device(self.generation));
+        Offer { key, memcg: None, page, owner }
     }
 
     /// The area, and the pages of a byte range if the area has all of them.
@@ -132,9 +139,9 @@ impl<I: Index> SwapDevice<I> {
         let mut stored = 0;
         for (page, from) in pages.clone().zip(from) {
             zcomp::prefetch_beginning(from);
-            let put = |key| zswap.try_put(&reader, cpu, key, None, from, self.owner());
+            let put = || zswap.try_put(&reader, cpu, &self.offer(page, from));
             // A page that the device holds is replaced under its lock: see `area`.
-            if area.is_on_device(page) || put(self.key(page)).is_err() {
+            if area.is_on_device(page) || put().is_err() {
                 break;
             }
             stored += 1;
@@ -150,38 +157,32 @@ impl<I: Index> SwapDevice<I> {
 
     /// Stores pages from page `start` on. Pages that the cache refuses go to the device.
     fn write_and_wait(&self, cpu: Cpu, start: u64, from: &[Page]) -> Result<(), IoError> {
-        // A run of pages that the cache refused, and the reason for the last of them.
-        let mut refused: Option<(Range<usize>, Reject)> = None;
+        let mut refused: Option<Refused> = None;
         for (n, page) in from.iter().enumerate() {
-            let key = self.key(start + n as u64);
-            match self.zswap.put(cpu, key, None, page, self.owner()) {
+            match self.zswap.put(cpu, &self.offer(start + n as u64, page)) {
                 Ok(()) => {}
                 Err(reject) => {
-                    let start = refused.take().map_or(n, |(run, _)| run.start);
-                    refused = Some((start..n + 1, reject));
+                    let start = refused.take().map_or(n, |refused| refused.run.start);
+                    refused = Some(Refused { run: start..n + 1, reject });
                 }
             }
             let full = |run: &Range<usize>| run.end <= n || run.len() == BATCH;
-            if let Some((run, reject)) = refused.take_if(|(run, _)| full(run)) {
-                self.write_through(cpu, start, &from[run.clone()], (run, reject))?;
+            if let Some(refused) = refused.take_if(|refused| full(&refused.run)) {
+                self.write_through(cpu, start, from, refused)?;
             }
         }
-        match refused {
-            Some((run, reject)) => {
-                self.write_through(cpu, start, &from[run.clone()], (run, reject))
-            }
-            None => Ok(()),
-        }
+        refused.map_or(Ok(()), |refused| self.write_through(cpu, start, from, refused))
     }
 
-    /// Writes refused pages to the device; `run` holds their numbers from `start` on.
+    /// Writes the refused ones of the pages from page `start` on to the device.
     fn write_through(
         &self,
         cpu: Cpu,
         start: u64,
         from: &[Page],
-        (run, reject): (Range<usize>, Reject),
+        Refused { run, reject }: Refused,
     ) -> Result<(), IoError> {
+        let from = &from[run.clone()];
         let (area, _) = self.judge_for_long(cpu, start * P, 0)?;
         let area = &*area;
         let device = area.device.as_ref().filter(|_| area.memcg.writeback());

@@ -43,9 +43,9 @@ use crate::record::{MAX_MEMCGS, Record};
 use crate::warming::Warming;
 use crate::{Key, MAX_TYPES, SwapType, Word};
 
-/// Entries of a CPU that may wait to be freed. Under shuttle the number is small, so that bags fill
-/// up in small models.
-const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
+/// Entries of a CPU that may wait to be freed. Under shuttle the number is small, so that it is
+/// reached in small models.
+const WAITING: usize = if cfg!(shuttle) { 4 } else { 128 };
 
 /// The names of what outlives the process; those of an area have its number and how often it came
 /// on.
@@ -136,6 +136,16 @@ pub(crate) enum Owner {
     Device(u64),
 }
 
+/// A page that comes to the cache.
+#[derive(Clone, Copy)]
+pub(crate) struct Offer<'a> {
+    pub(crate) key: Key,
+    /// The memcg that stores it; `None` for that of its area.
+    pub(crate) memcg: Option<&'a Memcg>,
+    pub(crate) page: &'a Page,
+    pub(crate) owner: Owner,
+}
+
 impl Owner {
     /// Whether it may store into the area of this generation.
     fn has(self, generation: u64) -> bool {
@@ -186,7 +196,7 @@ impl<I: Index> Zswap<I> {
             areas: core::array::from_fn(|_| Published::new(readers.clone())),
             memcgs: core::array::from_fn(|_| Published::new(readers.clone())),
             by_codec: PerCpuCounters::new(parts.counting_cpus),
-            retired: Retired::new(parts.cpus, BAG),
+            retired: Retired::new(parts.cpus, WAITING),
             readers,
             policy: Policy::new(parts.total_pages, evictors.pages()),
             counts: Counts::new(parts.counting_cpus),
@@ -225,24 +235,18 @@ impl<I: Index> Zswap<I> {
     /// [`Reject`]: the cache holds neither the new page nor the old one, and no thread is writing
     /// it to the device or will. So the caller may write it.
     pub fn store(&self, cpu: Cpu, key: Key, memcg: &Memcg, page: &Page) -> Result<(), Reject> {
-        let stored = self.put(cpu, key, Some(memcg), page, Owner::MayKeep);
+        let offer = Offer { key, memcg: Some(memcg), page, owner: Owner::MayKeep };
+        let stored = self.put(cpu, &offer);
         if stored.is_err() {
             self.invalidate_page(cpu, key);
         }
         stored
     }
 
-    /// Stores as [`Zswap::store`], but a refused page leaves the old one in place. Without a memcg,
-    /// the memcg of the area stores the page.
-    pub(crate) fn put(
-        &self,
-        cpu: Cpu,
-        key: Key,
-        memcg: Option<&Memcg>,
-        page: &Page,
-        owner: Owner,
-    ) -> Result<(), Reject> {
-        prefetch_beginning(page);
+    /// Stores as [`Zswap::store`], but a refused page leaves the old one in place.
+    pub(crate) fn put(&self, cpu: Cpu, offer: &Offer<'_>) -> Result<(), Reject> {
+        let key = offer.key;
+        prefetch_beginning(offer.page);
         // A page that the device holds is replaced under its lock: see `area`.
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).filter(|area| area.is_on_device(key.offset));
@@ -250,7 +254,7 @@ impl<I: Index> Zswap<I> {
         let mut locks = None;
         let mut stored = match &behind {
             None => {
-                let stored = self.try_put(&reader, cpu, key, memcg, page, owner);
+                let stored = self.try_put(&reader, cpu, offer);
                 drop(reader);
                 stored
             }
@@ -258,13 +262,13 @@ impl<I: Index> Zswap<I> {
                 // A thread that waits for a lock must not be a reader.
                 drop(reader);
                 locks.insert(PageLocks::of(area)).add(key.offset);
-                self.try_put(&self.readers.enter(cpu), cpu, key, memcg, page, owner)
+                self.try_put(&self.readers.enter(cpu), cpu, offer)
             }
         };
         if let Err(reject) = stored
             && reject.is_for_space()
         {
-            stored = self.put_after_making_space(cpu, key, memcg, page, (owner, reject));
+            stored = self.put_after_making_space(cpu, offer, reject);
         }
         if let (Ok(()), Some(area)) = (stored, &behind) {
             area.clear_on_device(cpu, key.offset);
@@ -281,10 +285,8 @@ impl<I: Index> Zswap<I> {
     fn put_after_making_space(
         &self,
         cpu: Cpu,
-        key: Key,
-        memcg: Option<&Memcg>,
-        page: &Page,
-        (owner, mut reject): (Owner, Reject),
+        offer: &Offer<'_>,
+        mut reject: Reject,
     ) -> Result<(), Reject> {
         self.counts.add(cpu, Count::WritebackAttempted, 1);
         // The objects that wait for readers may be enough space.
@@ -293,7 +295,7 @@ impl<I: Index> Zswap<I> {
         loop {
             if again {
                 let reader = self.readers.enter(cpu);
-                match self.try_put(&reader, cpu, key, memcg, page, owner) {
+                match self.try_put(&reader, cpu, offer) {
                     Ok(()) => {
                         self.counts.add(cpu, Count::SavedByWriteback, 1);
                         return Ok(());
@@ -306,9 +308,9 @@ impl<I: Index> Zswap<I> {
             if self.provision.is_ahead() && reject.is_for_memory() {
                 return Err(reject);
             }
-            let whose = match (reject, memcg) {
-                (Reject::MemcgLimit, Some(memcg)) => Some(memcg.clone()),
-                (Reject::MemcgLimit, None) => self.area(key.swap).map(|area| area.memcg.clone()),
+            let own = || self.area(offer.key.swap).map(|area| area.memcg.clone());
+            let whose = match reject {
+                Reject::MemcgLimit => offer.memcg.cloned().or_else(own),
                 _ => None,
             };
             // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
@@ -328,14 +330,12 @@ impl<I: Index> Zswap<I> {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        key: Key,
-        memcg: Option<&Memcg>,
-        page: &Page,
-        owner: Owner,
+        offer: &Offer<'_>,
     ) -> Result<(), Reject> {
         if !self.policy.enabled() {
             return Err(Reject::Disabled);
         }
+        let Offer { key, memcg, page, owner } = *offer;
         let area = self.area_of(reader, key).filter(|area| owner.has(area.generation));
         let area = area.ok_or(Reject::NoArea)?;
         let memcg = memcg.unwrap_or(&area.memcg);
@@ -343,7 +343,9 @@ impl<I: Index> Zswap<I> {
             return Err(Reject::MemcgLimit);
         }
         self.admit(cpu)?;
-        let content = self.make(reader, cpu, (area, memcg, owner), page)?;
+        let leaves = || memcg.writeback() && area.device.is_some();
+        let may_refuse = || owner == Owner::MayKeep && !leaves();
+        let content = self.make(reader, cpu, page, may_refuse)?;
         let Some(word) = self.entries.take(cpu) else {
             self.free(cpu, content);
             return Err(Reject::NoEntry);

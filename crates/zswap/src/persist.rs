@@ -31,7 +31,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::{Chosen, Params};
 use zsmalloc::Census;
 
-use crate::area::Area;
+use crate::area::{Area, AreaForm};
 use crate::counts::Count;
 use crate::engine::{ENTRIES, Parts, RECORD, ZSPAGES, Zswap, names_of, no_memory};
 use crate::entry::Content;
@@ -340,7 +340,9 @@ impl Zswap<Flat> {
         let (index, marks) = (self.memory_of(&index), self.memory_of(&marks));
         let index = Flat::make(&*index, pages, self.entries.capacity(), self.cpus);
         let area = index.and_then(|index| {
-            Area::new((&*self.provider, &*marks), (swap, generation, pages), index, device, memcg)
+            let (provider, marks) = (&*self.provider, &*marks);
+            let what = AreaForm { provider, marks, swap, generation, pages };
+            Area::new(what, index, device, memcg)
         });
         let area = area.map_err(|error| {
             let message = format!("the tables of swap area {swap}: {error}");

@@ -7,7 +7,7 @@ use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
 use super::{AreaOptions, Zswap, names_of, no_memory};
-use crate::area::Area;
+use crate::area::{Area, AreaForm};
 use crate::index::Index;
 use crate::memcg::Memcg;
 use crate::record::{KeptMemcg, MAX_MEMCGS, MEMCG_NAME_BYTES};
@@ -49,8 +49,9 @@ impl<I: Index> Zswap<I> {
         let index = index.map_err(no_memory)?;
         let AreaOptions { device, memcg } = options;
         let (marks, number) = (self.memory_of(&marks), memcg.0.number);
-        let what = (swap, generation, pages);
-        let area = Area::new((&*self.provider, &*marks), what, index, device, memcg);
+        let (provider, marks) = (&*self.provider, &*marks);
+        let what = AreaForm { provider, marks, swap, generation, pages };
+        let area = Area::new(what, index, device, memcg);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
         self.record.set_on(swap, pages, number);
         self.areas[swap.number()]

@@ -10,24 +10,23 @@ use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{fill, same_filled};
 use zsmalloc::{Handle, Pass, Room, StoreError};
 
-use super::{Owner, Zswap};
+use super::Zswap;
 use crate::Word;
-use crate::area::Area;
 use crate::counts::Count;
 use crate::entry::Content;
 use crate::index::Index;
-use crate::memcg::Memcg;
 use crate::outcome::{LoadError, Reject};
 
 impl<I: Index> Zswap<I> {
-    /// Makes an object of a page, if it needs one.
+    /// Makes an object of a page, if it needs one. `may_refuse`: it is refused if it does not
+    /// shrink.
     #[inline]
     pub(super) fn make(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        (area, memcg, owner): (&Area<I>, &Memcg, Owner),
         page: &Page,
+        may_refuse: impl FnOnce() -> bool,
     ) -> Result<Content, Reject> {
         if self.policy.same_filled()
             && let Some(pattern) = same_filled(page)
@@ -37,7 +36,7 @@ impl<I: Index> Zswap<I> {
         if !self.policy.non_same_filled() {
             return Err(Reject::Disabled);
         }
-        // Compression would be in vain.
+        // There will be no frame for the object.
         if self.pool().headroom() == 0 {
             return Err(Reject::NoMemory);
         }
@@ -48,8 +47,7 @@ impl<I: Index> Zswap<I> {
             // were stored (SeongJae Park, linux-mm, "mm/zswap: store <PAGE_SIZE compression failed
             // page as-is", 2025); but it is refused if it could not be written back and its owner
             // can keep it.
-            let stays = !(memcg.writeback() && area.device.is_some());
-            if ratio == 100 && owner == Owner::MayKeep && stays {
+            if ratio == 100 && may_refuse() {
                 return Err(Reject::Incompressible);
             }
         }
@@ -135,7 +133,7 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Frees a place that no entry names: an object was moved away from it and no reader can hold
-    /// it any more, or it was taken in vain.
+    /// it any more, or none was moved there.
     pub(super) fn free_place(&self, cpu: Cpu, place: Handle) {
         // SAFETY: the place was taken here. The calling thread alone knows it, and gives it up.
         unsafe { self.pool().free(cpu, place) }
