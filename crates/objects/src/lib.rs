@@ -29,7 +29,7 @@ pub use persist::Persist;
 pub use recompression::Recompressed;
 pub use record::{CODEC_WORDS, Form, KeptCodec, NAMED_CODEC_WORDS, Record, sum, words};
 pub use restore::Restored;
-pub use store::{Objects, Packed};
+pub use store::{Compressed, Objects, Packed};
 pub use survey::{Survey, all_there};
 
 #[cfg(test)]

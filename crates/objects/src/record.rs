@@ -194,7 +194,7 @@ impl Record {
         (first, first + name)
     }
 
-    /// The checksum of the part of a codec with so many bytes of its name and its dictionary.
+    /// The checksum of the part of a codec whose name and dictionary have these many bytes.
     fn sum(&self, number: u8, name: usize, dictionary: usize) -> u64 {
         let (first, name_at) = self.part(number);
         if self.form.parameters {

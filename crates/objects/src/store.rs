@@ -182,8 +182,7 @@ impl<S: Streams> Objects<S> {
         }
     }
 
-    /// Stores compressed bytes, fewer than a page, as an object of codec `codec`. For `room` and
-    /// `replacing` see [`Pool::store`].
+    /// Stores compressed bytes as an object. For `room` and `replacing` see [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
@@ -191,7 +190,7 @@ impl<S: Streams> Objects<S> {
         &self,
         cpu: Cpu,
         room: Room,
-        (bytes, codec): (&[u8], u8),
+        Compressed { bytes, codec }: Compressed<'_>,
         replacing: Option<Object>,
     ) -> Result<Object, StoreError> {
         let handle = self.pool.store(cpu, room, bytes, replacing.map(Object::handle))?;
@@ -231,6 +230,15 @@ impl<S: Streams> Objects<S> {
     }
 }
 
+/// The bytes of a compressed page, fewer than a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Compressed<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// The number of their codec.
+    pub codec: u8,
+}
+
 /// A compressed page, with the stream that holds its bytes.
 pub struct Packed<'a, S: Streams> {
     objects: &'a Objects<S>,
@@ -250,11 +258,10 @@ impl<S: Streams> Packed<'_, S> {
         self.length.unwrap_or(PAGE_SIZE)
     }
 
-    /// The compressed bytes and the number of their codec; `None` if the page did not shrink.
+    /// The compressed bytes; `None` if the page did not shrink.
     #[must_use]
-    pub fn compressed(&self) -> Option<(&[u8], u8)> {
-        let length = self.length?;
-        Some((&self.stream.output[..length], self.codec))
+    pub fn compressed(&self) -> Option<Compressed<'_>> {
+        Some(Compressed { bytes: &self.stream.output[..self.length?], codec: self.codec })
     }
 
     /// Stores the bytes as an object, and releases the stream. For `room` and `replacing` see

@@ -87,12 +87,12 @@ pub(crate) struct Engine<D: Design> {
     accesses: Option<Accesses>,
     backing: Option<Arc<dyn Backing>>,
     record: Option<Record>,
-    /// A thread that prepares a replacement from the present contents holds the turn of the page,
-    /// so that a claim has one owner.
-    turns: Box<[CachePadded<Mutex<()>>]>,
+    /// A thread that prepares a replacement from the present contents holds the lock of the page, so
+    /// that a claim has one owner.
+    page_locks: Box<[CachePadded<Mutex<()>>]>,
 }
 
-const TURNS: usize = 64;
+const PAGE_LOCKS: usize = 64;
 
 /// A caller that discards at least this many pages at once wants the memory back, and can wait a
 /// moment for readers.
@@ -135,7 +135,7 @@ impl<D: Design> Engine<D> {
             }
             None => None,
         };
-        let turns = (0..TURNS).map(|_| CachePadded::new(Mutex::new(()))).collect();
+        let page_locks = (0..PAGE_LOCKS).map(|_| CachePadded::new(Mutex::new(()))).collect();
         let engine = Engine {
             slots,
             shared,
@@ -146,7 +146,7 @@ impl<D: Design> Engine<D> {
             accesses,
             backing,
             record,
-            turns,
+            page_locks,
         };
         for (priority, codec) in chosen.iter().enumerate() {
             if let Some(codec) = codec {
@@ -198,10 +198,10 @@ impl<D: Design> Engine<D> {
         Ok(is_put)
     }
 
-    /// Takes the turn of a page. Waits for the thread that prepares a replacement of it.
+    /// Takes the lock of a page. Waits for the thread that prepares a replacement of it.
     #[inline]
-    pub(super) fn turn(&self, index: usize) -> MutexGuard<'_, ()> {
-        self.turns[index % TURNS].lock()
+    fn page_lock(&self, index: usize) -> MutexGuard<'_, ()> {
+        self.page_locks[index % PAGE_LOCKS].lock()
     }
 
     /// Claims the slot of a page and reads its contents; `None` if the slot was displaced
@@ -333,7 +333,7 @@ impl<D: Design> Engine<D> {
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
         let Maker { reader, cpu, .. } = maker;
-        let _turn = self.turn(index);
+        let _lock = self.page_lock(index);
         let mut page = [0; PAGE_SIZE];
         loop {
             let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else { continue };

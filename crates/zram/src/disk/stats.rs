@@ -1,6 +1,6 @@
 //! The statistics of a device.
 
-/// What packing and sharing did, as far as it lasts.
+/// What is there of packing and sharing.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Density {
     /// Pages in extents.

@@ -7,7 +7,7 @@ use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use block::IoError;
-use objects::Object;
+use objects::{Compressed, Object};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Compressor, EXTENT_PAGES, ExtentPacker, PRIORITIES};
@@ -366,10 +366,9 @@ impl<D: Design> Engine<D> {
         length: usize,
         packing: &Packing,
     ) -> Result<u64, IoError> {
-        let bytes = &packing.output[..length];
+        let made = Compressed { bytes: &packing.output[..length], codec: packing.codec };
         let object = self.with_space(cpu, || {
-            let object = (bytes, packing.codec);
-            self.objects.store_packed(cpu, Room::All, object, None).map_err(refused)
+            self.objects.store_packed(cpu, Room::All, made, None).map_err(refused)
         })?;
         let shared = Shared { object, pages: members.len() };
         let Some(entry) = self.enter(cpu, shared) else {

@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use block::IoError;
-use objects::{Object, Recompressed};
+use objects::{Compressed, Object, Recompressed};
 use pagelog::{Backed, Coded, Places};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
@@ -103,7 +103,7 @@ impl<D: Design> Engine<D> {
     ) -> Coded {
         let packed = self.objects.compress(reader, cpu, 0, page);
         match packed.as_ref().and_then(|packed| packed.compressed()) {
-            Some((bytes, codec)) => {
+            Some(Compressed { bytes, codec }) => {
                 into[..bytes.len()].copy_from_slice(bytes);
                 Coded { length: bytes.len() as u16, codec, huge: false }
             }
@@ -134,7 +134,7 @@ impl<D: Design> Engine<D> {
         wanted: impl Fn(Slot) -> bool,
         make: impl FnOnce(Slot, &Page) -> Result<Made, IoError>,
     ) -> Result<Recompressed, IoError> {
-        let _turn = self.turn(index);
+        let _lock = self.page_lock(index);
         if !wanted(self.slots.peek(index)) {
             return Ok(Recompressed::Skipped);
         }

@@ -42,7 +42,7 @@ impl<D: Design> Disk<D> {
         let (mut handles, mut places) = (BTreeSet::new(), BTreeSet::new());
         let mut references = BTreeMap::new();
         let codecs = engine.codecs_there(&self.readers.enter(Cpu(0)));
-        // Beyond the end as well, as far as a look costs little.
+        // Beyond the end as well: a look at what was never written costs little.
         engine.each(0..self.pages().saturating_mul(2), |index, slot| {
             let mut say = |what: String| found.push(format!("page {index}: {what}"));
             if index >= self.pages() {

@@ -183,7 +183,7 @@ impl<D: Design> Disk<D> {
         layout.flatten().unwrap_or(OLDEST_LAYOUT)
     }
 
-    /// What packing and sharing did, as far as it lasts. Goes through the table of shared objects.
+    /// What is there of packing and sharing. Goes through the table of shared objects.
     #[must_use]
     pub fn density(&self) -> Density {
         let packed_pages = self.counts.sum(Count::PackedPages);

@@ -31,7 +31,7 @@ pub(crate) struct Fingerprints {
 }
 
 impl Fingerprints {
-    /// A table for so many pages, of the first TiB of a device.
+    /// A table for `pages` pages, of the first TiB of a device.
     ///
     /// # Errors
     /// [`NoMemory`] when address space is out.

@@ -1,5 +1,5 @@
 //! Pages that leave memory for the backing device by themselves, and those that come back: what a
-//! pass found, and what may be written when. `tier_writeback` does it.
+//! pass found, and what may be written when. `writeback` does it.
 
 use alloc::vec::Vec;
 

@@ -4,7 +4,7 @@
 //! An entry names an object by a number. The index and the waits for readers promise that the
 //! object is there.
 
-use objects::Object;
+use objects::{Compressed, Object};
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{fill, same_filled};
@@ -117,11 +117,10 @@ impl<I: Index> Zswap<I> {
     pub(super) fn store_again(
         &self,
         cpu: Cpu,
-        bytes: &[u8],
-        codec: u8,
+        made: Compressed<'_>,
         old: Object,
     ) -> Result<Object, StoreError> {
-        self.objects.store_packed(cpu, Room::Open, (bytes, codec), Some(old))
+        self.objects.store_packed(cpu, Room::Open, made, Some(old))
     }
 
     /// Copies the object of an entry to the place that `pass` took for it. The calling thread reads

@@ -41,8 +41,8 @@ impl<I: Index> Zswap<I> {
         self.policy.max_frames().saturating_sub(self.pool().frames())
     }
 
-    /// Provides memory for the next pages, as far as the pool may grow. Returns whether all of it
-    /// was provided. It may wait for memory. One thread calls it, which is no reader and holds no
+    /// Provides memory for the next pages, no more than the pool may grow. Returns whether all of
+    /// it was provided. It may wait for memory. One thread calls it, which is no reader and holds no
     /// lock. The thread calls again when [`Zswap::memory_event`] is notified, or after a while if
     /// it returned false.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {

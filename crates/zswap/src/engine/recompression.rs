@@ -4,7 +4,7 @@
 //! The page is copied out and compressed with nothing held but the codecs. The new object is made
 //! and put in place as compaction does it. All that can fail comes before that commit.
 
-use objects::{Object, Recompressed};
+use objects::{Compressed, Object, Recompressed};
 use sync::Reader;
 use sync::atomic::Ordering;
 use tiers::WARM_PRIORITY;
@@ -47,7 +47,7 @@ impl<I: Index> Zswap<I> {
         let Some(bytes) = bytes.filter(gains) else {
             return self.no_smaller(cpu, word);
         };
-        let store = |now| self.store_again(cpu, bytes, codec, now).ok();
+        let store = |now| self.store_again(cpu, Compressed { bytes, codec }, now).ok();
         let Some(Exchanged { old, new }) = self.put_in_place(&reader, cpu, word, store) else {
             return Recompressed::InUse;
         };
