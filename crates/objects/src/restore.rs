@@ -1,6 +1,6 @@
 //! Codecs that come back under their numbers.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
+use alloc::{format, string::String, sync::Arc};
 
 use control::{ControlError, Errno};
 use zcomp::{CODECS, Chosen, Compressor, PRIORITIES, Params, Streams};
@@ -14,19 +14,20 @@ pub struct Restored {
     pub numbers: u32,
     /// The codec of each priority.
     pub current: [Option<Chosen>; PRIORITIES],
-    /// The numbers of codecs that are damaged, and what is to be said of them.
-    pub damaged: Vec<(u8, String)>,
 }
 
 impl<S: Streams> Objects<S> {
-    /// Puts the codecs of a record back under their numbers, as `open` opens them.
+    /// Puts the codecs of a record back under their numbers, as `open` opens them. `damaged` gets
+    /// the number of each that is damaged, and what is to be said of it.
     ///
     /// # Errors
-    /// `ENOTSUP` for a codec that this program does not have; `ENOMEM` without memory for streams.
+    /// `ENOTSUP` for a codec that this program does not have; `ENOMEM` without memory for streams;
+    /// those of `damaged`.
     pub fn restore(
         &self,
         record: &Record,
         open: impl Fn(&str, &Params) -> Result<Arc<dyn Compressor>, ControlError>,
+        mut damaged: impl FnMut(u8, String) -> Result<(), ControlError>,
     ) -> Result<Restored, ControlError> {
         let mut restored = Restored::default();
         for number in 0..CODECS as u8 {
@@ -34,7 +35,7 @@ impl<S: Streams> Objects<S> {
                 Ok(Some(kept)) => kept,
                 Ok(None) => continue,
                 Err(why) => {
-                    restored.damaged.push((number, why));
+                    damaged(number, why)?;
                     continue;
                 }
             };

@@ -266,14 +266,14 @@ fn restore_codecs(
     settings: &mut Settings,
     findings: &mut Findings,
 ) -> Result<u32, ControlError> {
-    let restored =
-        engine.objects().restore(record, |name, params| resources.codec(name, params))?;
-    for (number, why) in restored.damaged {
+    let open = |name: &str, params: &_| resources.codec(name, params);
+    let restored = engine.objects().restore(record, open, |number, why| {
         if (0..PRIORITIES as u8).any(|priority| record.current(priority) == Some(number)) {
             return Err(ControlError::invalid(why));
         }
         findings.add(why);
-    }
+        Ok(())
+    })?;
     if restored.current[0].is_none() {
         return Err(ControlError::invalid("nothing was kept of its primary codec (K7)"));
     }

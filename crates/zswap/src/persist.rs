@@ -153,13 +153,11 @@ impl Persist for Recovery {
 
     fn walk(&self, cpu: Cpu, span: usize, pages: Range<u64>) {
         let found = &self.found[span];
-        let (area, end) = (&found.area, pages.end.min(found.area.pages));
-        let mut at = area.index.next(pages.start, end);
-        while at < end {
+        let area = &found.area;
+        let range = pages.start..pages.end.min(area.pages);
+        for at in area.index.touched(range.clone()) {
             area.index.recover(cpu, at, |word| self.judge(cpu, found, at, word?));
-            at = area.index.next(at + 1, end);
         }
-        let range = pages.start..end;
         for offset in area.marked(range.clone()) {
             if area.index.has(offset) {
                 area.clear_on_device(cpu, offset);
@@ -256,8 +254,10 @@ impl Zswap<Flat> {
         findings: &mut Findings,
     ) -> Result<u32, ControlError> {
         let open = |name: &str, _: &Params| Ok((self.find_codec)(name)?.compressor);
-        let restored = self.objects.restore(&self.record, open)?;
-        restored.damaged.into_iter().for_each(|(_, why)| findings.add(why));
+        let restored = self.objects.restore(&self.record, open, |_, why| {
+            findings.add(why);
+            Ok(())
+        })?;
         if restored.current[0].is_none() {
             self.objects.install(0, instead, || restored.numbers)?;
         }
@@ -412,9 +412,8 @@ impl Recovery {
     fn lose_what_two_pages_name(&self, doubles: &BTreeSet<u32>) {
         let (zswap, cpu) = (&self.zswap, Cpu(0));
         for found in &self.found {
-            let (area, end) = (&found.area, found.area.pages);
-            let mut at = area.index.next(0, end);
-            while at < end {
+            let area = &found.area;
+            for at in area.index.touched(0..area.pages) {
                 let word = area.index.get(cpu, at).filter(|word| *word != Word::LOST);
                 if let Some(word) = word
                     && let content @ Content::Stored(object) = zswap.entries.content(word.number())
@@ -430,7 +429,6 @@ impl Recovery {
                     // A table has room for each of its pages.
                     let _ = area.index.insert(cpu, at, self.lose(cpu, found));
                 }
-                at = area.index.next(at + 1, end);
             }
         }
     }

@@ -41,7 +41,8 @@ impl<D: Design> Disk<D> {
         let mut sums = Sums::default();
         let (mut handles, mut places) = (BTreeSet::new(), BTreeSet::new());
         let mut references = BTreeMap::new();
-        let codecs = engine.codecs_there(&self.readers.enter(Cpu(0)));
+        let codecs = engine.objects().codecs();
+        let has_codec = |number| codecs.get(&self.readers.enter(Cpu(0)), number).is_some();
         // Beyond the end as well: a look at what was never written costs little.
         engine.each(0..self.pages().saturating_mul(2), |index, slot| {
             let mut say = |what: String| found.push(format!("page {index}: {what}"));
@@ -62,7 +63,7 @@ impl<D: Design> Disk<D> {
                         say("another page names its object".into());
                     }
                     if let Object::Compressed { codec, .. } = object
-                        && codecs & 1 << codec == 0
+                        && !has_codec(codec)
                     {
                         say(format!("there is no codec {codec}"));
                     }

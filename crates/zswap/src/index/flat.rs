@@ -42,9 +42,15 @@ impl Flat {
         self.entries.add(cpu, 0, sign);
     }
 
-    /// The first offset from `from` on that may have a word; `end` if there is none.
-    pub(crate) fn next(&self, from: u64, end: u64) -> u64 {
-        self.touched.next(from as usize, end as usize) as u64
+    /// The offsets of a range that may have a word.
+    pub(crate) fn touched(&self, offsets: Range<u64>) -> impl Iterator<Item = u64> {
+        let end = offsets.end.min(self.words.len() as u64) as usize;
+        let mut from = offsets.start as usize;
+        core::iter::from_fn(move || {
+            let at = if from < end { self.touched.next(from, end) } else { end };
+            from = at + 1;
+            (at < end).then_some(at as u64)
+        })
     }
 
     /// Whether a page has a word. It touches no memory that was never written.
@@ -136,13 +142,10 @@ unsafe impl Index for Flat {
     }
 
     fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
-        let end = offsets.end.min(self.words.len() as u64);
-        let mut at = self.next(offsets.start, end);
-        while at < end {
+        for at in self.touched(offsets) {
             if let Some(word) = self.remove(cpu, at) {
                 visit(at, word);
             }
-            at = self.next(at + 1, end);
         }
     }
 
@@ -167,12 +170,8 @@ unsafe impl Index for Flat {
     }
 
     fn validate(&self) {
-        let end = self.words.len() as u64;
-        let (mut entries, mut at) = (0, self.next(0, end));
-        while at < end {
-            entries += u64::from(self.get(Cpu(0), at).is_some());
-            at = self.next(at + 1, end);
-        }
+        let there = self.touched(0..u64::MAX).filter(|at| self.get(Cpu(0), *at).is_some());
+        let entries = there.count() as u64;
         assert_eq!(self.count(), entries, "entries are counted that are not there, or not counted");
     }
 }
