@@ -27,7 +27,7 @@
 //! What a word says holds as soon as it is written, and each word is written before something
 //! depends on it. A checksum is written last.
 
-use alloc::{format, string::String, vec::Vec};
+use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::RangeInclusive;
 
 use pagealloc::{LazyTable, MemoryProvider};
@@ -81,9 +81,10 @@ pub struct KeptCodec {
     pub params: Params,
 }
 
-/// A record. One thread at a time writes a word, and one the codecs.
+/// A record, which all clones share. One thread at a time writes a word, and one the codecs.
+#[derive(Clone)]
 pub struct Record {
-    words: LazyTable<AtomicU64>,
+    words: Arc<LazyTable<AtomicU64>>,
     form: &'static Form,
 }
 
@@ -129,7 +130,14 @@ impl Record {
 
     fn map(provider: &dyn MemoryProvider, form: &'static Form) -> Result<Record, String> {
         let words = LazyTable::provided(provider, form.words);
-        Ok(Record { words: words.map_err(|error| format!("its record: {error}"))?, form })
+        let words = Arc::new(words.map_err(|error| format!("its record: {error}"))?);
+        Ok(Record { words, form })
+    }
+
+    /// The register of its codecs.
+    #[must_use]
+    pub fn register(&self) -> Arc<dyn Register> {
+        Arc::new(self.clone())
     }
 
     /// A word.

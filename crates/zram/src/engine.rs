@@ -114,7 +114,7 @@ impl<D: Design> Engine<D> {
         let pool = PoolOptions { frames: resources.frames.clone(), limit_frames: 0 };
         let objects =
             Objects::new(&*memory(Table::Zspages), pool, readers.clone(), cpus, streams as usize);
-        let register = record.as_ref().map(Record::register);
+        let register = record.as_ref().map(|record| record.register());
         let objects = objects.map_err(no_memory)?.registered(register);
         objects.pool().set_limits(limits);
         // If addresses are short, the device has no room to grow.

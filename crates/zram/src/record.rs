@@ -12,12 +12,12 @@
 //!
 //! A device that was being made has size 0, and nothing of it is recovered.
 
-use alloc::{string::String, sync::Arc};
+use alloc::string::String;
 use core::ops::Deref;
 
 use objects::{CODEC_WORDS, Form};
 use pagealloc::MemoryProvider;
-use zcomp::{CODECS, PRIORITIES, Register};
+use zcomp::{CODECS, PRIORITIES};
 
 /// The newest layout of a device in memory that outlives the process: its backing device holds a
 /// log. Without one a device has layout 4 from its first shared object on, and [`OLDEST_LAYOUT`]
@@ -49,7 +49,7 @@ static FORM: Form = Form {
 
 /// The record of a device. One thread at a time writes each word.
 #[derive(Clone)]
-pub(crate) struct Record(Arc<objects::Record>);
+pub(crate) struct Record(objects::Record);
 
 impl Deref for Record {
     type Target = objects::Record;
@@ -65,7 +65,7 @@ impl Record {
     /// Says that there is no memory, or that the memory has contents.
     pub(crate) fn create(provider: &dyn MemoryProvider, times: bool) -> Result<Record, String> {
         let first = [(TIMES_AT, u64::from(times))];
-        objects::Record::create(provider, &FORM, &first).map(|record| Record(Arc::new(record)))
+        objects::Record::create(provider, &FORM, &first).map(Record)
     }
 
     /// Opens the record that another process left.
@@ -73,12 +73,7 @@ impl Record {
     /// # Errors
     /// Says that there is no memory, or why it is no record that this program can read.
     pub(crate) fn open(provider: &dyn MemoryProvider) -> Result<Record, String> {
-        objects::Record::open(provider, &FORM).map(|record| Record(Arc::new(record)))
-    }
-
-    /// The register of the codecs.
-    pub(crate) fn register(&self) -> Arc<dyn Register> {
-        self.0.clone()
+        objects::Record::open(provider, &FORM).map(Record)
     }
 
     /// Notes that slots may name shared objects from now on.

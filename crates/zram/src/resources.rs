@@ -5,6 +5,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use block::{Absent, AskRemote, BlockDevice};
 use control::{ControlError, Errno};
 use pagealloc::{Frames, KeptMemory, MemoryProvider};
+use units::Cpu;
 use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
 
 use crate::engine::Clock;
@@ -31,6 +32,9 @@ impl Design for Product {
 /// Opens a codec: [`zcomp::open`], or the replacement of a test.
 pub type OpenCodec =
     Box<dyn Fn(&str, &Params) -> Result<Arc<dyn Compressor>, CodecError> + Send + Sync>;
+
+/// The CPU of a thread that goes through all pages; any CPU will do.
+pub(crate) const CPU: Cpu = Cpu(0);
 
 /// The resources that the devices of a machine share.
 pub struct Resources {

@@ -17,12 +17,12 @@
 //!
 //! A checksum is written last, that of an area before its pages.
 
-use alloc::{format, string::String, sync::Arc};
+use alloc::{format, string::String};
 use core::ops::Deref;
 
 use objects::{Form, NAMED_CODEC_WORDS, sum, words};
 use pagealloc::MemoryProvider;
-use zcomp::{CODECS, Register};
+use zcomp::CODECS;
 
 use crate::{MAX_TYPES, SwapType};
 
@@ -88,7 +88,7 @@ pub(crate) struct KeptMemcg {
 /// The record of a cache. One thread at a time changes areas and memcgs, and one the codecs. The
 /// limits of memcgs may be changed by any number of threads.
 #[derive(Clone)]
-pub(crate) struct Record(Arc<objects::Record>);
+pub(crate) struct Record(objects::Record);
 
 impl Deref for Record {
     type Target = objects::Record;
@@ -104,7 +104,7 @@ impl Record {
     /// Says that there is no memory, or that the memory has contents.
     pub(crate) fn create(provider: &dyn MemoryProvider, entries: u32) -> Result<Record, String> {
         let first = [(ENTRIES_AT, u64::from(entries))];
-        objects::Record::create(provider, &FORM, &first).map(|record| Record(Arc::new(record)))
+        objects::Record::create(provider, &FORM, &first).map(Record)
     }
 
     /// The record that another process left.
@@ -112,12 +112,7 @@ impl Record {
     /// # Errors
     /// Says that there is no memory, or why it is no record that this program can read.
     pub(crate) fn open(provider: &dyn MemoryProvider) -> Result<Record, String> {
-        objects::Record::open(provider, &FORM).map(|record| Record(Arc::new(record)))
-    }
-
-    /// The register of the codecs.
-    pub(crate) fn register(&self) -> Arc<dyn Register> {
-        self.0.clone()
+        objects::Record::open(provider, &FORM).map(Record)
     }
 
     /// The most entries.

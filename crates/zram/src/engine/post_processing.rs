@@ -48,38 +48,28 @@ impl<D: Design> Engine<D> {
         bytes: &mut Page,
         compressed: bool,
     ) -> Result<Option<Coded>, IoError> {
-        let form =
-            |length: usize, codec, huge| Ok(Some(Coded { length: length as u16, codec, huge }));
         self.slots.load(cpu, index, |slot| {
             if !slot.is_marked() {
                 return Ok(None);
             }
-            match slot.kind() {
-                Kind::Stored(object @ Object::Compressed { length, codec, .. }) if compressed => {
+            let (object, huge) = match slot.kind() {
+                Kind::Stored(Object::SameFilled(_)) => return Ok(None),
+                Kind::Stored(object) => (Some(object), matches!(object, Object::Huge(_))),
+                // A page of an extent is written back as its own page.
+                Kind::Shared(part) if part.packed => (None, part.huge),
+                Kind::Shared(part) => (Some(self.shared.get(part.entry).object), part.huge),
+                _ => return Ok(None),
+            };
+            match object {
+                Some(object @ Object::Compressed { length, codec, .. }) if compressed => {
                     self.copy_out(object, bytes);
                     bytes[length..].fill(0);
-                    form(length, codec, false)
+                    Ok(Some(Coded { length: length as u16, codec, huge: false }))
                 }
-                Kind::Stored(object @ (Object::Compressed { .. } | Object::Huge(_))) => {
+                _ => {
                     self.expand(reader, cpu, slot, bytes)?;
-                    form(PAGE_SIZE, 0, matches!(object, Object::Huge(_)))
+                    Ok(Some(Coded { huge, ..Coded::NOT }))
                 }
-                // A page of an extent is written back as its own page.
-                Kind::Shared(part) => {
-                    let shared = self.shared.get(part.entry);
-                    match shared.object {
-                        Object::Compressed { length, codec, .. } if compressed && !part.packed => {
-                            self.copy_out(shared.object, bytes);
-                            bytes[length..].fill(0);
-                            form(length, codec, false)
-                        }
-                        _ => {
-                            self.expand(reader, cpu, slot, bytes)?;
-                            form(PAGE_SIZE, 0, part.huge)
-                        }
-                    }
-                }
-                _ => Ok(None),
             }
         })
     }

@@ -5,17 +5,14 @@ use alloc::format;
 use block::IoError;
 use control::{ControlError, Errno};
 use pagelog::{Backing, Run};
-use units::{Cpu, Page};
+use units::Page;
 
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::disk::Moved;
 use crate::engine::{Engine, Select, Slot};
 use crate::ops::write_error::{no_memory, write_error};
-use crate::resources::Design;
-
-/// The CPU of the thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
+use crate::resources::{CPU, Design};
 
 /// Pages on their way to the backing device.
 pub(crate) struct Batch<'a, D: Design> {

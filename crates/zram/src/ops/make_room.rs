@@ -14,17 +14,15 @@ use alloc::vec::Vec;
 use block::{Context, IoError, Wait};
 use control::{ControlError, Errno};
 use objects::Recompressed;
-use units::{Cpu, PAGE_SIZE, pages_for};
+use units::{PAGE_SIZE, pages_for};
 use zsmalloc::{Pool, Room};
 
 use crate::disk::{Disk, Hand, Moved, Settings, WhenFull};
 use crate::engine::{Engine, Recompression, Select};
 use crate::ops::batch::Batch;
-use crate::resources::Design;
+use crate::resources::{CPU, Design};
 use crate::tiering::{LOOKS, SAMPLES};
 
-/// The CPU of a thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
 /// More than the size classes of a pool.
 const CLASSES: usize = PAGE_SIZE / 16;
 /// Frames that a page may need at most.
@@ -198,9 +196,11 @@ impl<D: Design> Disk<D> {
         let samples = if self.tracks_access() { SAMPLES * most } else { most };
         let batch = Batch::new(self, engine, &**backing, None);
         let Ok(mut batch) = batch else { return Moved::Nothing };
-        let mut lap = self.pages();
+        let end = self.pages().min(engine.capacity());
+        let begin = if *hand < end { *hand } else { 0 };
+        let mut lap = engine.touched(begin..end).chain(engine.touched(0..begin));
         loop {
-            let pages = self.next_pages(engine, hand, &mut lap, samples).unwrap_or_default();
+            let pages = next_pages(engine, hand, &mut lap, samples).unwrap_or_default();
             for pages in pages.chunks(most) {
                 let written = batch.write_all(pages, Select::Any);
                 // The error of a part of the pages does not matter if others moved.
@@ -214,47 +214,6 @@ impl<D: Design> Disk<D> {
                 return batch.moved;
             }
         }
-    }
-
-    /// The hand's next pages of this lap that lie in memory, at most `most`: those first that were
-    /// not used for the longest time, if the device knows that. `None` without memory.
-    fn next_pages(
-        &self,
-        engine: &Engine<D>,
-        hand: &mut Hand,
-        lap: &mut usize,
-        most: usize,
-    ) -> Option<Vec<usize>> {
-        let (mut found, mut pages): (Vec<(u32, usize)>, _) = (Vec::new(), Vec::new());
-        found.try_reserve_exact(most).ok()?;
-        while found.len() < most
-            && let Some(index) = self.next_page(engine, hand, lap)
-        {
-            if Select::Any.admits(engine.peek(index)) {
-                found.push((engine.last_access(index).unwrap_or(0), index));
-            }
-        }
-        found.sort_unstable();
-        pages.try_reserve_exact(found.len()).ok()?;
-        pages.extend(found.iter().map(|(_, index)| *index));
-        Some(pages)
-    }
-
-    /// The hand's next page of a lap that may have contents. `lap` is how many pages are left of
-    /// it.
-    fn next_page(&self, engine: &Engine<D>, hand: &mut Hand, lap: &mut usize) -> Option<usize> {
-        let end = self.pages().min(engine.capacity());
-        while *lap > 0 && end > 0 {
-            let from = if *hand < end { *hand } else { 0 };
-            let to = end.min(from.saturating_add(*lap));
-            let index = engine.next_touched(from, to);
-            *hand = to.min(index + 1);
-            *lap -= *hand - from;
-            if index < to {
-                return Some(index);
-            }
-        }
-        None
     }
 
     /// Compresses some pages with the codecs of the priorities from 1 on, those of the largest size
@@ -308,4 +267,24 @@ impl<D: Design> Disk<D> {
         }
         moved
     }
+}
+
+/// The hand's next pages of this lap that lie in memory, at most `most`: those first that were not
+/// used for the longest time, if the device knows that. `None` without memory.
+fn next_pages<D: Design>(
+    engine: &Engine<D>,
+    hand: &mut Hand,
+    lap: &mut dyn Iterator<Item = usize>,
+    most: usize,
+) -> Option<Vec<usize>> {
+    let (mut found, mut pages): (Vec<(u32, usize)>, _) = (Vec::new(), Vec::new());
+    found.try_reserve_exact(most).ok()?;
+    for index in lap.filter(|index| Select::Any.admits(engine.peek(*index))).take(most) {
+        found.push((engine.last_access(index).unwrap_or(0), index));
+        *hand = index + 1;
+    }
+    found.sort_unstable();
+    pages.try_reserve_exact(found.len()).ok()?;
+    pages.extend(found.iter().map(|(_, index)| *index));
+    Some(pages)
 }

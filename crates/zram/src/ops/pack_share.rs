@@ -6,7 +6,7 @@ use alloc::{format, vec::Vec};
 
 use block::IoError;
 use control::{ControlError, Errno};
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
 use crate::counts::Count;
@@ -16,11 +16,8 @@ use crate::disk::{Which, find};
 use crate::engine::Select;
 use crate::engine::{Alike, Engine, Packable, Packing};
 use crate::record::OLDEST_LAYOUT;
-use crate::resources::Design;
+use crate::resources::{CPU, Design};
 use crate::tiering::fingerprint;
-
-/// The CPU of the thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
 
 /// The pages to compress with their neighbours, and the way.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

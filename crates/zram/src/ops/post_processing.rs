@@ -10,7 +10,7 @@ use block::IoError;
 use control::{ControlError, Errno};
 use objects::{Object, Recompressed};
 use pagelog::Backing;
-use units::{Cpu, PAGE_SIZE};
+use units::PAGE_SIZE;
 
 use crate::disk::Disk;
 use crate::disk::{Settings, Which, find};
@@ -19,10 +19,7 @@ use crate::engine::Kind;
 use crate::engine::{Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::ops::write_error::no_memory;
-use crate::resources::Design;
-
-/// The CPU of the thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
+use crate::resources::{CPU, Design};
 
 /// The pages to write back.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]

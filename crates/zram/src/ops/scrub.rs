@@ -4,15 +4,12 @@ use alloc::{boxed::Box, format, vec::Vec};
 
 use control::{ControlError, Errno};
 use pagelog::{AT_ONCE, Backing, StoredAt, Wanted};
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{PAGE_SIZE, Page};
 
 use crate::disk::Disk;
 use crate::engine::{Engine, Kind};
 use crate::ops::write_error::no_memory;
-use crate::resources::Design;
-
-/// The CPU of the thread that goes through all pages; any CPU will do.
-const CPU: Cpu = Cpu(0);
+use crate::resources::{CPU, Design};
 
 /// What a scrub has found.
 #[derive(Default)]

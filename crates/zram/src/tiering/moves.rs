@@ -19,17 +19,14 @@ use objects::{Object, Recompressed};
 use pagealloc::MemoryProvider;
 use sync::{Reader, ReaderEpochs};
 use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM, WARM_PRIORITY};
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
 use crate::engine::{Alike, Engine, Packable, Packed, Packing};
 use crate::engine::{Kind, Slot};
 use crate::engine::{Recompression, Select};
-use crate::resources::Design;
+use crate::resources::{CPU, Design};
 use crate::tiering::fingerprints::{Fingerprints, fingerprint};
-
-/// The CPU of the thread that goes through all pages; any CPU will do.
-pub(crate) const CPU: Cpu = Cpu(0);
 
 /// How hard extents are compressed. Reads of both take as long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +98,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// The group of a page, of which nothing is to be done yet. No page has the number `end`.
+    pub(crate) fn of(index: usize, end: usize) -> Group {
+        let first = index / EXTENT_PAGES * EXTENT_PAGES;
+        Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() }
+    }
+
     /// The pages of a set, and what to remember of them.
     pub(crate) fn pages(&self, members: Members) -> impl Iterator<Item = (usize, Memory)> + use<> {
         let (first, memories) = (self.first, self.memories);

@@ -11,8 +11,8 @@ use tiers::{Memory, Seen};
 use zcomp::EXTENT_PAGES;
 
 use crate::disk::Moved;
-use crate::resources::Design;
-use crate::tiering::moves::{CPU, Effort, Group, Place, tier_of};
+use crate::resources::{CPU, Design};
+use crate::tiering::moves::{Effort, Group, Place, tier_of};
 use crate::tiering::walk::{LOOKS, Looked, SAMPLES, TierWalk};
 
 impl TierWalk {
@@ -73,9 +73,7 @@ impl TierWalk {
         let mut left = LOOKS;
         while self.hand < end && found.len() < found.capacity() {
             let index = engine.next_touched(self.hand, end);
-            let first = index / EXTENT_PAGES * EXTENT_PAGES;
-            let mut group =
-                Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
+            let mut group = Group::of(index, end);
             let mut used = 0;
             for index in index..group.end {
                 let last = self.see_pressed(place, &reader, index, &mut group);

@@ -20,8 +20,8 @@ use zcomp::EXTENT_PAGES;
 
 use crate::engine::{Engine, Packed};
 use crate::engine::{Kind, Slot};
-use crate::resources::Design;
-use crate::tiering::moves::{CPU, Effort, Group, Mover, Place, leaves, packs, tier_of};
+use crate::resources::{CPU, Design};
+use crate::tiering::moves::{Effort, Group, Mover, Place, leaves, packs, tier_of};
 use crate::tiering::out::{Going, Out};
 use crate::tiering::stats::{TierCounts, TierStats};
 
@@ -227,12 +227,10 @@ impl TierWalk {
         let until = end.min(self.next + LOOKS);
         let mut index = engine.next_touched(self.next, until);
         while index < until {
-            let first = index / EXTENT_PAGES * EXTENT_PAGES;
-            let mut group =
-                Group { first, end: (first + EXTENT_PAGES).min(end), ..Group::default() };
+            let mut group = Group::of(index, end);
             let mut seen = [None; EXTENT_PAGES];
             for index in engine.touched(index..group.end) {
-                seen[index - first] = self.see(place, reader, index, &mut group);
+                seen[index - group.first] = self.see(place, reader, index, &mut group);
             }
             self.note_lonely(&group, &seen, now);
             self.next = group.end;

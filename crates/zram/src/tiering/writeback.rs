@@ -14,8 +14,7 @@ use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::{Engine, Fetched, Kind, Select};
 use crate::ops::{Batch, no_memory};
-use crate::resources::Design;
-use crate::tiering::moves::CPU;
+use crate::resources::{CPU, Design};
 use crate::tiering::out::Going;
 use crate::tiering::walk::TierWalk;
 
