@@ -87,8 +87,8 @@ pub(crate) struct Engine<D: Design> {
     accesses: Option<Accesses>,
     backing: Option<Arc<dyn Backing>>,
     record: Option<Record>,
-    /// A thread that prepares a replacement from the present contents holds the lock of the page, so
-    /// that a claim has one owner.
+    /// A thread that prepares a replacement from the present contents holds the lock of the page:
+    /// a claim has one owner.
     page_locks: Box<[CachePadded<Mutex<()>>]>,
 }
 

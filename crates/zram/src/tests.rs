@@ -91,11 +91,15 @@ fn same_filled_pages_are_known_by_any_pattern() {
 
 #[test]
 fn ranges_touch_the_pages_they_lie_in() {
-    assert_eq!(touched_pages(0, 0), (0, 0));
-    assert_eq!(touched_pages(0, 1), (0, 1));
-    assert_eq!(touched_pages(4095, 2), (0, 2));
-    assert_eq!(touched_pages(4096, 4096), (1, 1));
-    assert_eq!(touched_pages(u64::MAX, 2), (u64::MAX, 1));
+    let touched = |offset, length| {
+        let pages = touched_pages(offset, length);
+        (pages.first, pages.count)
+    };
+    assert_eq!(touched(0, 0), (0, 0));
+    assert_eq!(touched(0, 1), (0, 1));
+    assert_eq!(touched(4095, 2), (0, 2));
+    assert_eq!(touched(4096, 4096), (1, 1));
+    assert_eq!(touched(u64::MAX, 2), (u64::MAX, 1));
 }
 
 #[test]

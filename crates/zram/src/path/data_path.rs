@@ -15,7 +15,7 @@ use crate::counts::Count;
 use crate::disk::Disk;
 use crate::disk::WhenFull;
 use crate::engine::{Engine, Fetched, Loaded};
-use crate::path::ranges::{self, Change, Pass, Stopped, Why};
+use crate::path::ranges::{self, Change, Pages, Pass, Stopped, Why};
 use crate::path::read_backing::Fetcher;
 use crate::path::request::Request;
 use crate::resources::Design;
@@ -29,7 +29,8 @@ impl<D: Design> Disk<D> {
     /// `OutOfRange`, `NotReady`, `NoSpace`, `NoMemory`; the page is unchanged.
     #[inline]
     pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
-        let stored = self.begin(Context::waiting(cpu), (index, 1), |request| {
+        let context = Context::waiting(cpu);
+        let stored = self.begin(context, Pages::one(index), |request| {
             match request.store(index as usize, page) {
                 Err(IoError::NoSpace) => None,
                 stored => Some(request.count_write(stored)),
@@ -38,7 +39,7 @@ impl<D: Design> Disk<D> {
         match stored {
             Some(stored) => stored,
             // Another try, which makes room if it has to and may.
-            None => self.change(Context::waiting(cpu), index * P, P, Change::Write(page)),
+            None => self.change(context, index * P, P, Change::Write(page)),
         }
     }
 
@@ -48,7 +49,8 @@ impl<D: Design> Disk<D> {
     /// `OutOfRange`, `NotReady`, `Corrupt`; the contents of `page` are undefined then.
     #[inline]
     pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
-        let backed = self.begin(Context::waiting(cpu), (index, 1), |request| {
+        let context = Context::waiting(cpu);
+        let backed = self.begin(context, Pages::one(index), |request| {
             match request.load(index as usize, page) {
                 Ok(Loaded::Backed(_)) => Ok(Some(request.shared.clone())),
                 loaded => request.count_read(loaded.map(|_| ())).map(|()| None),
@@ -65,20 +67,19 @@ impl<D: Design> Disk<D> {
     /// # Errors
     /// `OutOfRange`, `NotReady`.
     pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
-        self.begin(Context::waiting(cpu), (first, count), |request| {
+        self.begin(Context::waiting(cpu), Pages { first, count }, |request| {
             request.engine.discard(cpu, first as usize, count as usize);
             self.counts.add(cpu, Count::NotifyFree, count as i64);
         })
     }
 
-    /// Calls `f`, as a reader, with a request for pages that lie within the device: a number of
-    /// pages from a first one on. Every operation begins here. The calling thread is no reader: it
-    /// may wait for a change of the size.
+    /// Calls `f`, as a reader, with a request for pages that lie within the device. Every operation
+    /// begins here. The calling thread is no reader: it may wait for a change of the size.
     #[inline]
     pub(crate) fn begin<R>(
         &self,
         context: Context,
-        pages: (u64, u64),
+        pages: Pages,
         f: impl FnOnce(Request<'_, D>) -> R,
     ) -> Result<R, IoError> {
         loop {
@@ -104,7 +105,7 @@ impl<D: Design> Disk<D> {
         index: u64,
         f: impl FnOnce(Request<'_, D>) -> Result<R, IoError>,
     ) -> Result<R, IoError> {
-        self.begin(Context::waiting(cpu), (index, 1), |request| {
+        self.begin(Context::waiting(cpu), Pages::one(index), |request| {
             match Arc::ptr_eq(request.shared, engine) {
                 true => f(request),
                 false => Err(IoError::NotReady),
@@ -118,7 +119,7 @@ impl<D: Design> Disk<D> {
         &'a self,
         reader: &'a Reader<'a>,
         cpu: Cpu,
-        pages: (u64, u64),
+        pages: Pages,
     ) -> Result<Option<Request<'a, D>>, IoError> {
         let is_within = self.holds(pages);
         let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
@@ -127,7 +128,7 @@ impl<D: Design> Disk<D> {
     }
 
     #[inline]
-    fn holds(&self, (first, count): (u64, u64)) -> bool {
+    fn holds(&self, Pages { first, count }: Pages) -> bool {
         let pages = self.bytes() / P;
         first.checked_add(count).is_some_and(|end| end <= pages)
     }
@@ -136,7 +137,7 @@ impl<D: Design> Disk<D> {
     /// before it is certain to get it, and holds the settings meanwhile. So the size counts that is
     /// there after that. The calling thread is no reader.
     #[cold]
-    fn look_again(&self, context: Context, pages: (u64, u64)) -> Result<(), IoError> {
+    fn look_again(&self, context: Context, pages: Pages) -> Result<(), IoError> {
         let settings = match context.wait {
             Wait::Yes => Some(self.settings.lock()),
             Wait::No => self.settings.try_lock(),
@@ -187,7 +188,7 @@ impl<D: Design> Disk<D> {
             let rest = change.after(done as usize);
             let stopped = self.begin(context, pages, |request| {
                 if done == 0 {
-                    self.look_for_room(request.engine, context, pages.1)?;
+                    self.look_for_room(request.engine, context, pages.count)?;
                 }
                 Pass { request, context }.change(offset, length, rest, done > 0)
             })??;
@@ -254,7 +255,7 @@ impl<D: Design> Disk<D> {
             }
         }
         self.in_room(&mut |room| {
-            self.begin(Context::waiting(cpu), (stopped.page, 1), |request| {
+            self.begin(Context::waiting(cpu), Pages::one(stopped.page), |request| {
                 Request { room, ..request }.store(stopped.page as usize, page)
             })?
         })
@@ -327,8 +328,8 @@ impl<D: Design> BlockDevice for Disk<D> {
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let (first, count) = ranges::touched_pages(offset, length);
-        self.begin(Context::waiting(cpu), (first, count), |request| {
+        let pages @ Pages { first, count } = ranges::touched_pages(offset, length);
+        self.begin(Context::waiting(cpu), pages, |request| {
             ranges::clip(offset, length, visit, |visit| {
                 request.engine.extents(first as usize, count as usize, visit);
             });

@@ -16,12 +16,25 @@ use crate::resources::Design;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// The first page and the number of pages of a range. A range that passes 2^64 - 1 is returned as
-/// one that passes the end of every device.
-pub(crate) fn touched_pages(offset: u64, length: u64) -> (u64, u64) {
+/// Pages one behind the other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Pages {
+    pub(crate) first: u64,
+    pub(crate) count: u64,
+}
+
+impl Pages {
+    pub(crate) fn one(page: u64) -> Pages {
+        Pages { first: page, count: 1 }
+    }
+}
+
+/// The pages of a range. One that passes 2^64 - 1 passes the end of every device.
+pub(crate) fn touched_pages(offset: u64, length: u64) -> Pages {
+    let first = offset / P;
     match offset.checked_add(length) {
-        Some(end) => (offset / P, end.div_ceil(P) - offset / P),
-        None => (u64::MAX, 1),
+        Some(end) => Pages { first, count: end.div_ceil(P) - first },
+        None => Pages::one(u64::MAX),
     }
 }
 

@@ -95,7 +95,7 @@ impl Out {
 
     /// How many pages may be written together now: `batch`, all that are left if these are fewer,
     /// or as many as half of what is ever saved up allows. 0 if fewer pages or bytes are there.
-    pub(crate) fn affordable(&mut self, (batch, left): (usize, usize), now: u32) -> usize {
+    pub(crate) fn affordable(&mut self, batch: usize, left: usize, now: u32) -> usize {
         let last = *self.last.get_or_insert(now);
         let pages = |bytes: u64| (bytes.saturating_sub(PADDING) / LARGEST) as usize;
         let gathers = left < batch && now.saturating_sub(last) < GATHERS;

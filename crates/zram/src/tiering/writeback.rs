@@ -74,7 +74,7 @@ impl<D: Design> Disk<D> {
             _ => usize::MAX,
         };
         let left = walk.out.going.len() - at;
-        walk.out.affordable((batch, left), self.now()).min(limit)
+        walk.out.affordable(batch, left, self.now()).min(limit)
     }
 
     fn is_above_target(&self, engine: &Engine<D>) -> bool {
