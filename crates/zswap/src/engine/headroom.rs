@@ -42,9 +42,9 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Provides memory for the next pages, no more than the pool may grow. Returns whether all of
-    /// it was provided. It may wait for memory. One thread calls it, which is no reader and holds no
-    /// lock. The thread calls again when [`Zswap::memory_event`] is notified, or after a while if
-    /// it returned false.
+    /// it was provided. It may wait for memory. One thread calls it, which is no reader and holds
+    /// no lock. The thread calls again when [`Zswap::memory_event`] is notified, or after a while
+    /// if it returned false.
     pub fn provide(&self, cpu: Cpu, want: Headroom) -> bool {
         if !self.provision.is_ahead() {
             return true;
