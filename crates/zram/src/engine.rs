@@ -20,6 +20,7 @@ pub(crate) use tables::Table;
 mod compaction;
 mod contents;
 mod gauges;
+mod marks;
 mod packing;
 mod post_processing;
 mod recovery;

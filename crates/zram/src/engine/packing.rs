@@ -1,7 +1,5 @@
-//! Extents: neighbouring pages that are compressed as one object.
-//!
-//! A page is marked while its extent is made, as while it is written back: a store or a read of the
-//! page takes the mark away, and the page stays as it is.
+//! Extents: neighbouring pages that are compressed as one object. A page is marked while its extent
+//! is made.
 
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
@@ -16,7 +14,7 @@ use zsmalloc::Room;
 use super::Engine;
 use super::contents::refused;
 use crate::counts::Count;
-use crate::engine::page_ops::{Loaded, Select};
+use crate::engine::page_ops::Select;
 use crate::engine::shared::{ENTRY_BYTES, Shared};
 use crate::engine::slot::{Kind, Part, Slot};
 use crate::resources::Design;
@@ -186,8 +184,7 @@ impl<D: Design> Engine<D> {
             }
         }
         let packed = self.pack_members(reader, cpu, &members[..count], packing);
-        let unmark = |slot: Slot| slot.is_marked().then(|| slot.with_mark(false));
-        let unused = group.filter(|index| self.alter(*index, unmark)).count();
+        let unused = group.filter(|index| self.unmark(*index)).count();
         packed.map(|it| Packed { in_use: it.saved == 0 && unused < count, ..it })
     }
 
@@ -220,16 +217,10 @@ impl<D: Design> Engine<D> {
         packs: &dyn Fn(Slot) -> bool,
         page: &mut Page,
     ) -> Option<Member> {
-        let mark = |slot| packs(slot).then(|| slot.with_mark(true));
-        if !packs(self.slots.peek(index)) || !self.alter(index, mark) {
+        if !packs(self.slots.peek(index)) || !self.mark(index, packs) {
             return None;
         }
-        let read = self.slots.load(cpu, index, |slot| {
-            let mut read = || self.expand(reader, cpu, slot, page);
-            // Only this page is bad if it cannot be read. Its readers get the error.
-            (slot.is_marked() && matches!(read(), Ok(Loaded::Page))).then_some(slot)
-        });
-        match read?.kind() {
+        match self.read_marked(reader, cpu, index, page)?.kind() {
             Kind::Stored(object) => {
                 let bytes = self.pool().slot_bytes(object.bytes());
                 Some(Member { index, bytes, entry: 0 })
@@ -398,8 +389,7 @@ impl<D: Design> Engine<D> {
     /// packing and sharing. The caller has a reference to the object. Returns whether it did.
     pub(super) fn join(&self, cpu: Cpu, index: usize, entry: u32, new: Slot) -> bool {
         self.shared.hold(entry);
-        let joins = |now: Slot| now.is_marked().then(|| new.with_flags_of(now));
-        let has_joined = self.replace(cpu, index, new, joins);
+        let has_joined = self.replace_marked(cpu, index, new);
         if !has_joined {
             // The page was used meanwhile.
             self.drop_reference(cpu, entry);
@@ -421,8 +411,7 @@ impl<D: Design> Engine<D> {
             packed.ok_or(IoError::Unsupported)?.store(Room::All, None).map_err(refused)
         })?;
         let new = Slot::stored(object);
-        let stays = |now: Slot| now.is_marked().then(|| new.with_flags_of(now));
-        if !self.replace(cpu, index, new, stays) {
+        if !self.replace_marked(cpu, index, new) {
             self.release(cpu, new);
         }
         Ok(())

@@ -76,10 +76,7 @@ impl<D: Design> Engine<D> {
 
     /// Moves a page to `place` if it is still marked: the commit point of writeback.
     pub(crate) fn finish_writeback(&self, cpu: Cpu, index: usize, place: Backed) -> bool {
-        // A store or a read of the page clears the mark: the page is in use and stays in memory.
-        // Only one thread at a time writes back, so a mark that is still there is the mark it set.
-        let new = Slot::written_back(place);
-        self.replace(cpu, index, new, |now| now.is_marked().then_some(new))
+        self.replace_marked(cpu, index, Slot::written_back(place))
     }
 
     /// Compresses a page into `into` with the primary codec, or copies it if it does not shrink.

@@ -1,7 +1,5 @@
-//! Equal pages that share one object.
-//!
-//! A page is marked from the look at its contents until its slot names the shared object: a store
-//! or a read takes the mark away, and the page stays as it is.
+//! Equal pages that share one object. A page is marked from the look at its contents until its slot
+//! names the shared object.
 
 use alloc::vec::Vec;
 
@@ -85,17 +83,16 @@ impl<D: Design> Engine<D> {
         alike: &mut Alike,
     ) -> Result<bool, IoError> {
         let Alike { models, page, other } = alike;
-        let mark = |slot| shares(slot, select).then(|| slot.with_mark(true));
-        if !self.alter(index, mark) {
+        if !self.mark(index, |slot| shares(slot, select)) {
             return Ok(false);
         }
-        let Some(slot) = self.read_marked(cpu, index, page) else {
+        let Some(slot) = self.read_marked(&self.readers.enter(cpu), cpu, index, page) else {
             self.unmark(index);
             return Ok(false);
         };
         for model in models.iter_mut() {
             let entry = self.as_entry(cpu, model, page, other);
-            let Some(entry) = entry.inspect_err(|_| self.unmark(index))? else { continue };
+            let Some(entry) = entry.inspect_err(|_| _ = self.unmark(index))? else { continue };
             if matches!(slot.kind(), Kind::Shared(part) if part.entry == entry) {
                 self.unmark(index);
                 return Ok(false);
@@ -121,7 +118,7 @@ impl<D: Design> Engine<D> {
         match model {
             Some(model) if models.len() < MODELS => models.push(model),
             Some(Model::Entry(entry)) => self.drop_reference(cpu, entry),
-            _ => self.unmark(index),
+            _ => _ = self.unmark(index),
         }
         Ok(false)
     }
@@ -130,23 +127,10 @@ impl<D: Design> Engine<D> {
     pub(crate) fn end_alike(&self, cpu: Cpu, alike: &mut Alike) {
         for model in alike.models.drain(..) {
             match model {
-                Model::Page(index) => self.unmark(index),
+                Model::Page(index) => _ = self.unmark(index),
                 Model::Entry(entry) => self.drop_reference(cpu, entry),
             }
         }
-    }
-
-    fn unmark(&self, index: usize) {
-        self.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
-    }
-
-    /// Reads a page if it is still marked.
-    fn read_marked(&self, cpu: Cpu, index: usize, page: &mut Page) -> Option<Slot> {
-        let reader = self.readers.enter(cpu);
-        self.slots.load(cpu, index, |slot| {
-            let mut read = || self.expand(&reader, cpu, slot, page);
-            (slot.is_marked() && matches!(read(), Ok(Loaded::Page))).then_some(slot)
-        })
     }
 
     /// Whether a shared object of which the caller has a reference is this page.
@@ -170,7 +154,8 @@ impl<D: Design> Engine<D> {
             Model::Entry(entry) => return Ok(Some(entry)),
             Model::Page(index) => index,
         };
-        if self.read_marked(cpu, index, other).is_none() || page != other {
+        let read = self.read_marked(&self.readers.enter(cpu), cpu, index, other);
+        if read.is_none() || page != other {
             return Ok(None);
         }
         let entry = self.make_shared(cpu, index)?;

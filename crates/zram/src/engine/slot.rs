@@ -316,10 +316,11 @@ impl Slot {
         Slot(self.0 & !(IDLE | MARKED))
     }
 
-    /// The same contents with the flags of `old` that tell of the page: idle and incompressible.
+    /// The same contents with the flags of `old` that tell of a page in memory: idle and
+    /// incompressible.
     #[must_use]
     pub(crate) const fn with_flags_of(self, old: Slot) -> Slot {
-        Slot(self.0 | old.0 & (IDLE | INCOMPRESSIBLE))
+        if self.is_backed() { self } else { Slot(self.0 | old.0 & (IDLE | INCOMPRESSIBLE)) }
     }
 
     /// Whether both slots name the same contents; flags may differ.

@@ -8,9 +8,8 @@ use pagelog::{Backing, Run};
 use units::Page;
 
 use crate::counts::Count;
-use crate::disk::Disk;
-use crate::disk::Moved;
-use crate::engine::{Engine, Select, Slot};
+use crate::disk::{Disk, Moved};
+use crate::engine::{Engine, Select};
 use crate::ops::write_error::{no_memory, write_error};
 use crate::resources::{CPU, Design};
 
@@ -89,8 +88,7 @@ impl<'a, D: Design> Batch<'a, D> {
 
     /// Adds a page to the run if it is selected.
     fn fill(&mut self, index: usize, select: Select) {
-        let mark = |slot: Slot| select.admits(slot).then(|| slot.with_mark(true));
-        if !self.engine.alter(index, mark) {
+        if !self.engine.mark(index, |slot| select.admits(slot)) {
             return;
         }
         let reader = self.disk.readers.enter(CPU);
@@ -105,7 +103,7 @@ impl<'a, D: Design> Batch<'a, D> {
             Ok(Some(form)) => self.run.add(index, form),
             // The page was used meanwhile, or is unreadable; its readers get the error then.
             not => {
-                unmark(self.engine, index);
+                self.engine.unmark(index);
                 self.moved = self.moved.max(Moved::of(not.is_ok(), false));
             }
         }
@@ -130,12 +128,8 @@ impl<'a, D: Design> Batch<'a, D> {
             }
         };
         let outcome = backing.write(*engine, CPU, run, disk.now(), &mut commit);
-        run.entries().iter().for_each(|entry| unmark(engine, entry.index));
+        run.entries().iter().for_each(|entry| _ = engine.unmark(entry.index));
         run.clear();
         (written, outcome.map_err(|error| write_error(error, backing.path())))
     }
-}
-
-fn unmark<D: Design>(engine: &Engine<D>, index: usize) {
-    engine.alter(index, |slot| slot.is_marked().then(|| slot.with_mark(false)));
 }

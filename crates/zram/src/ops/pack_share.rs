@@ -4,7 +4,6 @@
 
 use alloc::{format, vec::Vec};
 
-use block::IoError;
 use control::{ControlError, Errno};
 use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
@@ -15,6 +14,7 @@ use crate::disk::Disk;
 use crate::disk::{Which, find};
 use crate::engine::Select;
 use crate::engine::{Alike, Engine, Packable, Packing};
+use crate::ops::write_error::ended_early;
 use crate::record::OLDEST_LAYOUT;
 use crate::resources::{CPU, Design};
 use crate::tiering::fingerprint;
@@ -193,12 +193,4 @@ impl<D: Design> Disk<D> {
 
 fn no_memory(why: alloc::string::String) -> ControlError {
     ControlError::new(Errno::ENOMEM, format!("no memory is left: {why}"))
-}
-
-fn ended_early(what: &str, error: IoError) -> ControlError {
-    let errno = match error {
-        IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
-        _ => Errno::EIO,
-    };
-    ControlError::new(errno, format!("pages were {what} only in part: {error}"))
 }

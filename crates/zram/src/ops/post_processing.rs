@@ -18,7 +18,7 @@ use crate::engine::Engine;
 use crate::engine::Kind;
 use crate::engine::{Recompression, Select};
 use crate::ops::batch::Batch;
-use crate::ops::write_error::no_memory;
+use crate::ops::write_error::{ended_early, no_memory};
 use crate::resources::{CPU, Design};
 
 /// The pages to write back.
@@ -117,7 +117,7 @@ impl<D: Design> Disk<D> {
                 Ok(Recompressed::NoSmaller | Recompressed::Done { .. }) => left -= 1,
                 // Only this page is bad. Its readers get the error.
                 Err(IoError::Corrupt) => {}
-                Err(error) => return Err(again_error(error)),
+                Err(error) => return Err(ended_early("compressed again", error)),
             }
         }
         Ok(())
@@ -263,12 +263,4 @@ pub(crate) fn apart(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
         one
     });
     ranges
-}
-
-fn again_error(error: IoError) -> ControlError {
-    let errno = match error {
-        IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
-        _ => Errno::EIO,
-    };
-    ControlError::new(errno, format!("pages were compressed again only in part: {error}"))
 }

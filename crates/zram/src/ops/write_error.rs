@@ -1,4 +1,4 @@
-//! Errors of writeback.
+//! Errors of what goes through pages.
 
 use alloc::format;
 
@@ -20,4 +20,12 @@ pub(crate) fn write_error(error: IoError, path: &str) -> ControlError {
         error => format!("{error}"),
     };
     ControlError::new(errno, format!("some pages could not be written to {path}: {what}"))
+}
+
+pub(crate) fn ended_early(what: &str, error: IoError) -> ControlError {
+    let errno = match error {
+        IoError::NoSpace | IoError::NoMemory => Errno::ENOMEM,
+        _ => Errno::EIO,
+    };
+    ControlError::new(errno, format!("pages were {what} only in part: {error}"))
 }
