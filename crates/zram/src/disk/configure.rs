@@ -9,7 +9,7 @@ use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
 
 use crate::disk::Disk;
-use crate::disk::settings::{RemoteStores, Which, find, place};
+use crate::disk::settings::{RemoteStores, Settings, Which, find, place};
 use crate::disk::when_full::Hand;
 use crate::engine::Engine;
 use crate::resources::Design;
@@ -252,12 +252,8 @@ impl<D: Design> Disk<D> {
     pub fn set_backing_log(&self, on: bool) -> Result<(), ControlError> {
         let _post = self.before_size("backing_layout")?;
         let mut settings = self.settings.lock();
-        if settings.backing.is_some() && settings.backing_log != on {
-            let message = format!(
-                "{} has its backing device already; set backing_layout before backing_dev",
-                self.name()
-            );
-            return Err(ControlError::new(Errno::EBUSY, message));
+        if settings.backing_log != on {
+            self.refuse_if_backed(&settings, "backing_layout")?;
         }
         settings.backing_log = on;
         Ok(())
@@ -274,13 +270,7 @@ impl<D: Design> Disk<D> {
     pub fn set_remote(&self, text: &str) -> Result<(), ControlError> {
         let _post = self.before_size("backing_remote")?;
         let mut settings = self.settings.lock();
-        if settings.backing.is_some() {
-            let message = format!(
-                "{} has its backing device already; set backing_remote before backing_dev",
-                self.name()
-            );
-            return Err(ControlError::new(Errno::EBUSY, message));
-        }
+        self.refuse_if_backed(&settings, "backing_remote")?;
         if matches!(text, "" | "none") {
             settings.remote = None;
             return Ok(());
@@ -339,12 +329,8 @@ impl<D: Design> Disk<D> {
     pub fn set_sealed_backing(&self, on: bool) -> Result<(), ControlError> {
         let _post = self.before_size("sealed_backing")?;
         let mut settings = self.settings.lock();
-        if settings.backing.is_some() && settings.sealed_backing != on {
-            let message = format!(
-                "{} has its backing device already; set sealed_backing before backing_dev",
-                self.name()
-            );
-            return Err(ControlError::new(Errno::EBUSY, message));
+        if settings.sealed_backing != on {
+            self.refuse_if_backed(&settings, "sealed_backing")?;
         }
         settings.sealed_backing = on;
         Ok(())
@@ -416,6 +402,16 @@ impl<D: Design> Disk<D> {
         let post = self.post.lock();
         self.refuse_if_ready(what)?;
         Ok(post)
+    }
+
+    fn refuse_if_backed(&self, settings: &Settings, what: &str) -> Result<(), ControlError> {
+        if settings.backing.is_none() {
+            return Ok(());
+        }
+        let name = self.name();
+        let message =
+            format!("{name} has its backing device already; set {what} before backing_dev");
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 
     fn refuse_if_ready(&self, what: &str) -> Result<(), ControlError> {
