@@ -91,19 +91,8 @@ fn refuse(
     why: &dyn core::fmt::Display,
 ) -> io::Result<()> {
     let mut text = why.to_string();
-    text.truncate(text.floor_char_boundary_at_most(MAX_STRING));
+    text.truncate(text.floor_char_boundary(MAX_STRING));
     reply(output, option, kind, &[text.as_bytes()])
-}
-
-/// `str::floor_char_boundary` for the toolchains that lack it.
-trait FloorCharBoundary {
-    fn floor_char_boundary_at_most(&self, index: usize) -> usize;
-}
-
-impl FloorCharBoundary for str {
-    fn floor_char_boundary_at_most(&self, index: usize) -> usize {
-        (0..=index.min(self.len())).rev().find(|at| self.is_char_boundary(*at)).unwrap_or(0)
-    }
 }
 
 const fn kind_of(error: &OpenError) -> u32 {

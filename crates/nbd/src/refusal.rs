@@ -1,7 +1,9 @@
 //! Why a connection is refused, and what the log says of it.
 
 use core::fmt;
+use std::collections::HashMap;
 use std::io;
+use std::mem::{Discriminant, discriminant};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -25,22 +27,6 @@ pub(crate) enum Refusal {
     NoThread(io::Error),
     /// The system has no descriptor or memory for it. It waits.
     NotTaken(io::Error),
-}
-
-impl Refusal {
-    /// The number of reasons.
-    const COUNT: usize = 6;
-
-    fn number(&self) -> usize {
-        match self {
-            Refusal::Stopping => 0,
-            Refusal::Stranger(_) => 1,
-            Refusal::Full(..) => 2,
-            Refusal::Share(..) => 3,
-            Refusal::NoThread(_) => 4,
-            Refusal::NotTaken(_) => 5,
-        }
-    }
 }
 
 impl fmt::Display for Refusal {
@@ -69,9 +55,9 @@ impl From<Refusal> for io::Error {
     }
 }
 
-/// What the log was told.
+/// What the log was told of each reason.
 #[derive(Default)]
-pub(crate) struct Refusals(Mutex<[Said; Refusal::COUNT]>);
+pub(crate) struct Refusals(Mutex<HashMap<Discriminant<Refusal>, Said>>);
 
 #[derive(Clone, Copy, Default)]
 struct Said {
@@ -93,7 +79,7 @@ impl Refusals {
     fn count(&self, refusal: &Refusal, now: Instant) -> Option<u64> {
         // No code that panics runs under this lock.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = &mut all[refusal.number()];
+        let said = all.entry(discriminant(refusal)).or_default();
         if said.last.is_some_and(|last| now.saturating_duration_since(last) < PAUSE) {
             said.since += 1;
             return None;

@@ -2,7 +2,8 @@ use std::sync::Arc;
 
 use block::{BlockDevice, IoError, Plain};
 
-use crate::errors::{on_the_wire, on_the_wire_for_write};
+use crate::errors::on_the_wire;
+use crate::wire::cmd;
 use crate::wire::*;
 
 #[test]
@@ -81,7 +82,7 @@ fn every_error_has_a_number_of_the_protocol() {
         (Failed, 5, 5),
     ];
     for (error, other, write) in all {
-        assert_eq!((on_the_wire(error), on_the_wire_for_write(error)), (other, write));
+        assert_eq!((on_the_wire(cmd::READ, error), on_the_wire(cmd::WRITE, error)), (other, write));
     }
 }
 

@@ -8,7 +8,7 @@ use units::Cpu;
 
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
-use crate::errors::{EINVAL, on_the_wire};
+use crate::errors::EINVAL;
 use crate::later::{Later, Room};
 use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::wire::{self, REQUEST_HEADER, Request, cmd, parse_request};
@@ -89,7 +89,7 @@ impl Transmission {
             }
             cmd::READ => self.served.read(request, &mut self.runs, output, context)?,
             cmd::BLOCK_STATUS => self.block_status(request, output, cpu)?,
-            _ => self.served.simple(request, output, context)?,
+            _ => self.served.answer(request, &[], output, context)?,
         };
         self.progress(answered, request, &[], output, cpu)
     }
@@ -185,7 +185,7 @@ impl Transmission {
         let Some(from) = input.get(REQUEST_HEADER..used) else {
             return Ok(Outcome::Progress(Progress::Need(used)));
         };
-        let answered = self.served.write(request, from, output, context)?;
+        let answered = self.served.answer(request, from, output, context)?;
         self.progress(answered, request, from, output, context.cpu)
     }
 
@@ -214,9 +214,7 @@ impl Transmission {
         }
         match self.runs.of_allocation(&*self.served.device, cpu, request) {
             Ok(()) => reply::block_status(output, request, self.runs.iter())?,
-            Err(failed) => {
-                reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))?;
-            }
+            Err(failed) => reply::device_error(output, request, failed)?,
         }
         Ok(Answered::Now)
     }

@@ -12,7 +12,7 @@ use super::reply;
 use super::runs::Runs;
 use super::served::{Answered, Served};
 use crate::buffer::{FIRST, Output};
-use crate::errors::{EOVERFLOW, on_the_wire, on_the_wire_for_write};
+use crate::errors::{EOVERFLOW, on_the_wire};
 use crate::outcome::{Answer, Discarding, Outcome, Progress};
 use crate::wire::{self, REQUEST_HEADER, Request, cmd};
 
@@ -107,7 +107,7 @@ impl Pieces {
 
 /// Uses `used` bytes, throws away the `left` bytes that still come, and then answers with an error.
 fn refuse_rest(used: usize, request: Request, left: u32, failed: IoError) -> Outcome {
-    let error = on_the_wire_for_write(failed);
+    let error = on_the_wire(request.command, failed);
     let then = Answer::Request { cookie: request.cookie, error };
     Outcome::Discard(used, Discarding { left: left.into(), then })
 }
@@ -120,9 +120,9 @@ fn refuse(
     output: &mut Output,
 ) -> io::Result<()> {
     if served.structured {
-        return reply::error(output, request, on_the_wire(failed), format_args!("{failed}"));
+        return reply::device_error(output, request, failed);
     }
-    output.put(&wire::simple_reply(request.cookie, on_the_wire(failed)))
+    output.put(&wire::simple_reply(request.cookie, on_the_wire(request.command, failed)))
 }
 
 /// Puts one more piece of a simple reply. An error ends the connection.

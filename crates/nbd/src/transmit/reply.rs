@@ -52,7 +52,13 @@ pub(super) fn data(
     let (header, into) = room.split_at_mut(BEFORE);
     if let Err(failed) = read(into) {
         if failed != IoError::WouldBlock {
-            error_at(output, request, on_the_wire(failed), offset, format_args!("{failed}"))?;
+            error_at(
+                output,
+                request,
+                on_the_wire(request.command, failed),
+                offset,
+                format_args!("{failed}"),
+            )?;
         }
         return Ok(Err(failed));
     }
@@ -64,7 +70,7 @@ pub(super) fn data(
     Ok(Ok(()))
 }
 
-/// The runs of the range, as far as they were found.
+/// The runs of the range that were found.
 pub(super) fn block_status(
     output: &mut Output,
     request: Request,
@@ -89,6 +95,17 @@ pub(super) fn error(
     why: Arguments<'_>,
 ) -> io::Result<()> {
     error_chunk(output, request, chunk::ERROR, error, why, &[])
+}
+
+/// The request failed as a whole, with an error of the device.
+#[cold]
+pub(super) fn device_error(
+    output: &mut Output,
+    request: Request,
+    failed: IoError,
+) -> io::Result<()> {
+    let number = on_the_wire(request.command, failed);
+    error(output, request, number, format_args!("{failed}"))
 }
 
 /// The request failed from `offset` on.

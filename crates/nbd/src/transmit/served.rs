@@ -10,9 +10,7 @@ use super::reply;
 use super::runs::Runs;
 use crate::MAX_PAYLOAD;
 use crate::buffer::Output;
-use crate::errors::{
-    EINVAL, ENOMEM, ENOTSUP, EOVERFLOW, EPERM, on_the_wire, on_the_wire_for_write,
-};
+use crate::errors::{EINVAL, ENOMEM, ENOTSUP, EOVERFLOW, EPERM, on_the_wire};
 use crate::wire::{self, Request, SIMPLE_HEADER, cmd};
 
 /// Whether a request was carried out.
@@ -30,13 +28,19 @@ pub(super) enum Answered {
 /// Why a request failed.
 pub(super) enum Failure {
     /// An error of the protocol.
-    Error(u32),
-    WouldBlock,
+    Protocol(u32),
+    Device(IoError),
 }
 
 impl From<u32> for Failure {
     fn from(error: u32) -> Failure {
-        Failure::Error(error)
+        Failure::Protocol(error)
+    }
+}
+
+impl From<IoError> for Failure {
+    fn from(error: IoError) -> Failure {
+        Failure::Device(error)
     }
 }
 
@@ -89,25 +93,9 @@ impl Served {
         let context = Context::waiting(cpu);
         match request.command {
             cmd::READ => self.read(request, &mut Runs::default(), output, context),
-            cmd::WRITE => self.write(request, from, output, context),
-            _ => self.simple(request, output, context),
+            _ => self.answer(request, from, output, context),
         }
         .map(drop)
-    }
-
-    /// As `ask`; `on_the_wire` converts the error to one of the protocol.
-    #[inline]
-    pub(super) fn perform(
-        &self,
-        context: Context,
-        operation: Operation<'_>,
-        on_the_wire: impl Fn(IoError) -> u32,
-    ) -> Result<(), Failure> {
-        match self.ask(context, operation) {
-            Ok(()) => Ok(()),
-            Err(IoError::WouldBlock) => Err(Failure::WouldBlock),
-            Err(error) => Err(Failure::Error(on_the_wire(error))),
-        }
     }
 
     /// Checks that the range lies within the device now, for a range that the device does not
@@ -123,30 +111,17 @@ impl Served {
     #[inline]
     pub(super) fn reply(
         request: Request,
-        done: Result<(), Failure>,
+        done: Result<(), impl Into<Failure>>,
         output: &mut Output,
     ) -> io::Result<Answered> {
-        let (error, answered) = match done {
+        let (error, answered) = match done.map_err(Into::into) {
             Ok(()) => (0, Answered::Now),
-            Err(Failure::Error(error)) => (error, Answered::Failed),
-            Err(Failure::WouldBlock) => return Ok(Answered::WouldBlock),
+            Err(Failure::Device(IoError::WouldBlock)) => return Ok(Answered::WouldBlock),
+            Err(Failure::Device(error)) => (on_the_wire(request.command, error), Answered::Failed),
+            Err(Failure::Protocol(error)) => (error, Answered::Failed),
         };
         output.put(&wire::simple_reply(request.cookie, error))?;
         Ok(answered)
-    }
-
-    #[inline]
-    pub(super) fn write(
-        &self,
-        request: Request,
-        from: &[u8],
-        output: &mut Output,
-        context: Context,
-    ) -> io::Result<Answered> {
-        let operation = Operation::Write { offset: request.offset, from };
-        let written = self.perform(context, operation, on_the_wire_for_write);
-        let done = written.and_then(|()| self.force(request, context));
-        Served::reply(request, done, output)
     }
 
     #[inline]
@@ -162,39 +137,43 @@ impl Served {
 
     /// Flushes the device if the request has FUA.
     #[inline]
-    pub(super) fn force(&self, request: Request, context: Context) -> Result<(), Failure> {
+    pub(super) fn force(&self, request: Request, context: Context) -> Result<(), IoError> {
         if request.flags & cmd::FLAG_FUA == 0 {
             return Ok(());
         }
-        self.perform(context, Operation::Flush, on_the_wire)
+        self.ask(context, Operation::Flush)
     }
 
-    /// Carries out the commands without a payload in either direction.
-    pub(super) fn simple(
+    /// Carries out and answers any request but a READ. `from` are the data of a WRITE, which
+    /// [`Served::may_write`] has let through.
+    #[inline]
+    pub(super) fn answer(
         &self,
         request: Request,
+        from: &[u8],
         output: &mut Output,
         context: Context,
     ) -> io::Result<Answered> {
-        Served::reply(request, self.change(request, context), output)
+        Served::reply(request, self.change(request, from, context), output)
     }
 
-    fn change(&self, request: Request, context: Context) -> Result<(), Failure> {
+    #[inline]
+    fn change(&self, request: Request, from: &[u8], context: Context) -> Result<(), Failure> {
         let (offset, length) = (request.offset, u64::from(request.length));
         match request.command {
+            cmd::WRITE => self.ask(context, Operation::Write { offset, from })?,
             cmd::FLUSH => {
                 if request.flags & !cmd::FLAG_FUA != 0 || offset != 0 || length != 0 {
                     return Err(EINVAL.into());
                 }
-                self.perform(context, Operation::Flush, on_the_wire)
+                return Ok(self.ask(context, Operation::Flush)?);
             }
             cmd::TRIM => {
                 if self.read_only {
                     return Err(EPERM.into());
                 }
                 check_flags(request, 0)?;
-                self.perform(context, Operation::Discard { offset, length }, on_the_wire)?;
-                self.force(request, context)
+                self.ask(context, Operation::Discard { offset, length })?;
             }
             cmd::WRITE_ZEROES => {
                 if self.read_only {
@@ -207,16 +186,16 @@ impl Served {
                 let keep = request.flags & cmd::FLAG_NO_HOLE != 0;
                 let mode = if keep { ZeroMode::KeepAllocated } else { ZeroMode::MayPunch };
                 let operation = Operation::WriteZeroes { offset, length, mode };
-                self.perform(context, operation, on_the_wire_for_write)?;
-                self.force(request, context)
+                self.ask(context, operation)?;
             }
             // A prefetch does nothing: the data is in memory already.
             cmd::CACHE => {
                 check_flags(request, 0)?;
-                self.lies_within(offset, length).map_err(|error| on_the_wire(error).into())
+                return Ok(self.lies_within(offset, length)?);
             }
-            _ => Err(EINVAL.into()),
+            _ => return Err(EINVAL.into()),
         }
+        Ok(self.force(request, context)?)
     }
 
     #[inline]
@@ -277,11 +256,11 @@ impl Served {
     ) -> io::Result<Answered> {
         let whole = SIMPLE_HEADER + request.length as usize;
         let Ok(room) = output.room(whole) else {
-            return Served::reply(request, Err(ENOMEM.into()), output);
+            return Served::reply(request, Err(ENOMEM), output);
         };
         let (header, into) = room.split_at_mut(SIMPLE_HEADER);
         let operation = Operation::Read { offset: request.offset, into };
-        match self.perform(context, operation, on_the_wire) {
+        match self.ask(context, operation) {
             Ok(()) => {
                 header.copy_from_slice(&wire::simple_reply(request.cookie, 0));
                 output.keep(whole);
@@ -301,8 +280,7 @@ impl Served {
         last: bool,
     ) -> io::Result<Answered> {
         let refuse = |failed: IoError, output: &mut Output| {
-            reply::error(output, request, on_the_wire(failed), format_args!("{failed}"))
-                .map(|()| Answered::Failed)
+            reply::device_error(output, request, failed).map(|()| Answered::Failed)
         };
         if request.length == 0 {
             let operation = Operation::Read { offset: request.offset, into: &mut [] };
