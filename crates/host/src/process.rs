@@ -1,9 +1,10 @@
 //! What this process acts as, what it leaves, and locks of files.
 
 use std::ffi::OsStr;
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -47,6 +48,13 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
         Err(TryLockError::WouldBlock) => Ok(false),
         Err(TryLockError::Error(error)) => Err(error),
     }
+}
+
+/// Does `path` itself, not what a link there leads to, still name `file`?
+#[must_use]
+pub fn is_at(file: &File, path: &Path) -> bool {
+    let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
+    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
 /// Keeps the memory of this process out of core dumps: it holds what others stored. The kernel

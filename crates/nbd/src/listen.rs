@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
 
-use host::{SOCKET_PATH_MAX, flags};
+use host::{SOCKET_PATH_MAX, flags, is_at};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::{socket_acceptconn, socket_domain};
 use rustix::net::{
@@ -252,11 +252,6 @@ impl Drop for PathLock {
             let _ = fs::remove_file(&self.path);
         }
     }
-}
-
-fn is_at(file: &File, path: &Path) -> bool {
-    let Ok(opened) = file.metadata() else { return false };
-    identity(path).is_ok_and(|there| there == (opened.dev(), opened.ino()))
 }
 
 /// Removes the socket at `path` if no server listens there any more.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{effective_group, effective_user, errno, flags, printable, try_lock};
+use rampack::host::{effective_group, effective_user, errno, flags, is_at, printable, try_lock};
 use rustix::fs::{AtFlags, CWD, linkat};
 
 use crate::failure::{failed, quoted};
@@ -488,7 +488,7 @@ fn trusted_users() -> [u32; 3] {
 }
 
 /// The directories and symbolic links that the system passes on the way to `path`, an absolute one,
-/// as far as it is there.
+/// up to the first that is missing.
 fn way_to(path: &Path) -> io::Result<Vec<(PathBuf, fs::Metadata)>> {
     /// As in Linux (path_resolution(7)).
     const LINKS_MOST: usize = 40;
@@ -519,12 +519,6 @@ fn way_to(path: &Path) -> io::Result<Vec<(PathBuf, fs::Metadata)>> {
         }
     }
     Ok(passed)
-}
-
-/// Does `path` still name `file`?
-fn is_at(file: &File, path: &Path) -> bool {
-    let (Ok(ours), Ok(there)) = (file.metadata(), fs::symlink_metadata(path)) else { return false };
-    (ours.dev(), ours.ino()) == (there.dev(), there.ino())
 }
 
 fn is_race(error: &io::Error) -> bool {

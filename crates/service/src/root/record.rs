@@ -20,6 +20,7 @@ use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt,
 use std::path::{Component, Path, PathBuf};
 
 use rampack::control::{ControlError, Errno};
+use rampack::host::is_at;
 use rampack::sync::Mutex;
 
 use crate::failure::failed;
@@ -327,20 +328,12 @@ impl Made {
         }
         // The file is unlinked while it is locked. A daemon that has it open already checks its
         // inode.
-        if self.is_at(lock) {
+        if is_at(&self.inner.lock().file, lock) {
             let _ = fs::remove_file(lock);
         }
         if root_is_ours {
             let _ = fs::remove_dir(&self.root);
         }
-    }
-
-    fn is_at(&self, path: &Path) -> bool {
-        let inner = self.inner.lock();
-        let (Ok(ours), Ok(there)) = (inner.file.metadata(), fs::symlink_metadata(path)) else {
-            return false;
-        };
-        (ours.dev(), ours.ino()) == (there.dev(), there.ino())
     }
 
     fn things(&self) -> BTreeMap<String, ThingKind> {

@@ -7,11 +7,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rampack::control::ControlError;
-use rampack::host::{flags, try_lock};
+use rampack::host::{flags, is_at, try_lock};
 
 use crate::failure::failed;
 
@@ -77,13 +77,6 @@ fn open(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);
     options.mode(0o600).custom_flags(flags::O_NOFOLLOW).open(path)
-}
-
-/// Does `path` still name `file`?
-fn is_at(file: &File, path: &Path) -> bool {
-    let here = |path: &Path| path.symlink_metadata().map(|found| (found.dev(), found.ino()));
-    let own = file.metadata().map(|found| (found.dev(), found.ino()));
-    matches!((own, here(path)), (Ok(own), Ok(here)) if own == here)
 }
 
 /// The earlier value of the setting; `None` if no daemon has written it.
