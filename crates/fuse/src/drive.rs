@@ -2,16 +2,18 @@
 //! the kernel: a message on it is a request or an answer, as on /dev/fuse.
 
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use block::BlockDevice;
-use fuser::{BackgroundSession, Config, Session, SessionACL};
+use fuser::{BackgroundSession, SessionACL};
 use units::Cpu;
 
 use crate::frontend::Frontend;
-use crate::patient::Patient;
+use crate::handover;
+use crate::later::Later;
 use crate::table::Table;
 use crate::worker::{Buffers, LARGEST, Workers};
 
@@ -21,8 +23,6 @@ const GETATTR: u32 = 3;
 const INIT: u32 = 26;
 const DESTROY: u32 = 38;
 const ROOT: u64 = 1;
-/// The version of the protocol: it has all requests that the kernel sends to files.
-const VERSION: [u32; 2] = [7, 31];
 /// The longest wait for an answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -33,7 +33,7 @@ pub struct Driven {
     /// The number of our last request.
     last: u64,
     table: Arc<Table>,
-    patient: Arc<Patient>,
+    later: Arc<Later>,
     session: Option<BackgroundSession>,
 }
 
@@ -45,10 +45,10 @@ impl Driven {
     pub fn new(device: Arc<dyn BlockDevice>) -> io::Result<Driven> {
         let table = Arc::new(Table::new(1));
         table.add("disk", device).map_err(|error| io::Error::other(error.to_string()))?;
-        let patient = Arc::new(Patient::new(2));
+        let later = Arc::new(Later::new(2));
         let frontend = Frontend {
             table: table.clone(),
-            patient: patient.clone(),
+            later: later.clone(),
             workers: Arc::new(Workers::new(Vec::new())),
             buffers: Arc::new(Buffers::new(1)),
             cpu: || Cpu(0),
@@ -58,18 +58,9 @@ impl Driven {
         let (socket, server) = UnixDatagram::pair()?;
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
-        let (buffer, last) = (vec![0; LARGEST], u64::MAX);
-        let mut driven = Driven { socket, buffer, last, table, patient, session: None };
-        let mut operands: Vec<u8> =
-            VERSION.iter().flat_map(|number| number.to_ne_bytes()).collect();
-        operands.resize(64, 0);
-        driven.socket.send(&request(INIT, driven.last, &operands))?;
-        let mut config = Config::default();
-        config.n_threads = Some(1);
-        let session = Session::from_fd(frontend, server.into(), SessionACL::All, config)?;
-        driven.answers_until(driven.last, &mut Vec::new())?;
-        driven.session = Some(session.spawn()?);
-        Ok(driven)
+        let session = handover::session(frontend, server.as_fd(), SessionACL::All)?.spawn()?;
+        let (buffer, last, session) = (vec![0; LARGEST], u64::MAX, Some(session));
+        Ok(Driven { socket, buffer, last, table, later, session })
     }
 
     /// Sends requests of the kernel, each after the one before it is done or put off. The result
@@ -130,7 +121,7 @@ fn again<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<T> {
 impl Drop for Driven {
     fn drop(&mut self) {
         let Some(session) = self.session.take() else { return };
-        self.patient.close(PATIENCE);
+        self.later.close(PATIENCE);
         self.last -= 1;
         if self.socket.send(&request(DESTROY, self.last, &[])).is_ok() {
             let _ = session.join();

@@ -38,7 +38,7 @@ pub enum Error {
     Busy {
         /// What is in use.
         what: PathBuf,
-        /// Its users, as far as this process can see them.
+        /// Those of its users that this process can see.
         users: Vec<User>,
     },
     /// The operating system refused something else.

@@ -22,7 +22,7 @@ use host::flags;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
-use crate::patient::Patient;
+use crate::later::Later;
 use crate::ranges;
 use crate::table::{Served, Table};
 use crate::worker::{Buffers, LARGEST, Workers, with_buffer};
@@ -30,6 +30,8 @@ use crate::worker::{Buffers, LARGEST, Workers, with_buffer};
 /// The kernel caches no names and no sizes: devices come, go and change their size. The data path
 /// asks for neither.
 const KEEP: Duration = Duration::ZERO;
+/// The device of the file was removed while it was open.
+const GONE: Errno = Errno::ESTALE;
 /// The most requests under way from clients that do not wait (loop devices, asynchronous I/O).
 const BACKGROUND: u16 = 256;
 
@@ -38,7 +40,7 @@ pub(crate) struct Frontend {
     pub(crate) table: Arc<Table>,
     pub(crate) workers: Arc<Workers>,
     pub(crate) buffers: Arc<Buffers>,
-    pub(crate) patient: Arc<Patient>,
+    pub(crate) later: Arc<Later>,
     pub(crate) cpu: fn() -> Cpu,
     pub(crate) since: SystemTime,
     pub(crate) owner: (u32, u32),
@@ -64,17 +66,10 @@ impl Frontend {
         (cpu, self.table.enter(cpu))
     }
 
-    /// Finds the file by its number or handle; ESTALE if its device was removed while the file was
-    /// open.
-    #[inline]
-    fn file<'r>(&'r self, reader: &'r Reader<'_>, number: u64) -> Result<&'r Arc<Served>, Errno> {
-        self.table.numbered(reader, number).ok_or(Errno::ESTALE)
-    }
-
     /// A worker waits for the device only if there are no waiters.
     #[inline]
     fn context(&self, cpu: Cpu) -> Context {
-        Context { cpu, wait: if self.patient.is_there() { Wait::No } else { Wait::Yes } }
+        Context { cpu, wait: if self.later.is_there() { Wait::No } else { Wait::Yes } }
     }
 
     fn attributes(&self, file: Option<&Served>) -> FileAttr {
@@ -116,7 +111,7 @@ impl Frontend {
         match called(|| file.device.perform(context, operation.reborrow())) {
             Err(IoError::WouldBlock) if context.wait == Wait::No => {
                 let (file, cpu) = (file.clone(), self.cpu);
-                self.patient.run(move || {
+                self.later.run(move || {
                     let done = called(|| file.device.submit(cpu(), operation));
                     empty(reply, done.map_err(errno));
                 });
@@ -132,7 +127,7 @@ impl Frontend {
             _ => return Err(Errno::EINVAL),
         };
         let (cpu, reader) = self.enter();
-        let file = self.file(&reader, number.0)?;
+        let file = self.table.numbered(&reader, number.0).ok_or(GONE)?;
         let bytes = file.bytes();
         let start = u64::try_from(offset).ok().filter(|start| *start < bytes);
         let start = start.ok_or(Errno::ENXIO)?;
@@ -257,9 +252,9 @@ impl Filesystem for Frontend {
             return reply.attr(&KEEP, &self.attributes(None));
         }
         let (_, reader) = self.enter();
-        match self.file(&reader, number.0) {
-            Ok(file) => reply.attr(&KEEP, &self.attributes(Some(file))),
-            Err(error) => reply.error(error),
+        match self.table.numbered(&reader, number.0) {
+            Some(file) => reply.attr(&KEEP, &self.attributes(Some(file))),
+            None => reply.error(GONE),
         }
     }
 
@@ -285,9 +280,8 @@ impl Filesystem for Frontend {
             return reply.error(Errno::EPERM);
         }
         let (_, reader) = self.enter();
-        let file = match self.file(&reader, number.0) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
+        let Some(file) = self.table.numbered(&reader, number.0) else {
+            return reply.error(GONE);
         };
         let bytes = file.bytes();
         // O_TRUNC arrives as a change of size to 0 without a file handle; a disk ignores it.
@@ -299,9 +293,8 @@ impl Filesystem for Frontend {
 
     fn open(&self, _: &Request, number: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (_, reader) = self.enter();
-        let file = match self.file(&reader, number.0) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
+        let Some(file) = self.table.numbered(&reader, number.0) else {
+            return reply.error(GONE);
         };
         if flags.acc_mode() != OpenAccMode::O_RDONLY && file.device.abilities().read_only {
             return reply.error(Errno::EROFS);
@@ -326,7 +319,7 @@ impl Filesystem for Frontend {
         reply: ReplyEmpty,
     ) {
         let (_, reader) = self.enter();
-        if let Ok(file) = self.file(&reader, number.0) {
+        if let Some(file) = self.table.numbered(&reader, number.0) {
             file.closed();
         }
         reply.ok();
@@ -344,9 +337,8 @@ impl Filesystem for Frontend {
         reply: ReplyData,
     ) {
         let (cpu, reader) = self.enter();
-        let file = match self.file(&reader, handle.0) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
+        let Some(file) = self.table.numbered(&reader, handle.0) else {
+            return reply.error(GONE);
         };
         let length = file.part(offset, size.into()) as usize;
         if length == 0 {
@@ -355,7 +347,7 @@ impl Filesystem for Frontend {
         let context = self.context(cpu);
         if let Some(reply) = read(&self.buffers, file, context, (offset, length), reply) {
             let (file, cpu, buffers) = (file.clone(), self.cpu, self.buffers.clone());
-            self.patient.run(move || {
+            self.later.run(move || {
                 drop(read(&buffers, &file, Context::waiting(cpu()), (offset, length), reply));
             });
         }
@@ -374,9 +366,8 @@ impl Filesystem for Frontend {
         reply: ReplyWrite,
     ) {
         let (cpu, reader) = self.enter();
-        let file = match self.file(&reader, handle.0) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
+        let Some(file) = self.table.numbered(&reader, handle.0) else {
+            return reply.error(GONE);
         };
         if data.is_empty() {
             return reply.written(0);
@@ -386,10 +377,10 @@ impl Filesystem for Frontend {
             return reply.error(Errno::ENOSPC);
         }
         let Some(reply) = write(file, self.context(cpu), (offset, from), reply) else { return };
-        match self.patient.copy(from) {
+        match self.later.copy(from) {
             Some(payload) => {
                 let (file, cpu) = (file.clone(), self.cpu);
-                self.patient.run(move || {
+                self.later.run(move || {
                     drop(write(&file, Context::waiting(cpu()), (offset, &payload.data), reply));
                 });
             }
@@ -405,12 +396,12 @@ impl Filesystem for Frontend {
 
     fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _: bool, reply: ReplyEmpty) {
         let (cpu, reader) = self.enter();
-        match self.file(&reader, handle.0) {
-            Ok(file) if file.device.abilities().flush => {
+        match self.table.numbered(&reader, handle.0) {
+            Some(file) if file.device.abilities().flush => {
                 self.change(file, cpu, Operation::Flush, reply);
             }
-            Ok(_) => reply.ok(),
-            Err(error) => reply.error(error),
+            Some(_) => reply.ok(),
+            None => reply.error(GONE),
         }
     }
 
@@ -425,9 +416,8 @@ impl Filesystem for Frontend {
         reply: ReplyEmpty,
     ) {
         let (cpu, reader) = self.enter();
-        let file = match self.file(&reader, handle.0) {
-            Ok(file) => file,
-            Err(error) => return reply.error(error),
+        let Some(file) = self.table.numbered(&reader, handle.0) else {
+            return reply.error(GONE);
         };
         let (kept, discard) = (file.part(offset, length), file.device.abilities().discard);
         match ranges::operation(mode, (offset, length), kept, discard) {

@@ -60,14 +60,9 @@ impl Default for LoopOptions {
 /// a killed process leaves nothing that waits for itself.
 #[derive(Debug)]
 pub struct LoopDevice {
-    number: u32,
+    known: KnownLoop,
     path: PathBuf,
-    backing: PathBuf,
-    /// The kernel's name of the file, which identifies the device later. Its file system may be
-    /// dead then, so it is not asked.
-    known_as: Option<PathBuf>,
     attached: bool,
-    made: Made,
 }
 
 /// What of a loop device was not there before it was attached.
@@ -96,7 +91,8 @@ pub struct KnownLoop {
     pub number: u32,
     /// The file that it was attached to.
     pub backing: PathBuf,
-    /// The kernel's name of the file.
+    /// The kernel's name of the file, which identifies the device later. Its file system may be
+    /// dead then, so it is not asked.
     pub known_as: Option<PathBuf>,
     /// What was made for it.
     pub made: Made,
@@ -114,20 +110,20 @@ impl LoopDevice {
     /// The loop device that another process knows. It waits for nothing.
     #[must_use]
     pub fn of_known(known: KnownLoop) -> LoopDevice {
-        let KnownLoop { number, backing, known_as, made } = known;
-        LoopDevice { number, path: node(number), backing, known_as, attached: true, made }
+        LoopDevice { path: known.path(), known, attached: true }
+    }
+
+    /// Loop device `number`, which is attached to `file`.
+    fn attached(number: u32, file: &Path, made: Made) -> LoopDevice {
+        let (backing, known_as) = (file.to_path_buf(), backing_of(number));
+        LoopDevice::of_known(KnownLoop { number, backing, known_as, made })
     }
 
     /// Lets go of it: it stays attached, and another process can change it.
     #[must_use]
     pub fn into_known(mut self) -> KnownLoop {
         self.attached = false;
-        KnownLoop {
-            number: self.number,
-            backing: self.backing.clone(),
-            known_as: self.known_as.clone(),
-            made: self.made,
-        }
+        self.known.clone()
     }
 
     /// Attaches a free loop device to `file`, in one step (`LOOP_CONFIGURE`, Linux 5.8). Makes its
@@ -160,14 +156,7 @@ impl LoopDevice {
             match host::loop_configure(&device, &backing, name, how) {
                 Ok(()) => {
                     drop(device);
-                    let device = LoopDevice {
-                        number,
-                        path: self::node(number),
-                        backing: file.to_path_buf(),
-                        known_as: backing_of(number),
-                        attached: true,
-                        made,
-                    };
+                    let device = LoopDevice::attached(number, file, made);
                     device.tune(options);
                     return Ok(device);
                 }
@@ -193,23 +182,17 @@ impl LoopDevice {
         mounts.extend(file.parent().map(mounts_at).into_iter().flatten());
         let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
         let number = loops::find_by_backing(file).into_iter().find(ours)?;
-        Some(LoopDevice {
-            number,
-            path: node(number),
-            backing: file.to_path_buf(),
-            known_as: backing_of(number),
-            attached: true,
-            made: Made::default(),
-        })
+        Some(LoopDevice::attached(number, file, Made::default()))
     }
 
     /// Settings that measured better. If sysfs is read-only, the device works without them.
     fn tune(&self, options: LoopOptions) {
         if !options.flush {
-            let _ = fs::write(attribute(self.number, "queue/write_cache"), "write through");
+            let _ = fs::write(attribute(self.known.number, "queue/write_cache"), "write through");
         }
         if let Some(kib) = options.largest_kib {
-            let _ = fs::write(attribute(self.number, "queue/max_sectors_kb"), kib.to_string());
+            let _ =
+                fs::write(attribute(self.known.number, "queue/max_sectors_kb"), kib.to_string());
         }
     }
 
@@ -222,26 +205,27 @@ impl LoopDevice {
     /// The N of `/dev/loopN`.
     #[must_use]
     pub fn number(&self) -> u32 {
-        self.number
+        self.known.number
     }
 
     /// The file that it was attached to.
     #[must_use]
     pub fn backing(&self) -> &Path {
-        &self.backing
+        &self.known.backing
     }
 
     /// Does it bypass the page cache of its file? The kernel may refuse this without an error.
     #[must_use]
     pub fn is_direct(&self) -> bool {
-        fs::read_to_string(attribute(self.number, "loop/dio")).is_ok_and(|text| text.trim() == "1")
+        fs::read_to_string(attribute(self.known.number, "loop/dio"))
+            .is_ok_and(|text| text.trim() == "1")
     }
 
     /// The users that stand on it: a file system, swap space, another device. A program that only
     /// reads or writes it is not one.
     #[must_use]
     pub fn in_use(&self) -> Vec<User> {
-        match claim(self.number) {
+        match claim(self.known.number) {
             Err(error) if self.is_ours() && error.raw_os_error() == Some(errno::EBUSY) => {
                 self.users()
             }
@@ -252,7 +236,7 @@ impl LoopDevice {
     /// The users that can be seen, for a message. It looks at all processes.
     #[must_use]
     pub fn users(&self) -> Vec<User> {
-        users::of_loop(self.number)
+        users::of_loop(self.known.number)
     }
 
     /// Sets its size to the size of its file. A thread that serves the file must not call it: the
@@ -264,8 +248,8 @@ impl LoopDevice {
         let doing = || Error::system(format!("resize {}", self.path.display()));
         // The driver may take the size that the file system has cached; for FUSE that is the size
         // of the last request for it.
-        own_files::metadata(&self.backing).map_err(doing())?;
-        let (device, _) = open_node(self.number).map_err(doing())?;
+        own_files::metadata(&self.known.backing).map_err(doing())?;
+        let (device, _) = open_node(self.known.number).map_err(doing())?;
         host::loop_set_capacity(&device).map_err(doing())
     }
 
@@ -277,10 +261,10 @@ impl LoopDevice {
     /// The error of the kernel.
     pub fn try_detach(&mut self) -> Result<Option<Hold>, Error> {
         if self.attached && self.is_ours() {
-            if let Some(hold) = release(self.number)? {
+            if let Some(hold) = release(self.known.number)? {
                 return Ok(Some(hold));
             }
-            unmake(self.number, self.made);
+            unmake(self.known.number, self.known.made);
         }
         self.attached = false;
         Ok(None)
@@ -293,7 +277,7 @@ impl LoopDevice {
     pub fn detach(&mut self) -> Result<(), Error> {
         match when_closed(|| self.try_detach())? {
             None => Ok(()),
-            Some(_) => Err(busy(self.number)),
+            Some(_) => Err(busy(self.known.number)),
         }
     }
 
@@ -305,10 +289,10 @@ impl LoopDevice {
     pub fn force_detach(&mut self) -> Result<Vec<PathBuf>, Error> {
         let mut unmounted = Vec::new();
         if self.attached && self.is_ours() {
-            unmounted = unmount_all(self.number)?;
-            match when_closed(|| release(self.number))? {
-                Some(_) => clear_later(self.number)?,
-                None => unmake(self.number, self.made),
+            unmounted = unmount_all(self.known.number)?;
+            match when_closed(|| release(self.known.number))? {
+                Some(_) => clear_later(self.known.number)?,
+                None => unmake(self.known.number, self.known.made),
             }
         }
         self.attached = false;
@@ -317,7 +301,7 @@ impl LoopDevice {
 
     /// Another file may have this number by now.
     fn is_ours(&self) -> bool {
-        self.known_as.is_some() && backing_of(self.number) == self.known_as
+        self.known.known_as.is_some() && backing_of(self.known.number) == self.known.known_as
     }
 }
 

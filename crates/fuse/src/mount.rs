@@ -5,7 +5,6 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
-use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use block::BlockDevice;
@@ -14,7 +13,7 @@ use host::{Role, Unmount, errno, mounts_at, printable};
 use units::Cpu;
 
 use crate::frontend::Frontend;
-use crate::patient::Patient;
+use crate::later::Later;
 use crate::place::{ENDING, Place};
 use crate::serving::{Kind, Threads};
 use crate::table::{Served, Table};
@@ -53,7 +52,7 @@ pub struct Mount {
     place: Place,
     table: Arc<Table>,
     serving: Option<Serving>,
-    patient: Arc<Patient>,
+    later: Arc<Later>,
     channel: Option<OwnedFd>,
 }
 
@@ -85,7 +84,7 @@ fn frontend(options: Options) -> Frontend {
     let cpus = if options.pin { host::allowed_cpus() } else { Vec::new() };
     Frontend {
         table: Arc::new(Table::new(host::cpus())),
-        patient: Arc::new(Patient::new(options.waiters)),
+        later: Arc::new(Later::new(options.waiters)),
         workers: Arc::new(Workers::new(cpus)),
         buffers: Arc::new(Buffers::new(workers(options))),
         cpu: options.cpu,
@@ -137,24 +136,17 @@ impl Mount {
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
-        let owner = host::owner();
         let frontend = frontend(options);
         let mut config = Config::default();
-        let (table, patient) = (frontend.table.clone(), frontend.patient.clone());
-        // fuser passes the subtype only to the helper; the kernel takes it as an option.
-        let subtype = match owner.0 {
-            0 => MountOption::CUSTOM("subtype=rampack".into()),
-            _ => MountOption::Subtype("rampack".into()),
-        };
-        let name = MountOption::FSName("rampack".into());
-        config.mount_options = vec![name, subtype, MountOption::NoExec, MountOption::NoAtime];
+        let (table, later) = (frontend.table.clone(), frontend.later.clone());
+        config.mount_options = mount_options();
         let session = Session::new(frontend.clone(), &at, &config);
         let session = session.map_err(|error| refused(&at, error))?;
         // From here on, dropping `session` unmounts.
         let channel = channel(&session, options)?;
         let threads = start(&frontend, &session, options)?;
         let serving = Some(Serving { threads, session: Some(session) });
-        let mount = Mount { place: Place::new(at), table, serving, patient, channel };
+        let mount = Mount { place: Place::new(at), table, serving, later, channel };
         // A worker answers this: it shows that the workers run.
         own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)
@@ -180,14 +172,14 @@ impl Mount {
     ) -> Result<Mount, Error> {
         let options = Options { clone_fd: false, ..options };
         let frontend = frontend(options);
-        let (table, patient) = (frontend.table.clone(), frontend.patient.clone());
+        let (table, later) = (frontend.table.clone(), frontend.later.clone());
         for KeptFile { name, number, device } in files {
             table.add_numbered(&name, Some(number), device)?;
         }
         let channel = File::from(channel);
         let place = handover::take_over(at, Some(&channel))?;
         // From here on, dropping the mount undoes everything.
-        let mut mount = Mount { place, table, serving: None, patient, channel: None };
+        let mut mount = Mount { place, table, serving: None, later, channel: None };
         match start(&frontend, &channel, options) {
             Ok(threads) => mount.serving = Some(Serving { threads, session: None }),
             Err(error) => {
@@ -303,12 +295,8 @@ impl Mount {
         let Some(serving) = self.serving.take() else { return };
         let end = Instant::now() + backoff;
         // The mount takes no more answers, but the device is still in use.
-        self.patient.close(backoff);
-        while !serving.threads.are_over() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-        }
-        if serving.threads.are_over() {
-            serving.threads.join();
+        self.later.close(backoff);
+        if serving.threads.join(end) {
             self.table.clear();
         }
     }
@@ -336,7 +324,7 @@ pub struct CutOff {
 
 impl CutOff {
     /// Fails all requests to the mount, now and later, and waits for none. So whatever waits in the
-    /// kernel for a file of the mount or a loop device on it goes on with an error: what it has not
+    /// kernel for a file of the mount or a loop device on it gets an error: what it has not
     /// written is lost. Any thread may call it.
     pub fn cut(&self) {
         self.table.close();
@@ -351,18 +339,23 @@ impl CutOff {
     pub fn device(&self) -> Option<u64> {
         self.connection.map(|minor| host::makedev(0, minor))
     }
-
-    /// Has the mount been cut off, or unmounted?
-    #[must_use]
-    pub fn is_cut(&self) -> bool {
-        self.table.is_closed()
-    }
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
         let _ = self.unmount(true);
     }
+}
+
+/// The options of every mount.
+pub(crate) fn mount_options() -> Vec<MountOption> {
+    // fuser passes the subtype only to the helper; the kernel takes it as an option.
+    let subtype = match host::effective_user() {
+        0 => MountOption::CUSTOM("subtype=rampack".into()),
+        _ => MountOption::Subtype("rampack".into()),
+    };
+    let name = MountOption::FSName("rampack".into());
+    vec![name, subtype, MountOption::NoExec, MountOption::NoAtime]
 }
 
 const DEVICE: &str = "/dev/fuse";

@@ -74,12 +74,17 @@ impl Threads {
         self.0.iter().all(JoinHandle::is_finished)
     }
 
-    /// Waits for all; call it when they are over, or nearly.
-    pub(crate) fn join(self) {
-        for thread in self.0 {
+    /// Waits for all, until `end` at most. Returns whether they have ended.
+    pub(crate) fn join(self, end: Instant) -> bool {
+        while !self.are_over() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let are_over = self.are_over();
+        for thread in self.0.into_iter().filter(|_| are_over) {
             // The panic hook has reported a panic.
             let _ = thread.join();
         }
+        are_over
     }
 }
 
@@ -151,7 +156,7 @@ mod tests {
         }
         assert!(!threads.are_over());
         kernel.send(&request(DESTROY, 9)).unwrap();
-        threads.join();
+        assert!(threads.join(Instant::now() + Duration::from_secs(20)));
     }
 
     /// What the test above is about: the library's own reader does not go on.

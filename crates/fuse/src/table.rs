@@ -171,6 +171,7 @@ impl Table {
         drop(files);
     }
 
+    #[cfg(test)]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Relaxed)
     }

@@ -14,7 +14,7 @@ use control::tree::Directory;
 use fuser::{Config, MountOption, Session, SessionACL};
 use host::Role;
 
-use crate::mount::{channels, check_fuse, prepare, refused};
+use crate::mount::{channels, check_fuse, mount_options, prepare, refused};
 use crate::place::{ENDING, Place};
 use crate::serving::{Kind, Threads};
 use crate::{Error, User, own_files, users};
@@ -66,17 +66,8 @@ impl TreeMount {
         let (privileged, control) = Privileged::start().map_err(doing())?;
         let files = Files { tree: tree.clone(), privileged };
         let mut config = Config::default();
-        let subtype = match owner.0 {
-            0 => MountOption::CUSTOM("subtype=rampack".into()),
-            _ => MountOption::Subtype("rampack".into()),
-        };
-        config.mount_options = vec![
-            MountOption::FSName("rampack".into()),
-            subtype,
-            MountOption::NoExec,
-            MountOption::NoAtime,
-            MountOption::DefaultPermissions,
-        ];
+        config.mount_options = mount_options();
+        config.mount_options.push(MountOption::DefaultPermissions);
         if owner.0 == 0 {
             config.acl = SessionACL::All;
         }
@@ -137,14 +128,9 @@ impl TreeMount {
 
     fn join(&mut self) {
         let Some(serving) = self.serving.take() else { return };
-        let end = Instant::now() + ENDING;
-        while !serving.readers.are_over() && Instant::now() < end {
-            thread::sleep(Duration::from_millis(1));
-        }
-        if !serving.readers.are_over() {
+        if !serving.readers.join(Instant::now() + ENDING) {
             return;
         }
-        serving.readers.join();
         // The last ways to the thread end here. It does not wait for commands under way.
         drop(serving.session);
         let _ = serving.control.join();

@@ -1,4 +1,4 @@
-//! Names the users of a mount or a block device, as far as this process may see them. Whether there
+//! Names those users of a mount or a block device that this process may see. Whether there
 //! are any the kernel tells, and nothing here: a path is a text that any process can have.
 
 use std::fmt;

@@ -13,26 +13,26 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) struct Payload {
     pub(crate) data: Vec<u8>,
     bytes: usize,
-    patient: Arc<Patient>,
+    later: Arc<Later>,
 }
 
 impl Drop for Payload {
     fn drop(&mut self) {
-        self.patient.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.later.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
 /// Threads for requests that would have to wait. They start with the first such request.
-pub(crate) struct Patient {
+pub(crate) struct Later {
     waiters: Option<Waiters>,
     bytes: AtomicUsize,
 }
 
-impl Patient {
+impl Later {
     /// At most `most` threads; with 0 no request is put off.
-    pub(crate) fn new(most: usize) -> Patient {
+    pub(crate) fn new(most: usize) -> Later {
         let waiters = (most > 0).then(|| Waiters::new("fuse-wait", most));
-        Patient { waiters, bytes: AtomicUsize::new(0) }
+        Later { waiters, bytes: AtomicUsize::new(0) }
     }
 
     /// Are there threads for requests that would have to wait?
@@ -42,9 +42,9 @@ impl Patient {
     }
 
     /// Copies the data of a write; None if too many bytes are under way or there is no memory.
-    pub(crate) fn copy(self: &Arc<Patient>, data: &[u8]) -> Option<Payload> {
+    pub(crate) fn copy(self: &Arc<Later>, data: &[u8]) -> Option<Payload> {
         let before = self.bytes.fetch_add(data.len(), Ordering::Relaxed);
-        let mut payload = Payload { data: Vec::new(), bytes: data.len(), patient: self.clone() };
+        let mut payload = Payload { data: Vec::new(), bytes: data.len(), later: self.clone() };
         let room = before + data.len() <= MOST_BYTES;
         if !room || payload.data.try_reserve_exact(data.len()).is_err() {
             return None;
