@@ -34,25 +34,20 @@ pub struct Status {}
 /// Adds a device under the lowest free number. Values are text as an administrator writes it; the
 /// attributes check them. Without a size the device is not initialised.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Add {
     /// The value of `disksize`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
     /// The value of `comp_algorithm`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<String>,
     /// The algorithm's level.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub level: Option<i32>,
     /// The value of `mem_limit`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mem_limit: Option<String>,
     /// Other attributes, stored in this order before the size.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attributes: Vec<Attribute>,
     /// Write pages as they are to a backing file that other users may open.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(skip_serializing_if = "is_false")]
     pub force: bool,
 }
 
@@ -125,7 +120,6 @@ pub struct Stop {
 #[serde(deny_unknown_fields)]
 pub struct Upgrade {
     /// The absolute path of the program; without it, what is now at the path of the daemon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub program: Option<String>,
 }
 
@@ -143,50 +137,36 @@ pub enum BackingLayout {
 /// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
 /// it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct SwapOn {
     /// The size; without it, the size of the backing store.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
     /// The absolute path of the file or device for writeback.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backing: Option<String>,
     /// Write pages back as they are, not encrypted.
-    #[serde(default)]
     pub plain_backing: bool,
     /// How pages lie there.
-    #[serde(default)]
     pub backing_layout: BackingLayout,
     /// The most memory the cache may take: a size, or a percentage such as `20%`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_pool: Option<String>,
     /// How the kernel reaches it; without it, the best way here.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub transport: Option<SwapTransport>,
     /// The memory kept ready for the next pages, as a size.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub headroom: Option<String>,
     /// Seconds for which a machine is stuck before the OOM killer is called; 0: never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub oom_after: Option<u32>,
     /// Whether old pages are recompressed; without it, they are unless there is a swap device
     /// already, which decides then.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto: Option<bool>,
     /// The value of the parameter `auto_cpu_percent`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_cpu: Option<u32>,
     /// The value of the parameter `compressor`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub compressor: Option<String>,
     /// The kernel's priority of the device; without it, below all others.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<u16>,
     /// Parameters of the cache, stored in this order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parameters: Vec<Attribute>,
     /// Overwrite the data of the backing store, and serve swap space even within a memory limit.
-    #[serde(default)]
     pub force: bool,
 }
 
@@ -195,7 +175,6 @@ pub struct SwapOn {
 #[serde(deny_unknown_fields)]
 pub struct SwapOff {
     /// Its name, such as `swap0`, or the path of its block device; without it, all swap devices.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
@@ -216,8 +195,9 @@ pub struct Tree {
     pub values: bool,
 }
 
-/// A request.
-#[derive(Clone, PartialEq, Eq, Debug)]
+/// A request. The name of its command is that of the variant.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Request {
     /// See [`Status`]; answered with a [`DaemonReport`].
     Status(Status),
@@ -258,6 +238,14 @@ pub struct Attribute {
     pub name: String,
     /// Its value as the row shows it, without the last newline.
     pub value: String,
+}
+
+impl Attribute {
+    /// The attribute `name` with this value, without its last newline.
+    #[must_use]
+    pub fn new(name: &str, value: &str) -> Attribute {
+        Attribute { name: name.to_owned(), value: value.trim_end_matches('\n').to_owned() }
+    }
 }
 
 /// One attribute and its description.
@@ -357,7 +345,7 @@ pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
     match fields.remove("version") {
         Some(version) if version.as_u64() == Some(VERSION) => {}
         Some(version) => {
-            let version = shortened(&version.to_string());
+            let version = shortened(&version.to_string(), 64);
             let message = format!("version {version} is not spoken here; this is {VERSION}");
             return Err(ControlError::invalid(message));
         }
@@ -380,24 +368,14 @@ pub fn parse_message(line: &[u8]) -> Result<Request, ControlError> {
             )));
         }
     };
-    Ok(match command.as_str() {
-        "status" => Request::Status(arguments(&command, fields)?),
-        "add" => Request::Add(arguments(&command, fields)?),
-        "remove" => Request::Remove(arguments(&command, fields)?),
-        "reset" => Request::Reset(arguments(&command, fields)?),
-        "get" => Request::Get(arguments(&command, fields)?),
-        "set" => Request::Set(arguments(&command, fields)?),
-        "describe" => Request::Describe(arguments(&command, fields)?),
-        "tree" => Request::Tree(arguments(&command, fields)?),
-        "swap_on" => Request::SwapOn(arguments(&command, fields)?),
-        "swap_off" => Request::SwapOff(arguments(&command, fields)?),
-        "stop" => Request::Stop(arguments(&command, fields)?),
-        "upgrade" => Request::Upgrade(arguments(&command, fields)?),
-        other => {
-            let other = shortened(other);
-            let message = format!("no command {other:?}; there are: {}", known());
-            return Err(ControlError::invalid(message));
-        }
+    if !COMMANDS.contains(&&*command) {
+        let message = format!("no command {:?}; there are: {}", shortened(&command, 64), known());
+        return Err(ControlError::invalid(message));
+    }
+    let request = Map::from_iter([(command.clone(), Value::Object(fields))]);
+    serde_json::from_value(Value::Object(request)).map_err(|error| {
+        let error = shortened(&error.to_string(), 512);
+        ControlError::invalid(format!("command {command:?}: {error}"))
     })
 }
 
@@ -407,53 +385,26 @@ pub fn too_long() -> ControlError {
     ControlError::new(Errno::E2BIG, format!("a request is at most {LINE_MAX} bytes long"))
 }
 
-/// Shortens the text of a client, so that an answer can repeat it.
-fn shortened(text: &str) -> String {
-    match text.char_indices().nth(64) {
+/// The first letters of the text of a client, so that an answer can repeat it.
+fn shortened(text: &str, most: usize) -> String {
+    match text.char_indices().nth(most) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_string(),
     }
 }
 
-fn arguments<T: DeserializeOwned>(
-    command: &str,
-    fields: Map<String, Value>,
-) -> Result<T, ControlError> {
-    serde_json::from_value(Value::Object(fields)).map_err(|error| {
-        let error = shortened_message(&error.to_string());
-        ControlError::invalid(format!("command {command:?}: {error}"))
-    })
-}
-
-fn shortened_message(text: &str) -> String {
-    match text.char_indices().nth(512) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_string(),
-    }
-}
-
-/// The line of a request.
+/// The line of a request. It has no field that is not set: an older daemon may not know it.
 #[must_use]
 pub fn request_line(request: &Request) -> String {
-    let (command, fields) = match request {
-        Request::Status(it) => ("status", serde_json::to_value(it)),
-        Request::Add(it) => ("add", serde_json::to_value(it)),
-        Request::Remove(it) => ("remove", serde_json::to_value(it)),
-        Request::Reset(it) => ("reset", serde_json::to_value(it)),
-        Request::Get(it) => ("get", serde_json::to_value(it)),
-        Request::Set(it) => ("set", serde_json::to_value(it)),
-        Request::Describe(it) => ("describe", serde_json::to_value(it)),
-        Request::Tree(it) => ("tree", serde_json::to_value(it)),
-        Request::SwapOn(it) => ("swap_on", serde_json::to_value(it)),
-        Request::SwapOff(it) => ("swap_off", serde_json::to_value(it)),
-        Request::Stop(it) => ("stop", serde_json::to_value(it)),
-        Request::Upgrade(it) => ("upgrade", serde_json::to_value(it)),
-    };
-    let mut line = Map::new();
-    line.insert("version".into(), VERSION.into());
-    line.insert("command".into(), command.into());
-    if let Ok(Value::Object(fields)) = fields {
-        line.extend(fields);
+    let is_set =
+        |value: &Value| !value.is_null() && value.as_array().is_none_or(|it| !it.is_empty());
+    let mut line = Map::from_iter([("version".to_owned(), VERSION.into())]);
+    if let Ok(Value::Object(request)) = serde_json::to_value(request) {
+        for (command, fields) in request {
+            line.insert("command".into(), command.into());
+            let Value::Object(fields) = fields else { continue };
+            line.extend(fields.into_iter().filter(|(_, value)| is_set(value)));
+        }
     }
     format!("{}\n", Value::Object(line))
 }

@@ -99,16 +99,12 @@ pub fn values(
         let rows = if name.contains('/') { directory(devices, name) } else { None };
         let Some(rows) = rows else { return devices.get(name, attributes) };
         let readable = rows.into_iter().filter(|attribute| attribute.info.access.readable());
-        let value = |attribute: AttributeFile| {
-            let value = attribute.show()?.trim_end_matches('\n').to_string();
-            Ok(protocol::Attribute { name: attribute.info.name.to_string(), value })
-        };
+        let value = |it: AttributeFile| Ok(protocol::Attribute::new(it.info.name, &it.show()?));
         return readable.map(value).collect();
     }
     let value = |wanted: &String| {
-        let value = attribute(devices, name, wanted)?.show()?;
-        let value = value.trim_end_matches('\n').to_string();
-        Ok(protocol::Attribute { name: wanted.clone(), value })
+        let shown = attribute(devices, name, wanted)?.show()?;
+        Ok(protocol::Attribute::new(wanted, &shown))
     };
     attributes.iter().map(value).collect()
 }

@@ -19,10 +19,7 @@ impl Devices {
     /// `ENODEV`, or the error of an attribute.
     pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
         let rows = rampack::zram::attributes(self.disk(name)?);
-        let read = |name: &str| {
-            let value = rows.show(name)?.trim_end_matches('\n').to_string();
-            Ok(Attribute { name: name.to_string(), value })
-        };
+        let read = |name: &str| Ok(Attribute::new(name, &rows.show(name)?));
         if !attributes.is_empty() {
             return attributes.iter().map(|name| read(name)).collect();
         }

@@ -53,12 +53,12 @@ impl Cache {
     /// Area `number` of a cache that was recovered.
     ///
     /// # Errors
-    /// `EINVAL` for a number that is none.
+    /// `EINVAL` for a number that no area can have.
     pub fn recovered(zswap: Arc<Zswap>, number: usize) -> Result<Cache, ControlError> {
         Ok(Cache { zswap, swap: SwapType::new(number)? })
     }
 
-    /// Provides memory for the next pages, as far as it can be had.
+    /// Provides memory for the next pages, or as much as there is.
     pub fn provide(&self, want: Headroom) {
         if !self.zswap.provide(rampack::host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
@@ -125,7 +125,7 @@ const USUAL_PERCENT: u32 = 20;
 /// The parameters that `options` set, in order. `untouched`: the size of the pool has not been set
 /// yet. `is_first`: there is no swap device yet.
 fn wanted(options: &SwapOn, has_device: bool, untouched: bool, is_first: bool) -> Vec<Attribute> {
-    let attribute = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
+    let attribute = Attribute::new;
     let mut wanted = Vec::new();
     match options.max_pool.as_deref().map(|text| (text, text.strip_suffix('%'))) {
         Some((_, Some(percent))) => {
@@ -312,11 +312,9 @@ fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
 pub fn anew(machine: &Machine, memory: Option<&Memfds>) -> Result<Arc<Zswap>, ControlError> {
     let rows = parameters(machine)?;
     let writable = rows.attributes().into_iter().filter(|row| row.access.writable());
-    let shown = |row: rampack::control::AttributeInfo| {
-        let value = rows.show(row.name).ok()?.trim_end_matches('\n').to_string();
-        Some(Attribute { name: row.name.into(), value })
-    };
-    let before: Vec<Attribute> = writable.filter_map(shown).collect();
+    let before =
+        writable.filter_map(|row| Some(Attribute::new(row.name, &rows.show(row.name).ok()?)));
+    let before: Vec<Attribute> = before.collect();
     let made = match memory {
         Some(memory) => machine.kept_swap_anew(memory),
         None => machine.swap_anew(),
