@@ -25,7 +25,9 @@ use std::time::{Duration, Instant};
 use rampack::control::{ControlError, Errno};
 use rampack::fuse::{self, Hold, KnownLoop, LoopDevice, LoopOptions};
 use rampack::host::{self, Unmount, errno};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::failure::{failed, frontend_error};
 use crate::filesystem::{self, Kind};
@@ -90,22 +92,8 @@ enum Action {
     Unmount { target: Name, lazily: bool },
 }
 
-/// What an action results in.
-#[derive(Serialize, Deserialize, Debug)]
-enum Outcome {
-    Done,
-    /// Not done: others have it, perhaps for a moment.
-    Held {
-        for_a_moment: bool,
-    },
-    Device(BlockFile),
-    Devices(Vec<Option<BlockFile>>),
-    Users(Vec<String>),
-    Failed {
-        errno: i32,
-        message: String,
-    },
-}
+/// What an action results in, or the number and the text of its error.
+type Answer<T> = Result<T, (i32, String)>;
 
 impl BlockFile {
     fn of(device: LoopDevice) -> BlockFile {
@@ -166,22 +154,13 @@ impl Loops {
         Ok((Loops { alive: Some(alive) }, HelpersEnd(end)))
     }
 
-    /// Attaches a loop device to `file`: number `number` if that is given and free. It passes
-    /// flushes on to the file if `flush` is true, and its requests have at most `largest_kib` KiB,
-    /// if that is given.
+    /// Attaches a loop device to `file`.
     ///
     /// # Errors
     /// Those of [`LoopDevice::attach`].
-    pub fn attach(
-        &self,
-        file: &Path,
-        (flush, largest_kib): (bool, Option<u32>),
-        number: Option<u32>,
-    ) -> Result<BlockFile, ControlError> {
-        match self.perform(&Action::Attach { file: file.into(), flush, largest_kib, number })? {
-            Outcome::Device(device) => Ok(device),
-            _ => Err(other_question()),
-        }
+    pub fn attach(&self, file: &Path, options: LoopOptions) -> Result<BlockFile, ControlError> {
+        let LoopOptions { flush, largest_kib, number, .. } = options;
+        self.perform(&Action::Attach { file: file.into(), flush, largest_kib, number })
     }
 
     /// The loop device that a daemon before attached to each of `files`; None where there is none.
@@ -191,12 +170,7 @@ impl Loops {
     /// # Errors
     /// The error of the kernel, or of a helper that cannot be started.
     pub fn adopt(&self, files: Vec<PathBuf>) -> Result<Vec<Option<BlockFile>>, ControlError> {
-        let files: Vec<Name> = files.into_iter().map(Name).collect();
-        let count = files.len();
-        match self.perform(&Action::Adopt { files })? {
-            Outcome::Devices(devices) if devices.len() == count => Ok(devices),
-            _ => Err(other_question()),
-        }
+        self.perform(&Action::Adopt { files: files.into_iter().map(Name).collect() })
     }
 
     /// Has the kernel swap to the block device `path`, which this process may serve.
@@ -204,7 +178,7 @@ impl Loops {
     /// # Errors
     /// The error of swapon(2).
     pub fn swap_on(&self, path: &Path, priority: Option<u16>) -> Result<(), ControlError> {
-        self.perform(&Action::SwapOn { path: path.into(), priority }).map(drop)
+        self.perform(&Action::SwapOn { path: path.into(), priority })
     }
 
     /// Makes a file system on the block device `device`, which is empty.
@@ -213,7 +187,7 @@ impl Loops {
     /// Those of [`Kind::make`].
     pub fn make_file_system(&self, kind: &Kind, device: &Path) -> Result<(), ControlError> {
         let (kind, device) = (kind.name.to_owned(), device.into());
-        self.perform(&Action::MakeFileSystem { kind, device }).map(drop)
+        self.perform(&Action::MakeFileSystem { kind, device })
     }
 
     /// Mounts the file system on the block device `device` at `target`.
@@ -222,7 +196,7 @@ impl Loops {
     /// Those of [`Kind::mount`].
     pub fn mount(&self, kind: &Kind, device: &Path, target: &Path) -> Result<(), ControlError> {
         let (kind, device, target) = (kind.name.to_owned(), device.into(), target.into());
-        self.perform(&Action::Mount { kind, device, target }).map(drop)
+        self.perform(&Action::Mount { kind, device, target })
     }
 
     /// Unmounts a file system on one of the block devices.
@@ -231,7 +205,7 @@ impl Loops {
     /// Those of [`filesystem::unmount`].
     pub fn unmount(&self, target: &Path, how: Unmount) -> Result<(), ControlError> {
         let lazily = how == Unmount::Lazily;
-        self.perform(&Action::Unmount { target: target.into(), lazily }).map(drop)
+        self.perform(&Action::Unmount { target: target.into(), lazily })
     }
 
     /// What stands on a device, by name; empty if nothing does. A program that only reads or writes
@@ -240,7 +214,7 @@ impl Loops {
     /// # Errors
     /// As [`Loops::adopt`].
     pub fn users(&self, of: &BlockFile) -> Result<Vec<String>, ControlError> {
-        self.ask_users(of, true)
+        self.perform(&Action::Users { of: of.clone(), now: true })
     }
 
     /// The users of a device that others have, for a message: see [`LoopDevice::users`].
@@ -248,14 +222,7 @@ impl Loops {
     /// # Errors
     /// As [`Loops::adopt`].
     pub fn names(&self, of: &BlockFile) -> Result<Vec<String>, ControlError> {
-        self.ask_users(of, false)
-    }
-
-    fn ask_users(&self, of: &BlockFile, now: bool) -> Result<Vec<String>, ControlError> {
-        match self.perform(&Action::Users { of: of.clone(), now })? {
-            Outcome::Users(users) => Ok(users),
-            _ => Err(other_question()),
-        }
+        self.perform(&Action::Users { of: of.clone(), now: false })
     }
 
     /// Sets the size of a device to the size of its file.
@@ -263,7 +230,7 @@ impl Loops {
     /// # Errors
     /// The error of the kernel.
     pub fn resize(&self, device: &BlockFile) -> Result<(), ControlError> {
-        self.perform(&Action::Resize { device: device.clone() }).map(drop)
+        self.perform(&Action::Resize { device: device.clone() })
     }
 
     /// Detaches a device, unless others have it: see [`LoopDevice::try_detach`]. With `force` see
@@ -272,11 +239,9 @@ impl Loops {
     /// # Errors
     /// As there.
     pub fn detach(&self, device: &BlockFile, force: bool) -> Result<Option<Hold>, ControlError> {
-        match self.perform(&Action::Detach { device: device.clone(), force })? {
-            Outcome::Held { for_a_moment: true } => Ok(Some(Hold::Open)),
-            Outcome::Held { .. } => Ok(Some(Hold::Claimed)),
-            _ => Ok(None),
-        }
+        let detach = Action::Detach { device: device.clone(), force };
+        let held: Option<bool> = self.perform(&detach)?;
+        Ok(held.map(|is_open| if is_open { Hold::Open } else { Hold::Claimed }))
     }
 
     /// As [`Loops::detach`] without force. A program such as udev, which looks at a change, may
@@ -301,12 +266,20 @@ impl Loops {
         }
     }
 
-    fn perform(&self, action: &Action) -> Result<Outcome, ControlError> {
-        let Some(alive) = &self.alive else { return perform(action) };
-        let mut helper = start(alive, action)?;
-        let answer = answer_of(&mut helper);
-        let _ = helper.wait();
-        checked(answer?)
+    fn perform<T: DeserializeOwned>(&self, action: &Action) -> Result<T, ControlError> {
+        let answer = match &self.alive {
+            None => perform(action)?,
+            Some(alive) => {
+                let mut helper = start(alive, action)?;
+                let answer = answer_of(&mut helper);
+                let _ = helper.wait();
+                answer?.map_err(|(errno, message)| ControlError::new(Errno(errno), message))?
+            }
+        };
+        serde_json::from_value(answer).map_err(|_| {
+            let message = "the helper for a loop device answered another question";
+            ControlError::new(Errno::EIO, message)
+        })
     }
 }
 
@@ -350,7 +323,7 @@ fn start(alive: &PipeWriter, action: &Action) -> Result<Child, ControlError> {
 }
 
 /// The first line that a helper says.
-fn answer_of(helper: &mut Child) -> Result<Outcome, ControlError> {
+fn answer_of(helper: &mut Child) -> Result<Answer<Value>, ControlError> {
     let mut line = String::new();
     let read = helper
         .stdout
@@ -362,17 +335,6 @@ fn answer_of(helper: &mut Child) -> Result<Outcome, ControlError> {
     }
 }
 
-fn other_question() -> ControlError {
-    ControlError::new(Errno::EIO, "the helper for a loop device answered another question")
-}
-
-fn checked(answer: Outcome) -> Result<Outcome, ControlError> {
-    match answer {
-        Outcome::Failed { errno, message } => Err(ControlError::new(Errno(errno), message)),
-        answer => Ok(answer),
-    }
-}
-
 /// The helper `rampack loop-helper ACTION`. It prints its answer on standard output.
 ///
 /// # Errors
@@ -380,8 +342,7 @@ fn checked(answer: Outcome) -> Result<Outcome, ControlError> {
 pub(crate) fn help(action: &str) -> Result<(), ControlError> {
     let action: Action = serde_json::from_str(action)
         .map_err(|error| ControlError::invalid(format!("what {COMMAND} is to do: {error}")))?;
-    let answer = perform(&action)
-        .unwrap_or_else(|error| Outcome::Failed { errno: error.errno.0, message: error.message });
+    let answer: Answer<Value> = perform(&action).map_err(|error| (error.errno.0, error.message));
     // The daemon may be dead: what was done stays done.
     if let Ok(text) = serde_json::to_string(&answer) {
         let _ = writeln!(io::stdout(), "{text}");
@@ -389,14 +350,14 @@ pub(crate) fn help(action: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-fn perform(action: &Action) -> Result<Outcome, ControlError> {
+fn perform(action: &Action) -> Result<Value, ControlError> {
     let error = |error| frontend_error(&error);
-    Ok(match action {
+    let result = match action {
         Action::Attach { file, flush, largest_kib, number } => {
             let (flush, largest_kib, number) = (*flush, *largest_kib, *number);
             let options = LoopOptions { flush, largest_kib, number, ..LoopOptions::default() };
             let device = LoopDevice::attach(&file.0, options).map_err(error)?;
-            Outcome::Device(BlockFile::of(device))
+            json!(BlockFile::of(device))
         }
         Action::Adopt { files } => {
             let devices = files.iter().map(|file| {
@@ -405,21 +366,20 @@ fn perform(action: &Action) -> Result<Outcome, ControlError> {
                 let adopted = BlockFile::of(device);
                 resized.map(|()| Some(adopted))
             });
-            Outcome::Devices(devices.collect::<Result<_, _>>().map_err(error)?)
+            json!(devices.collect::<Result<Vec<_>, _>>().map_err(error)?)
         }
         Action::Users { of, now } => {
             let device = of.clone().device();
             let users = if *now { device.in_use() } else { device.users() };
-            let users = users.iter().map(ToString::to_string).collect();
+            let users: Vec<String> = users.iter().map(ToString::to_string).collect();
             drop(device.into_known());
-            Outcome::Users(users)
+            json!(users)
         }
         Action::Resize { device } => {
             let device = device.clone().device();
             let resized = device.refresh_size();
             drop(device.into_known());
-            resized.map_err(error)?;
-            Outcome::Done
+            json!(resized.map_err(error)?)
         }
         Action::Detach { device, force } => {
             let mut device = device.clone().device();
@@ -428,30 +388,24 @@ fn perform(action: &Action) -> Result<Outcome, ControlError> {
                 false => device.try_detach(),
             };
             drop(device.into_known());
-            match detached.map_err(error)? {
-                None => Outcome::Done,
-                Some(hold) => Outcome::Held { for_a_moment: hold == Hold::Open },
-            }
+            json!(detached.map_err(error)?.map(|hold| hold == Hold::Open))
         }
         Action::SwapOn { path, priority } => {
             let what = || format!("cannot swap on {}", path.0.display());
-            host::swap_on(&path.0, *priority).map_err(|error| failed(what(), &error))?;
-            Outcome::Done
+            json!(host::swap_on(&path.0, *priority).map_err(|error| failed(what(), &error))?)
         }
         Action::MakeFileSystem { kind, device } => {
-            filesystem::kind(kind)?.make(&device.0)?;
-            Outcome::Done
+            json!(filesystem::kind(kind)?.make(&device.0)?)
         }
         Action::Mount { kind, device, target } => {
-            filesystem::kind(kind)?.mount(&device.0, &target.0)?;
-            Outcome::Done
+            json!(filesystem::kind(kind)?.mount(&device.0, &target.0)?)
         }
         Action::Unmount { target, lazily } => {
             let how = if *lazily { Unmount::Lazily } else { Unmount::WhenUnused };
-            filesystem::unmount(&target.0, how)?;
-            Outcome::Done
+            json!(filesystem::unmount(&target.0, how)?)
         }
-    })
+    };
+    Ok(result)
 }
 
 #[cfg(test)]

@@ -1,9 +1,10 @@
 //! What stands on a device or uses a place, for messages and reports.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use rampack::control::tree::DeviceNode;
 use rampack::host::swaps::{self, Active};
 use rampack::host::{Holder, Mounted, holders, major, minor, mounts};
 
@@ -33,7 +34,7 @@ pub(crate) fn places_among(
     places
 }
 
-/// Does anything stand on the block device `path`, as far as lists of the system tell: a file
+/// Does anything stand on the block device `path`, by the lists of the system: a file
 /// system in this mount namespace, or of a common kind in any other, or another block device? It
 /// waits for nothing.
 #[must_use]
@@ -52,6 +53,17 @@ pub fn stands_on(path: &Path) -> bool {
 fn number_of(path: &Path) -> Option<(u32, u32)> {
     let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
     Some((major(found.rdev()), minor(found.rdev())))
+}
+
+/// The file of a device, `found` so, as a node of a directory.
+pub(crate) fn node_of(found: &Metadata) -> DeviceNode {
+    DeviceNode {
+        block: found.file_type().is_block_device(),
+        major: major(found.rdev()),
+        minor: minor(found.rdev()),
+        mode: found.mode() & 0o7777,
+        owner: (found.uid(), found.gid()),
+    }
 }
 
 /// The users of `place`, as the end of a sentence: `; used by bash (pid 7: /mnt)`. Empty when no

@@ -3,20 +3,18 @@
 //! under a program that knows it.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rampack::block::BlockDevice;
 use rampack::control::ControlError;
 use rampack::control::tree::DeviceNode;
-use rampack::fuse::{Hold, Mount, Opens};
-use rampack::host::{major, minor};
+use rampack::fuse::{Hold, LoopOptions, Mount, Opens};
 use rampack::zram::Disk;
 
 use crate::failure::frontend_error;
 use crate::loops::{BlockFile, Loops};
-use crate::mounts::used_by;
+use crate::mounts::{node_of, used_by};
 use crate::root::{Made, Root};
 
 /// The FUSE frontend of a daemon.
@@ -71,7 +69,11 @@ impl Attachment {
         if let Some(loops) = &self.loops {
             self.block_device = Some(match there {
                 Some(device) => device,
-                None => loops.attach(&self.file, (disk.abilities().flush, None), number)?,
+                None => {
+                    let flush = disk.abilities().flush;
+                    let options = LoopOptions { flush, number, ..LoopOptions::default() };
+                    loops.attach(&self.file, options)?
+                }
             });
         }
         made.link(&self.link, self.place()).inspect_err(|_| {
@@ -101,13 +103,7 @@ impl Attachment {
     /// The block device as a node of a directory.
     pub(super) fn node(&self) -> Option<DeviceNode> {
         let found = fs::metadata(self.block_device.as_ref()?.path()).ok()?;
-        Some(DeviceNode {
-            block: true,
-            major: major(found.rdev()),
-            minor: minor(found.rdev()),
-            mode: found.mode() & 0o7777,
-            owner: (found.uid(), found.gid()),
-        })
+        Some(node_of(&found))
     }
 
     /// Do others have the file open? The block device has it open once.

@@ -6,19 +6,17 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rampack::control::tree::DeviceNode;
 use rampack::control::{ControlError, Errno};
-use rampack::host::{major, minor};
 use rampack::sync::Mutex;
 use rampack::ublk::{Error, Options, Ublk};
 use rampack::zram::Disk;
 
 use crate::failure::ublk_error;
-use crate::mounts::places_of;
+use crate::mounts::{node_of, places_of};
 use crate::root::{Made, Root};
 use crate::state::State;
 
@@ -197,12 +195,6 @@ impl Ublks {
     /// The block device as a node of a directory.
     pub(super) fn node(&self, id: u32) -> Option<DeviceNode> {
         let found = fs::metadata(self.path(id)?).ok()?;
-        Some(DeviceNode {
-            block: true,
-            major: major(found.rdev()),
-            minor: minor(found.rdev()),
-            mode: found.mode() & 0o7777,
-            owner: (found.uid(), found.gid()),
-        })
+        Some(node_of(&found))
     }
 }

@@ -96,6 +96,17 @@ const NO_KEY: &str = "its key ends with the daemon, because this kernel has no s
 const NO_REPEAT: &str = "this kernel does not repeat requests (Linux 6.9); --transport ublk does";
 
 impl Part {
+    /// Those of a device of `pages`.
+    fn all(served: &Served, pages: u64) -> Vec<Part> {
+        let ranges = parts::cut(pages, served.parts().len() as u64);
+        let part = |(path, pages): (&PathBuf, Range<u64>)| Part {
+            path: path.clone(),
+            pages,
+            priority: Mutex::new(None),
+        };
+        served.parts().iter().zip(ranges).map(part).collect()
+    }
+
     fn swap_on(&self, loops: &Loops) -> Result<(), ControlError> {
         let priority = *self.priority.lock();
         loops.swap_on(&self.path, priority).map_err(|error| match error.errno {
@@ -225,24 +236,8 @@ impl Area {
         let place = (root.device(&name), made);
         let served = Served::finish((serving, true), place, loops, None);
         let served = served.inspect_err(|_| give_up(devices, number))?;
-        Ok(Area::new((number, pages, lasts), loops, served, cache, (log, backing)))
-    }
-
-    fn new(
-        (number, pages, lasts): (usize, u64, Option<Result<(), &'static str>>),
-        loops: &Arc<Loops>,
-        served: Served,
-        cache: Cache,
-        (log, backing): (Option<Arc<LogDevice>>, Option<OpenedBacking>),
-    ) -> Area {
-        let count = served.parts().len() as u64;
-        let part = |(path, pages): (&PathBuf, Range<u64>)| {
-            let priority = Mutex::new(None);
-            Part { path: path.clone(), pages, priority }
-        };
-        let parts = served.parts().iter().zip(parts::cut(pages, count)).map(part).collect();
-        let loops = loops.clone();
-        Area { number, pages, parts, lasts, loops, served, cache, log, backing }
+        let (parts, loops) = (Part::all(&served, pages), loops.clone());
+        Ok(Area { number, pages, parts, lasts, loops, served, cache, log, backing })
     }
 
     /// A device of the daemon before, which is served again. If the kernel does not swap to it,
@@ -284,8 +279,8 @@ impl Area {
         }
         let place = (root.device(&name(number)), made);
         let served = Served::finish((serving, false), place, loops, there)?;
-        let below = (log, backing);
-        let area = Area::new((number, pages, Some(Ok(()))), loops, served, cache, below);
+        let (parts, lasts, loops) = (Part::all(&served, pages), Some(Ok(())), loops.clone());
+        let area = Area { number, pages, parts, lasts, loops, served, cache, log, backing };
         let current = swaps::all();
         for part in &area.parts {
             let found = current.iter().find(|active| active.path == part.path);

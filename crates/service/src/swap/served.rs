@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use rampack::block::BlockDevice;
 use rampack::control::{ControlError, Errno};
-use rampack::fuse::{self, SwapFile, SwapFileOptions};
+use rampack::fuse::{self, LoopOptions, SwapFile, SwapFileOptions};
 use rampack::host::Faults;
 use rampack::sync::Mutex;
 use rampack::ublk::{self, Id, Ublk};
@@ -247,7 +247,9 @@ impl Served {
                 (Way::Ublk(ublk), path, parts, threads)
             }
             Serving::File(file) => {
-                let attach = || loops.attach(file.path(), (false, Some(LARGEST / 1024)), None);
+                let largest_kib = Some(LARGEST / 1024);
+                let options = LoopOptions { flush: false, largest_kib, ..LoopOptions::default() };
+                let attach = || loops.attach(file.path(), options);
                 let device = there.map_or_else(attach, Ok)?;
                 let (path, threads) = (device.path().to_path_buf(), file.threads().to_vec());
                 let attached = Attached { loops: loops.clone(), device: Some(device) };

@@ -5,18 +5,18 @@
 //! come and go, in the system and here.
 
 use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use rampack::control::tree::{Attributes, DeviceNode, Directory, Fixed, Node};
-use rampack::host::{major, minor};
 use rampack::zram::Disk;
 
 use super::device::block_directory;
 pub use super::module::MODULES;
 use super::module::modules;
 use crate::devices::Devices;
+use crate::mounts::node_of;
 
 /// The unlisted directory that holds them.
 pub const PLACE: &str = ".exec";
@@ -134,13 +134,7 @@ impl Over {
             return Some(Node::Directory(Arc::new(Fixed::new())));
         }
         if kind.is_block_device() || kind.is_char_device() {
-            return Some(Node::Device(DeviceNode {
-                block: kind.is_block_device(),
-                major: major(found.rdev()),
-                minor: minor(found.rdev()),
-                mode: found.mode() & 0o7777,
-                owner: (found.uid(), found.gid()),
-            }));
+            return Some(Node::Device(node_of(&found)));
         }
         Some(Node::Place)
     }
