@@ -23,6 +23,7 @@ pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
 use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
+pub(crate) use values::absolute;
 pub use values::{ColumnNames, Size};
 use values::{
     SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, column_names,

@@ -42,6 +42,12 @@ pub(crate) fn print(text: &str) {
     outlet::STDOUT.write(shown(text).as_bytes());
 }
 
+/// A line for each of these, and an empty line.
+pub(crate) fn lines(told: &[(&str, String)]) -> String {
+    let line = |(what, value): &(&str, String)| format!("  {what:<13} {value}\n");
+    told.iter().map(line).collect::<String>() + "\n"
+}
+
 /// The command that reaches a daemon at `root`.
 pub(crate) fn program(root: &Root) -> String {
     let default = Root::choose(None).is_ok_and(|default| default == *root);

@@ -5,7 +5,6 @@ use std::io;
 use std::path::PathBuf;
 use std::process;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::Duration;
 
@@ -14,10 +13,10 @@ use rampack::host::{self, Role, effective_user};
 use rampack::nbd::{Activated, Stream};
 use rampack::units::human;
 
-use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up};
+use crate::args::{DeviceOptions, FrontendOptions, Serve, Size, Up, absolute};
 use crate::beside;
 use crate::sandbox;
-use crate::terminal::{print, program};
+use crate::terminal::{lines, print, program};
 use crate::watch::watch;
 use service::daemon::{self, Daemon, DaemonOptions};
 use service::events::{Event, Events};
@@ -44,51 +43,32 @@ impl DeviceOptions {
     /// written to as it is.
     #[must_use]
     pub fn request(&self, size: Option<&Size>, force: bool) -> Add {
-        let attribute = |name: &str, value| Attribute { name: name.to_string(), value };
-        let mut attributes = Vec::new();
-        if self.plain_backing {
-            attributes.push(attribute("sealed_backing", "0".to_string()));
-        }
-        let implied = (!self.remote.is_empty()).then(|| "log".to_string());
-        if let Some(layout) = self.backing_layout.clone().or(implied) {
-            attributes.push(attribute("backing_layout", layout));
-        }
-        if !self.remote.is_empty() {
-            attributes.push(attribute("backing_remote", self.remote.join(" ")));
-        }
-        if let Some(path) = &self.backing {
-            // The daemon may have another working directory.
-            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            attributes.push(attribute("backing_dev", rampack::text_of(&path)));
-        }
-        if let Some(policy) = &self.when_full {
-            attributes.push(attribute("when_full", policy.clone()));
-        }
-        if let Some(name) = &self.recompress_with {
-            attributes.push(attribute("recomp_algorithm", format!("algo={name} priority=1")));
-        }
-        if let Some(target) = &self.target {
-            attributes.push(attribute("auto_target", target.text.clone()));
-        }
-        if let Some(percent) = self.auto_cpu {
-            attributes.push(attribute("auto_cpu_percent", percent.to_string()));
-        }
-        if let Some(microseconds) = self.slowest_read {
-            attributes.push(attribute("auto_slowest_read", microseconds.to_string()));
-        }
-        if let Some(bytes) = &self.auto_writeback {
-            attributes.push(attribute("auto_writeback", bytes.text.clone()));
-        }
-        if self.auto == Some(true) {
-            attributes.push(attribute("auto", "1".to_string()));
-        }
-        attributes.extend(self.set.iter().cloned());
+        let text = |size: &Option<Size>| size.as_ref().map(|size| size.text.clone());
+        let is_remote = !self.remote.is_empty();
+        let layout = self.backing_layout.clone().or(is_remote.then(|| "log".to_string()));
+        let second = |name: &String| format!("algo={name} priority=1");
+        let set = [
+            ("sealed_backing", self.plain_backing.then(|| "0".to_string())),
+            ("backing_layout", layout),
+            ("backing_remote", is_remote.then(|| self.remote.join(" "))),
+            ("backing_dev", self.backing.as_deref().map(absolute)),
+            ("when_full", self.when_full.clone()),
+            ("recomp_algorithm", self.recompress_with.as_ref().map(second)),
+            ("auto_target", text(&self.target)),
+            ("auto_cpu_percent", self.auto_cpu.map(|it| it.to_string())),
+            ("auto_slowest_read", self.slowest_read.map(|it| it.to_string())),
+            ("auto_writeback", text(&self.auto_writeback)),
+            ("auto", (self.auto == Some(true)).then(|| "1".to_string())),
+        ];
+        let set = set.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
+        let set = set.map(|(name, value)| Attribute { name, value });
+        let attributes = set.chain(self.set.iter().cloned()).collect();
         Add {
             attributes,
             size: size.map(|size| size.text.clone()),
             algorithm: self.algorithm.clone(),
             level: self.level,
-            mem_limit: self.memory.as_ref().map(|limit| limit.text.clone()),
+            mem_limit: text(&self.memory),
             force,
         }
     }
@@ -141,36 +121,31 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 /// The error of the step that failed.
 pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     check_frontends(&up.frontends)?;
-    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
-    let (left, _) = state::split(kept::handed_over().map_err(taken)?);
+    let (left, _) = handed_over()?;
     // The checks may look into file systems on devices of the daemon before, so those come first.
     let plan = left.is_empty().then(|| Plan::check(root, up)).transpose()?;
-    keep_memory_private(up.frontends.lock_memory)?;
-    sandbox::choose(up.frontends.sandbox)?;
-    let state = begin_state(left, &up.frontends)?;
-    let events = listen()?;
-    let lasting = (state.clone(), Vec::new());
     let mut asked = up.device.request(Some(&up.size), up.frontends.force).asked();
     let mut frontends = up.frontends.clone();
     if plan.as_ref().is_some_and(|plan| plan.kind.is_some()) && effective_user() != 0 {
         // A user without root has a file.
         frontends.transport = Transport::Fuse;
     }
-    if !up.command.is_empty() && state.is_some() {
-        let message = "a command ends with its daemon, so nothing can keep them; leave --, or what \
-                       keeps it, out";
-        return Err(ControlError::invalid(message));
-    }
     let file_system =
         [("--mount", up.mount.as_deref().map(rampack::text_of)), ("--fs", up.fs.clone())];
     asked.extend(
         file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
-    let daemon = start_with(root.clone(), (&frontends, asked), events.sender(), lasting)?;
-    say_notes(&daemon);
+    confine(&up.frontends)?;
+    let running = Running::start(root.clone(), (&frontends, asked), left, Vec::new())?;
+    let Running { daemon, events, state, .. } = &running;
     let (mut guard, mut code) = (None, 0);
-    let result = make(&daemon, up, plan, &events).and_then(|text| {
-        let Some(text) = text else { return Ok(()) };
+    let mut run = || -> Result<(), ControlError> {
+        if !up.command.is_empty() && state.is_some() {
+            let message = "a command ends with its daemon, so nothing can keep them; leave --, or \
+                           what keeps it, out";
+            return Err(ControlError::invalid(message));
+        }
+        let Some(text) = make(daemon, up, plan, events)? else { return Ok(()) };
         if effective_user() != 0 && state.is_none() {
             let places = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
             let places = places.iter().map(PathBuf::as_path).chain([root.path()]);
@@ -178,11 +153,12 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         }
         match &up.command[..] {
             [] => print(&text),
-            command => code = beside::run(command, &events)?,
+            command => code = beside::run(command, events)?,
         }
-        watch(&daemon, &events, up.frontends.force, |_| false)
-    });
-    end_daemon(daemon, events, state, result)?;
+        watch(daemon, events, up.frontends.force, |_| false)
+    };
+    let result = run();
+    running.end(result)?;
     drop(guard);
     if code != 0 {
         process::exit(code);
@@ -190,8 +166,8 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Makes the device of `up` and what is on it, as far as a daemon before did not. Returns what the
-/// user can do with it; None if the daemon was told to end meanwhile.
+/// Makes the device of `up` and what is on it, or the rest of that if a daemon before began it.
+/// Returns what the user can do with it; None if the daemon was told to end meanwhile.
 fn make(
     daemon: &Daemon,
     up: &Up,
@@ -227,20 +203,18 @@ fn make(
 /// # Errors
 /// The error of the step that failed.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
-    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
-    let (left, handed_over) = state::split(kept::handed_over().map_err(taken)?);
+    let (left, others) = handed_over()?;
     let (mut activated, mut sockets) = (Vec::new(), Vec::new());
-    for (name, fd) in handed_over {
-        let copy = fd.try_clone().map_err(taken)?;
-        activated.push(Activated::of(fd).map_err(taken)?);
+    for (name, fd) in others {
+        let copy = fd.try_clone().map_err(not_taken)?;
+        activated.push(Activated::of(fd).map_err(not_taken)?);
         // Another program in this process may take over a listening socket, not a connection.
         if let Some(Activated::Listener(_)) = activated.last() {
             sockets.push((name, copy));
         }
     }
     let handed_over = !activated.is_empty();
-    keep_memory_private(serve.frontends.lock_memory)?;
-    sandbox::choose(serve.frontends.sandbox)?;
+    confine(&serve.frontends)?;
     if serve.stdio && !handed_over {
         panics::report(false);
         return stdio(serve);
@@ -251,51 +225,80 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
         return sockets_only(serve, activated);
     }
     let root = Root::choose(root.as_deref())?;
-    let state = begin_state(left, &serve.frontends)?;
-    let events = listen()?;
-    let lasting = (state.clone(), sockets);
     let mut asked = serve.device.request(serve.size.as_ref(), serve.frontends.force).asked();
     asked.insert("--num-devices".to_owned(), serve.num_devices.to_string());
-    let daemon = start_with(root, (&serve.frontends, asked), events.sender(), lasting)?;
-    let result = serve_in(&daemon, serve, activated, &events);
-    end_daemon(daemon, events, state, result)
+    let running = Running::start(root, (&serve.frontends, asked), left, sockets)?;
+    let result = serve_in(&running, serve, activated);
+    running.end(result)
 }
 
-/// The state of a daemon that a service manager keeps, with what the daemon before `left`.
-fn begin_state(
-    left: Named,
-    frontends: &FrontendOptions,
-) -> Result<Option<Arc<State>>, ControlError> {
-    let state = State::begin(left)?.map(Arc::new);
-    if state.is_some() && !frontends.lock_memory && !kept::is_rehearsal() {
-        lock_for_users(frontends.transport);
-    }
-    panics::report(state.is_some());
-    Ok(state)
-}
-
-/// Ends a daemon, after `result`.
-fn end_daemon(
+/// A daemon in this process, and what its end needs.
+struct Running {
     daemon: Daemon,
     events: Events,
     state: Option<Arc<State>>,
-    result: Result<(), ControlError>,
-) -> Result<(), ControlError> {
-    let result = result.map_err(with_limits);
-    // A client that asked for a stop meanwhile has its answer, and holds on to nothing.
-    drop(events);
-    match (&result, state) {
-        // The next process tries again, with all that this one would remove.
-        (Err(_), Some(state)) if state.is_inherited() => daemon.leave(),
-        (_, state) => {
-            // The devices go first.
-            drop(daemon);
-            if let Some(state) = state {
-                state.end();
+}
+
+impl Running {
+    /// Starts a daemon with what the daemon before `left`, and says what there is to say. In a
+    /// rehearsal the process ends here.
+    fn start(
+        root: Root,
+        (frontends, asked): (&FrontendOptions, Asked),
+        left: Named,
+        sockets: Named,
+    ) -> Result<Running, ControlError> {
+        let state = State::begin(left)?.map(Arc::new);
+        if state.is_some() && !frontends.lock_memory && !kept::is_rehearsal() {
+            lock_for_users(frontends.transport);
+        }
+        panics::report(state.is_some());
+        let events = listen()?;
+        let (transport, nbd) = (frontends.transport, frontends.nbd.options());
+        let options = DaemonOptions { root, transport, nbd, asked, state: state.clone(), sockets };
+        if kept::is_rehearsal() {
+            daemon::rehearse(&options)?;
+            print(&Answer::default().text());
+            process::exit(0);
+        }
+        let daemon = Daemon::start(options, events.sender())?;
+        for note in daemon.notes() {
+            say(&format!("rampack: {note}\n"));
+        }
+        Ok(Running { daemon, events, state })
+    }
+
+    /// Ends the daemon, after `result`.
+    fn end(self, result: Result<(), ControlError>) -> Result<(), ControlError> {
+        let Running { daemon, events, state } = self;
+        let result = result.map_err(with_limits);
+        // A client that asked for a stop meanwhile has its answer, and holds on to nothing.
+        drop(events);
+        match (&result, state) {
+            // The next process tries again, with all that this one would remove.
+            (Err(_), Some(state)) if state.is_inherited() => daemon.leave(),
+            (_, state) => {
+                // The devices go first.
+                drop(daemon);
+                if let Some(state) = state {
+                    state.end();
+                }
             }
         }
+        result
     }
-    result
+}
+
+/// What a service manager handed over: what a daemon before left, and other sockets.
+///
+/// # Errors
+/// The error of the system.
+pub(crate) fn handed_over() -> Result<(Named, Named), ControlError> {
+    kept::handed_over().map(state::split).map_err(not_taken)
+}
+
+fn not_taken(error: io::Error) -> ControlError {
+    failed("cannot take over the descriptors of LISTEN_FDS", &error)
 }
 
 /// Locks the memory of a daemon whose mount outlives it. The kernel copies a request to memory of
@@ -317,14 +320,14 @@ fn lock_for_users(transport: Transport) {
 
 /// Makes the devices of a daemon, unless it has those of the daemon before, and serves them.
 fn serve_in(
-    daemon: &Daemon,
+    Running { daemon, events, state }: &Running,
     serve: &Serve,
     activated: Vec<Activated>,
-    events: &Events,
 ) -> Result<(), ControlError> {
     let handed_over = !activated.is_empty();
-    say_notes(daemon);
-    if daemon.machine().disks().is_empty() && !daemon.goes_on() {
+    // A daemon before may have removed them all.
+    let goes_on = state.as_ref().is_some_and(|state| state.is_inherited());
+    if daemon.machine().disks().is_empty() && !goes_on {
         for _ in 0..serve.num_devices {
             let force = serve.frontends.force;
             daemon.devices().add(&serve.device.request(serve.size.as_ref(), force))?;
@@ -350,19 +353,15 @@ pub(crate) fn run_daemon(
     left: Named,
     make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
 ) -> Result<(), ControlError> {
-    keep_memory_private(frontends.lock_memory)?;
-    sandbox::choose(frontends.sandbox)?;
-    let state = begin_state(left, frontends)?;
-    let events = listen()?;
-    let lasting = (state.clone(), Vec::new());
-    let daemon = start_with(root, (frontends, asked), events.sender(), lasting)?;
-    say_notes(&daemon);
+    confine(frontends)?;
+    let running = Running::start(root, (frontends, asked), left, Vec::new())?;
+    let Running { daemon, events, .. } = &running;
     // The daemon was started for a swap device, and ends with it.
     let is_done =
         |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
-    let made = if is_done(&daemon) { make(&daemon).map(|text| print(&text)) } else { Ok(()) };
-    let result = made.and_then(|()| watch(&daemon, &events, frontends.force, is_done));
-    end_daemon(daemon, events, state, result)
+    let made = if is_done(daemon) { make(daemon).map(|text| print(&text)) } else { Ok(()) };
+    let result = made.and_then(|()| watch(daemon, events, frontends.force, is_done));
+    running.end(result)
 }
 
 fn served(daemon: &Daemon) -> String {
@@ -398,10 +397,7 @@ fn stdio(options: &Serve) -> Result<(), ControlError> {
 }
 
 /// Serves NBD on handed-over sockets, without a root directory.
-fn sockets_only(
-    options: &Serve,
-    activated: Vec<rampack::nbd::Activated>,
-) -> Result<(), ControlError> {
+fn sockets_only(options: &Serve, activated: Vec<Activated>) -> Result<(), ControlError> {
     let events = listen()?;
     let machine = private_machine(options, options.num_devices)?;
     let server = daemon::nbd_server(machine, &options.frontends.nbd.options())?;
@@ -416,34 +412,32 @@ fn sockets_only(
 }
 
 /// Makes devices that only NBD clients can reach. They need a size from the start.
-fn private_machine(
-    options: &Serve,
-    count: u32,
-) -> Result<std::sync::Arc<DiskExports>, ControlError> {
+fn private_machine(options: &Serve, count: u32) -> Result<Arc<DiskExports>, ControlError> {
     let machine = machine::new()?;
     let mut request = options.device.request(options.size.as_ref(), options.frontends.force);
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
     for _ in 0..count.max(1) {
         service::devices::configure(&machine.add()?, &request)?;
     }
-    Ok(std::sync::Arc::new(DiskExports::new(machine, options.frontends.nbd.nbd_read_only)))
+    Ok(Arc::new(DiskExports::new(machine, options.frontends.nbd.nbd_read_only, None)))
 }
 
-/// Keeps what users store out of core dumps, and with `lock` out of other swap space. Call it
-/// before anything is stored, and before the first thread is started.
-fn keep_memory_private(lock: bool) -> Result<(), ControlError> {
+/// Keeps what users store out of core dumps, and out of other swap space if that is wanted; chooses
+/// what threads that serve may do. Call it before anything is stored, and before the first thread
+/// is started.
+fn confine(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let Err(error) = host::no_core_dumps() {
         tracing::warn!("a core dump of this process would have what is stored in it: {error}");
     }
-    if !lock {
-        return Ok(());
+    if frontends.lock_memory {
+        host::lock_memory().map_err(|error| {
+            let error = failed("--lock-memory: memory cannot be locked", &error);
+            let needs = "it needs CAP_IPC_LOCK, or no limit on locked memory \
+                         (LimitMEMLOCK=infinity, `ulimit -l unlimited`)";
+            ControlError::new(error.errno, format!("{}; {needs}", error.message))
+        })?;
     }
-    rampack::host::lock_memory().map_err(|error| {
-        let error = failed("--lock-memory: memory cannot be locked", &error);
-        let needs = "it needs CAP_IPC_LOCK, or no limit on locked memory \
-                     (LimitMEMLOCK=infinity, `ulimit -l unlimited`)";
-        ControlError::new(error.errno, format!("{}; {needs}", error.message))
-    })
+    sandbox::choose(frontends.sandbox)
 }
 
 fn listen() -> Result<Events, ControlError> {
@@ -451,29 +445,6 @@ fn listen() -> Result<Events, ControlError> {
     // first start.
     protections::begin();
     Events::listen().map_err(|e| failed("cannot listen for signals", &e))
-}
-
-/// Starts a daemon. In a rehearsal the process ends here.
-fn start_with(
-    root: Root,
-    (frontends, asked): (&FrontendOptions, Asked),
-    events: Sender<Event>,
-    (state, sockets): (Option<Arc<State>>, Named),
-) -> Result<Daemon, ControlError> {
-    let (transport, nbd) = (frontends.transport, frontends.nbd.options());
-    let options = DaemonOptions { root, transport, nbd, asked, state, sockets };
-    if kept::is_rehearsal() {
-        daemon::rehearse(options)?;
-        print(&Answer::default().text());
-        process::exit(0);
-    }
-    Daemon::start(options, events)
-}
-
-fn say_notes(daemon: &Daemon) {
-    for note in daemon.notes() {
-        say(&format!("rampack: {note}\n"));
-    }
 }
 
 /// Was the daemon told to end while it started?
@@ -502,59 +473,46 @@ fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
         0 => "no memory limit".to_string(),
         limit => format!("at most {} of memory", human(limit)),
     };
-    let mut text = format!(
+    let text = format!(
         "{} is ready: {}, compressed with {algorithm}, {limit}.\n\n",
         device.name,
         human(size)
     );
-    let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "  {what:<13} {value}");
-    };
-    if let Some(path) = &device.block_device {
-        line("block device", path);
+    let way = |what, path: &Option<String>| path.clone().map(|path| (what, path));
+    let mut ways = Vec::from_iter(way("block device", &device.block_device));
+    match device.block_device {
+        Some(_) => ways.extend(way("same, by name", &device.link)),
+        None => ways.extend(way("file", &device.file)),
     }
-    if let (Some(link), true) = (&device.link, device.block_device.is_some()) {
-        line("same, by name", link);
-    }
-    if let (Some(path), None) = (&device.file, &device.block_device) {
-        line("file", path);
-    }
-    for place in &device.mountpoints {
-        line("mounted at", place);
-    }
-    for uri in &device.nbd {
-        line("NBD", uri);
-    }
-    text.push('\n');
-    let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "  {what:<13} {value}");
-    };
+    ways.extend(device.mountpoints.iter().map(|place| ("mounted at", place.clone())));
+    ways.extend(device.nbd.iter().map(|uri| ("NBD", uri.clone())));
+    let mut uses = Vec::new();
     match (&device.block_device, kind, device.nbd.first()) {
-        (Some(path), None, _) => {
-            line(
-                "use it",
-                &format!("mkfs.ext4 -E nodiscard {path} && mount -o discard {path} DIR"),
-            );
-        }
+        (Some(path), None, _) => uses.push((
+            "use it",
+            format!("mkfs.ext4 -E nodiscard {path} && mount -o discard {path} DIR"),
+        )),
         (Some(path), Some(_), _) if device.mountpoints.is_empty() => {
-            line("use it", &format!("mount -o discard {path} DIR"));
+            uses.push(("use it", format!("mount -o discard {path} DIR")));
         }
         (Some(_), ..) => {}
         (None, _, Some(uri)) => {
-            line("look at it", &format!("nbdinfo '{uri}'"));
-            line("use it", &format!("qemu-system-x86_64 -drive file='{uri}',format=raw …"));
-            if let Some(socket) = uri.split_once("?socket=").map(|(_, socket)| socket) {
-                let command =
-                    format!("sudo nbd-client -unix {socket} /dev/nbd0 -N {} -b 4096", device.name);
-                line("", &command);
-            }
+            uses.push(("look at it", format!("nbdinfo '{uri}'")));
+            let drive = format!("qemu-system-x86_64 -drive file='{uri}',format=raw …");
+            uses.push(("use it", drive));
+            uses.extend(uri.split_once("?socket=").map(|(_, socket)| {
+                let name = &device.name;
+                ("", format!("sudo nbd-client -unix {socket} /dev/nbd0 -N {name} -b 4096"))
+            }));
         }
         (None, _, None) => {}
     }
     let program = program(root);
-    line("watch it", &format!("{program} status"));
-    line("change it", &format!("{program} set {} mem_limit=512M", device.name));
-    line("end it", &format!("Ctrl-C, or {program} stop; everything in it is lost then"));
-    text.push('\n');
-    text
+    let end = format!("Ctrl-C, or {program} stop; everything in it is lost then");
+    uses.extend([
+        ("watch it", format!("{program} status")),
+        ("change it", format!("{program} set {} mem_limit=512M", device.name)),
+        ("end it", end),
+    ]);
+    text + &lines(&ways) + &lines(&uses)
 }

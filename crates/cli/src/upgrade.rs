@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rampack::control::{ControlError, Errno};
 use rampack::host::errno;
 
-use crate::args::Upgrade;
+use crate::args::{Upgrade, absolute};
 use crate::terminal::answer;
 use service::client::{self, call};
 use service::protocol::{self, DaemonReport, Request};
@@ -25,10 +25,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// The daemon's error: it goes on as before then. `EIO` if the daemon died.
 pub fn run(root: &Root, options: &Upgrade) -> Result<(), ControlError> {
     let before = client::report(root)?;
-    let program = options.to.as_ref().map(|path| {
-        // The daemon may have another working directory.
-        rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-    });
+    let program = options.to.as_deref().map(absolute);
     let start = Instant::now();
     let asked = Request::Upgrade(protocol::Upgrade { program });
     match call::<()>(root, &asked) {

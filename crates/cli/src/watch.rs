@@ -24,7 +24,7 @@ const REDRAW: Duration = Duration::from_secs(1);
 /// The time before a refused stop is tried again. A service manager sends one signal, and then
 /// waits for as long as it takes.
 const AGAIN: Duration = Duration::from_secs(1);
-/// The same after swap devices were to be drained in vain: that takes memory and time.
+/// The same after swap devices could not be drained: a try takes memory and time.
 const AGAIN_DRAINED: Duration = Duration::from_secs(10);
 /// The time before the reason of a stop that is refused again and again is said anew.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ pub(crate) fn watch(
     loop {
         live.update(daemon.machine());
         warn_of_swap(daemon, &live, &mut warned);
-        if daemon.is_abandoned() && !is_abandoned {
+        if daemon.devices().is_abandoned() && !is_abandoned {
             live.aside(|| tracing::warn!("{}", abandoned(std::process::id())));
             is_abandoned = true;
         }
@@ -60,7 +60,7 @@ pub(crate) fn watch(
             None => continue,
             Some(event @ (Event::Signal | Event::Terminated)) => {
                 refused.is_terminated |= matches!(event, Event::Terminated);
-                if daemon.is_kept() && restart::is_under_way() {
+                if daemon.devices().state().is_some() && restart::is_under_way() {
                     let error = daemon.leave_to_the_next();
                     let why = sentence(&error);
                     live.aside(|| say(&format!("rampack: nothing outlives this restart: {why}\n")));

@@ -22,7 +22,7 @@ use crate::machine::Machine;
 use crate::plan::{Asked, Plan};
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Root, RootLock};
-use crate::server::{ControlServer, Handler};
+use crate::server::ControlServer;
 use crate::state::{Connection, Named, State};
 use crate::successor::successor;
 use crate::swap::recovery::Taken;
@@ -71,14 +71,6 @@ impl DaemonOptions {
     }
 }
 
-/// What the next program in this process needs.
-struct Handing {
-    state: Option<Arc<State>>,
-    /// How NBD is served, if it is.
-    nbd: Option<NbdOptions>,
-    sockets: Named,
-}
-
 /// A running daemon. A drop takes everything down, by force if need be.
 pub struct Daemon {
     devices: Arc<Devices>,
@@ -86,7 +78,10 @@ pub struct Daemon {
     machine: Arc<Machine>,
     control: Option<ControlServer>,
     nbd: Mutex<Option<Arc<Server>>>,
-    handing: Handing,
+    /// How NBD is served, if it is.
+    nbd_options: Option<NbdOptions>,
+    /// The sockets of a service manager, for the next program in this process.
+    sockets: Named,
     file_systems: FileSystems,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
@@ -146,7 +141,7 @@ impl Daemon {
         events: Sender<Event>,
     ) -> Result<(), ControlError> {
         let (left, swap) = left;
-        let state = self.handing.state.clone();
+        let state = self.devices.state().cloned();
         let kept = state.as_deref();
         let inherited = kept.is_some_and(State::is_inherited);
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
@@ -217,17 +212,14 @@ impl Daemon {
         }
     }
 
-    /// Serves NBD in the root and on TCP, as far as this was asked for.
+    /// Serves NBD in the root and on TCP, if this was asked for.
     fn open_nbd(&self) -> Result<(), ControlError> {
-        let Handing { state, nbd: Some(nbd), .. } = &self.handing else { return Ok(()) };
+        let (state, Some(nbd)) = (self.devices.state(), &self.nbd_options) else { return Ok(()) };
         let (machine, read_only) = (self.machine.clone(), nbd.read_only);
-        let exports = Arc::new(match state.clone() {
-            None => DiskExports::new(machine, read_only),
-            Some(state) => DiskExports::lasting(machine, read_only, state),
-        });
+        let exports = Arc::new(DiskExports::new(machine, read_only, state.cloned()));
         let server = Arc::new(nbd_server(exports, nbd)?);
         *self.nbd.lock() = Some(server.clone());
-        let addresses = listen(&server, self.root(), self.claim.made(), nbd, state.as_deref())?;
+        let addresses = listen(&server, &self.claim, nbd, state.map(|state| &**state))?;
         self.devices.serve_nbd(addresses, Some(server));
         Ok(())
     }
@@ -261,9 +253,9 @@ impl Daemon {
             }
         };
         let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
-        let state = self.handing.state.clone();
-        let commands = Commands { root, devices, swaps, state, events };
-        let server = ControlServer::start(listener, Arc::new(commands));
+        let commands = Commands { root, devices, swaps, events };
+        let handler = move |request| commands.carry_out(request).map_err(with_limits);
+        let server = ControlServer::start(listener, Arc::new(handler));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
         Ok(())
     }
@@ -414,14 +406,7 @@ struct Commands {
     root: Root,
     devices: Arc<Devices>,
     swaps: Arc<Swaps>,
-    state: Option<Arc<State>>,
     events: Sender<Event>,
-}
-
-impl Handler for Commands {
-    fn handle(&self, request: Request) -> Result<Value, ControlError> {
-        self.carry_out(request).map_err(with_limits)
-    }
 }
 
 impl Commands {
@@ -434,7 +419,7 @@ impl Commands {
                 root: rampack::text_of(self.root.path()),
                 nbd: devices.nbd(),
                 block_devices: devices.makes_block_devices(),
-                is_abandoned: self.state.as_ref().is_some_and(|state| !state.has_manager()),
+                is_abandoned: devices.is_abandoned(),
                 devices: devices.reports(),
                 swaps: self.swaps.reports(),
                 swap_cache: self.swaps.pool(),
@@ -458,8 +443,7 @@ impl Commands {
                 None => self.swaps.off_all()?,
             }),
             Request::Upgrade(it) => {
-                let layouts =
-                    self.state.as_deref().map(|state| state.layouts(self.devices.machine()));
+                let layouts = devices.state().map(|state| state.layouts(devices.machine()));
                 let program = successor(it.program.as_deref(), layouts)?;
                 let (reply, answer) = channel();
                 let asked = Event::Upgrade { program, reply };

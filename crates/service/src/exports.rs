@@ -20,16 +20,11 @@ pub struct DiskExports {
 
 impl DiskExports {
     /// The devices of `machine`, as they come and go; with `read_only` clients cannot change them.
+    /// If the devices outlive the daemon, in `state`, clients have to wait for a device until what
+    /// they write will outlive it, too.
     #[must_use]
-    pub fn new(machine: Arc<Machine>, read_only: bool) -> DiskExports {
-        DiskExports { machine, read_only, state: None }
-    }
-
-    /// As [`DiskExports::new`], for devices that outlive the daemon: clients have to wait for a
-    /// device until what they write will outlive it, too.
-    #[must_use]
-    pub fn lasting(machine: Arc<Machine>, read_only: bool, state: Arc<State>) -> DiskExports {
-        DiskExports { machine, read_only, state: Some(state) }
+    pub fn new(machine: Arc<Machine>, read_only: bool, state: Option<Arc<State>>) -> DiskExports {
+        DiskExports { machine, read_only, state }
     }
 }
 

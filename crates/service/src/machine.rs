@@ -28,11 +28,28 @@ pub fn new() -> Result<Arc<Machine>, ControlError> {
     with_room(|| Machine::new(Arc::new(rampack::host::Mmap), options(files))).map(begin)
 }
 
-/// A machine that ages its pages and moves them.
+/// A machine that ages its pages and moves them, where that is on. The threads have the priority of
+/// any other: they hold locks of pages for moments.
 fn begin(machine: Machine) -> Arc<Machine> {
     let machine = Arc::new(machine);
-    keep_time(&machine);
-    keep_tiers(&machine);
+    machine.set_clock(rampack::host::seconds_since_start());
+    at_each_tick(&machine, "clock", "pages will not age", |machine| {
+        machine.set_clock(rampack::host::seconds_since_start());
+        machine.frames().maintain(MAINTAINED);
+    });
+    let (mut last, mut is_told) = (Instant::now(), false);
+    at_each_tick(&machine, "tiers", "pages will not move by themselves", move |machine| {
+        let elapsed = last.elapsed();
+        last += elapsed;
+        match machine.move_pages(elapsed) {
+            Ok(_) => is_told = false,
+            Err(error) if !is_told => {
+                tracing::warn!("pages do not move by themselves: {}", error.message);
+                is_told = true;
+            }
+            Err(_) => {}
+        }
+    });
     machine
 }
 
@@ -64,7 +81,7 @@ pub fn lasting(state: &State, tells: bool) -> Result<(Arc<Machine>, Vec<String>)
     let is_new = memory.regions().is_empty() && state.left().is_empty();
     let (machine, recovered) = match is_new {
         true => (with_room(|| Machine::kept(memory, provider, options))?, Vec::new()),
-        // Users wait for it: it goes on with the room that there is.
+        // Users wait for it: the room that there is has to do.
         false => Machine::recover(memory, provider, options, state.left(), &progress(tells))
             .map_err(with_limits)?,
     };
@@ -147,56 +164,28 @@ const TICK: Duration = Duration::from_secs(1);
 /// 2 MiB blocks for which a huge page is requested in each tick: some tens of milliseconds of work.
 const MAINTAINED: u32 = 8;
 
-/// Sets the clock of a machine and maintains its memory at each tick, as long as the machine
-/// exists.
-fn keep_time(machine: &Arc<Machine>) {
-    machine.set_clock(rampack::host::seconds_since_start());
+/// Calls `work` at each tick, on a thread of its own, as long as the machine exists. `without` says
+/// what does not happen without the thread; all else works.
+fn at_each_tick(
+    machine: &Arc<Machine>,
+    name: &str,
+    without: &'static str,
+    mut work: impl FnMut(&Machine) + Send + 'static,
+) {
     let machine = Arc::downgrade(machine);
     let keep = move || {
         if let Err(error) = rampack::host::enter(Role::Clock) {
-            tracing::warn!("pages will not age: {error}");
+            tracing::warn!("{without}: {error}");
             return;
         }
         while let Some(machine) = machine.upgrade() {
-            machine.set_clock(rampack::host::seconds_since_start());
-            machine.frames().maintain(MAINTAINED);
+            work(&machine);
             drop(machine);
             thread::sleep(TICK);
         }
     };
-    // Without this thread pages do not age and memory is in small pages. All else works.
-    if let Err(error) = thread::Builder::new().name("clock".into()).spawn(keep) {
-        tracing::warn!("pages will not age: no thread can be started: {error}");
-    }
-}
-
-/// Lets pages move by themselves at each tick, where that is on, as long as the machine exists. The
-/// thread has the priority of any other: it holds locks of pages for moments.
-fn keep_tiers(machine: &Arc<Machine>) {
-    let machine = Arc::downgrade(machine);
-    let keep = move || {
-        if let Err(error) = rampack::host::enter(Role::Clock) {
-            tracing::warn!("pages will not move by themselves: {error}");
-            return;
-        }
-        let (mut last, mut is_told) = (Instant::now(), false);
-        while let Some(machine) = machine.upgrade() {
-            let elapsed = last.elapsed();
-            last += elapsed;
-            match machine.move_pages(elapsed) {
-                Ok(_) => is_told = false,
-                Err(error) if !is_told => {
-                    tracing::warn!("pages do not move by themselves: {}", error.message);
-                    is_told = true;
-                }
-                Err(_) => {}
-            }
-            drop(machine);
-            thread::sleep(TICK);
-        }
-    };
-    if let Err(error) = thread::Builder::new().name("tiers".into()).spawn(keep) {
-        tracing::warn!("pages will not move by themselves: no thread can be started: {error}");
+    if let Err(error) = thread::Builder::new().name(name.into()).spawn(keep) {
+        tracing::warn!("{without}: no thread can be started: {error}");
     }
 }
 

@@ -27,14 +27,9 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the server waits after an error before it accepts again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers requests. Many threads call it at once.
-pub trait Handler: Send + Sync + 'static {
-    /// Answers one request.
-    ///
-    /// # Errors
-    /// The error that the client gets.
-    fn handle(&self, request: Request) -> Result<Value, ControlError>;
-}
+/// Answers a request, with the value or the error that the client gets. Many threads call it at
+/// once.
+pub type Handler = dyn Fn(Request) -> Result<Value, ControlError> + Send + Sync;
 
 struct Client {
     number: u64,
@@ -75,7 +70,7 @@ impl ControlServer {
     ///
     /// # Errors
     /// When no thread can be started.
-    pub fn start(listener: UnixListener, handler: Arc<dyn Handler>) -> io::Result<ControlServer> {
+    pub fn start(listener: UnixListener, handler: Arc<Handler>) -> io::Result<ControlServer> {
         let clients = Arc::new(Mutex::new(Clients::default()));
         let is_over = Arc::new(AtomicBool::new(false));
         let acceptor = {
@@ -87,9 +82,7 @@ impl ControlServer {
         };
         Ok(ControlServer { listener, clients, is_over, acceptor: Some(acceptor) })
     }
-}
 
-impl ControlServer {
     /// The number of clients whose requests are being answered.
     #[must_use]
     pub fn working(&self) -> usize {
@@ -119,7 +112,7 @@ impl Drop for ControlServer {
 fn accept(
     listener: &UnixListener,
     clients: &Arc<Mutex<Clients>>,
-    handler: &Arc<dyn Handler>,
+    handler: &Arc<Handler>,
     is_over: &AtomicBool,
 ) {
     loop {
@@ -187,7 +180,7 @@ impl Place {
     }
 }
 
-fn converse(stream: UnixStream, place: &Place, handler: &dyn Handler) -> io::Result<()> {
+fn converse(stream: UnixStream, place: &Place, handler: &Handler) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let result = match read_line(&mut reader)? {
@@ -199,7 +192,7 @@ fn converse(stream: UnixStream, place: &Place, handler: &dyn Handler) -> io::Res
             }
             Line::Complete(line) => {
                 place.note(true);
-                parse_message(&line).and_then(|request| handler.handle(request))
+                parse_message(&line).and_then(handler)
             }
         };
         // A client that does not take its answer counts as silent and may be disconnected.

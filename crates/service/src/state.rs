@@ -39,17 +39,18 @@ mod kept_before;
 pub mod swaps;
 use backings::Backings;
 pub use connections::Connection;
-use connections::{CONNECTIONS, FILES, path_of_socket};
+use connections::{CONNECTIONS, path_of_socket};
 pub use disks::disks;
 use disks::{device, take_ublk, ublk_setting};
 use file_system::FileSystem;
 pub use handed_over::Named;
-use handed_over::{HandedOver, PATIENCE};
+use handed_over::{Other, PATIENCE};
 use swaps::{LeftSwap, SavedArea, SharedSwap};
 
 /// Begins the names of the descriptors of the state.
 const PREFIX: &str = "rampack.";
 const TABLE: &str = "rampack.table";
+const FILES: &str = Connection::Files.name();
 
 /// The state of a daemon's devices. Any thread may call every method.
 pub struct State {
@@ -61,7 +62,8 @@ pub struct State {
     left: Vec<SavedDisk>,
     /// There was a daemon before.
     is_inherited: bool,
-    handed_over: Mutex<HandedOver>,
+    /// The swap devices that it left, until they are taken.
+    left_swap: Mutex<Option<LeftSwap>>,
     /// The block devices that the driver ublk keeps, by the numbers of their disks.
     ublks: Mutex<BTreeMap<u32, Id>>,
     swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
@@ -76,9 +78,8 @@ struct Written {
     is_kept: bool,
     /// The names of the regions that the service manager has.
     regions: BTreeSet<String>,
-    /// Copies of the other descriptors that outlive the daemon, by their names, and whether the
-    /// service manager has them.
-    others: BTreeMap<String, (Vec<OwnedFd>, bool)>,
+    /// The other descriptors that outlive the daemon, by their names.
+    others: BTreeMap<String, Other>,
     /// The files of the mount, if it outlives the daemon.
     files: BTreeMap<String, u64>,
     /// The names and generations of the devices in the table.
@@ -112,11 +113,11 @@ impl State {
         // Without privileges the memory may be swapped out, but there are no block devices that
         // the system could swap to.
         let memory = Memfds::unswappable().unwrap_or_else(|_| Memfds::new());
-        let (mut table, mut others) = (None, Vec::new());
+        let (mut table, mut handed_over) = (None, Vec::new());
         for (name, fd) in left {
             match name == TABLE {
                 true => table = Some(File::from(fd)),
-                false => others.push((name, fd)),
+                false => handed_over.push((name, fd)),
             }
         }
         let page = page_bytes() as u32;
@@ -130,39 +131,42 @@ impl State {
                 (Table::create(file, page).map_err(invalid)?, Contents::default())
             }
         };
-        let devices = generations(&contents.devices);
-        let (regions, files) = (BTreeSet::new(), BTreeMap::new());
-        let (others_kept, asked) = (BTreeMap::new(), contents.asked.clone());
-        let mut written =
-            Written { table, is_kept, regions, others: others_kept, files, devices, asked };
-        let mut swap = swaps::left(&contents.devices)?;
-        swap.take_channels(&mut others);
-        let swaps = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
-        let swaps = Mutex::new((swaps, swap.shared));
+        let swap = swaps::left(&contents.devices)?;
         let file_system = Mutex::new(file_system::left(&contents.devices)?);
-        let backings = Arc::new(Backings::take(&mut others, &contents.mounts));
-        let handed_over = match is_kept {
-            true => HandedOver::take(&mut others, &contents.mounts, swap),
+        let others = match is_kept {
+            true => handed_over::others(&mut handed_over, &contents.mounts, &swap.areas),
             // A daemon died before there was a table: nobody depends on what it left.
-            false => HandedOver::default(),
+            false => BTreeMap::new(),
         };
-        handed_over::adopt(&memory, others, &contents.regions, &store)?;
-        written.regions.extend(contents.regions.into_iter().map(|region| region.name));
+        let backings = Arc::new(Backings::take(&mut handed_over, &contents.mounts));
+        handed_over::adopt(&memory, handed_over, &contents.regions, &store)?;
+        let mut files = contents.mounts.into_iter().filter(|it| it.descriptor == FILES);
+        let files = files.find(|_| others.contains_key(FILES));
+        let written = Written {
+            table,
+            is_kept,
+            regions: contents.regions.into_iter().map(|region| region.name).collect(),
+            files: files.map(|mount| mount.files).unwrap_or_default(),
+            others,
+            devices: generations(&contents.devices),
+            asked: contents.asked,
+        };
+        let areas = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
+        let swaps = Mutex::new((areas, swap.shared));
         let mut left = disks(contents.devices)?;
         let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
-        let (handed_over, written) = (Mutex::new(handed_over), Mutex::new(written));
         Ok(Some(State {
             store,
             most,
             memory,
             left,
             is_inherited: is_kept,
-            handed_over,
+            left_swap: Mutex::new(Some(swap)),
             ublks,
             swaps,
             file_system,
             backings,
-            written,
+            written: Mutex::new(written),
         }))
     }
 
@@ -181,24 +185,18 @@ impl State {
     /// that the kernel knows them by; None the second time. The service manager keeps it on.
     #[must_use]
     pub fn take_mount(&self) -> Option<(OwnedFd, Vec<(String, u64)>)> {
-        let (fd, files) = self.handed_over.lock().mount.take()?;
-        let mut written = self.written.lock();
-        written.others.insert(FILES.0.into(), (vec![fd.try_clone().ok()?], true));
-        written.files = files.iter().cloned().collect();
-        Some((fd, files))
+        if !self.kept_before(Connection::Files) {
+            return None;
+        }
+        let fd = self.take(Connection::Files)?;
+        Some((fd, self.written.lock().files.clone().into_iter().collect()))
     }
 
     /// A descriptor that the daemon before had, or that this one has kept since. The service
     /// manager keeps it on.
     #[must_use]
     pub fn take(&self, connection: Connection) -> Option<OwnedFd> {
-        let handed_over = self.handed_over.lock().connections.remove(&connection);
-        let mut written = self.written.lock();
-        let Some(fd) = handed_over else {
-            return written.others.get(connection.name())?.0.first()?.try_clone().ok();
-        };
-        written.others.insert(connection.name().into(), (vec![fd.try_clone().ok()?], true));
-        Some(fd)
+        self.written.lock().others.get_mut(connection.name())?.take().ok()?.pop()
     }
 
     /// The swap devices that the daemon before served, if there are any; None the second time. The
@@ -207,11 +205,12 @@ impl State {
     /// # Errors
     /// When the process has no descriptor left.
     pub fn take_swap(&self) -> io::Result<Option<LeftSwap>> {
-        let Some(left) = self.handed_over.lock().swap.take() else { return Ok(None) };
-        let mut written = self.written.lock();
-        for (number, channels) in &left.channels {
-            let copies = channels.iter().map(OwnedFd::try_clone).collect::<io::Result<_>>()?;
-            written.others.insert(swaps::descriptor(*number), (copies, true));
+        let Some(mut left) = self.left_swap.lock().take() else { return Ok(None) };
+        let others = &mut self.written.lock().others;
+        for number in left.areas.iter().map(|area| area.number) {
+            if let Some(channels) = others.get_mut(&swaps::descriptor(number)) {
+                left.channels.insert(number, channels.take()?);
+            }
         }
         Ok((!left.areas.is_empty()).then_some(left))
     }
@@ -259,34 +258,21 @@ impl State {
     /// yet.
     #[must_use]
     pub fn sockets(&self) -> Vec<PathBuf> {
-        let handed_over = self.handed_over.lock();
-        handed_over.connections.values().filter_map(path_of_socket).collect()
-    }
-
-    /// Lets the mount of the files outlive the daemon.
-    ///
-    /// # Errors
-    /// As [`State::keep`].
-    pub fn keep_mount(&self, channel: BorrowedFd<'_>) -> Result<(), ControlError> {
-        self.keep_named(FILES.0, &[channel])
-    }
-
-    /// Gives up the mount of the files: it could not be taken over, or nobody uses it.
-    pub fn give_up_mount(&self) {
-        self.handed_over.lock().mount = None;
-        self.written.lock().files.clear();
-        self.forget(FILES.0);
+        let written = self.written.lock();
+        CONNECTIONS.iter().filter_map(|it| path_of_socket(written.left(*it)?)).collect()
     }
 
     /// Did the daemon before leave this, and was it not taken yet?
     #[must_use]
     pub fn kept_before(&self, connection: Connection) -> bool {
-        self.handed_over.lock().connections.contains_key(&connection)
+        self.written.lock().left(connection).is_some()
     }
 
-    /// Gives up a descriptor that is not used any more.
+    /// Gives up a descriptor that is not used any more, or could not be taken over.
     pub fn give_up(&self, connection: Connection) {
-        self.handed_over.lock().connections.remove(&connection);
+        if connection == Connection::Files {
+            self.written.lock().files.clear();
+        }
         self.forget(connection.name());
     }
 
@@ -323,7 +309,7 @@ impl State {
                 copies.iter().try_for_each(|copy| self.store.keep(name, copy.as_fd()))?;
                 self.store.settle(PATIENCE)?;
             }
-            written.others.insert(name.to_owned(), (copies, is_kept));
+            written.others.insert(name.to_owned(), Other { fds: copies, is_kept, is_left: false });
             Ok(())
         };
         keep().map_err(|error| {
@@ -456,7 +442,7 @@ impl State {
     /// Do the users of block devices and files wait for the next daemon?
     #[must_use]
     pub fn has_mount(&self) -> bool {
-        self.written.lock().others.contains_key(FILES.0)
+        self.written.lock().others.contains_key(FILES)
     }
 
     /// Does the next daemon find the contents that `disk` has had since it got its size?
@@ -473,7 +459,7 @@ impl State {
         let end = || -> Result<(), Box<dyn std::error::Error>> {
             self.written.lock().others.clear();
             self.write(Vec::new)?;
-            for name in CONNECTIONS.iter().map(|it| it.name()).chain([FILES.0, TABLE]) {
+            for name in CONNECTIONS.iter().map(|it| it.name()).chain([TABLE]) {
                 self.store.forget(name)?;
             }
             Ok(())
@@ -496,7 +482,7 @@ impl State {
         let devices = devices();
         let now = self.memory.regions();
         // The service manager does not say that it has no room.
-        let others: usize = written.others.values().map(|(fds, _)| fds.len()).sum();
+        let others: usize = written.others.values().map(|other| other.fds.len()).sum();
         let below = backings::paths(&devices);
         let (count, most) = (now.len() + others + self.backings.count(&below) + 1, self.most);
         if !devices.is_empty() && count > most {
@@ -520,9 +506,9 @@ impl State {
         let was_kept = written.is_kept;
         let Written { table, others, files, regions: before, asked, .. } = &mut *written;
         if !was_kept {
-            for (name, (fds, is_kept)) in others.iter_mut().filter(|(_, (_, is_kept))| !is_kept) {
-                fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
-                *is_kept = true;
+            for (name, other) in others.iter_mut().filter(|(_, other)| !other.is_kept) {
+                other.fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
+                other.is_kept = true;
             }
             self.store.keep(TABLE, table.as_fd())?;
         }
@@ -530,15 +516,9 @@ impl State {
         if self.backings.keep(&below, keep)? || names != *before || !was_kept {
             self.store.settle(PATIENCE)?;
         }
-        let (descriptor, name) = FILES;
-        let mount =
-            || Mount { name: name.into(), descriptor: descriptor.into(), files: files.clone() };
-        let mut mounts: Vec<Mount> =
-            others.contains_key(descriptor).then(mount).into_iter().collect();
-        let numbers = self.swaps.lock().0.keys().copied().collect::<Vec<_>>();
-        let numbers =
-            numbers.into_iter().filter(|number| others.contains_key(&swaps::descriptor(*number)));
-        mounts.extend(numbers.map(swaps::mount));
+        let of_swap = self.swaps.lock().0.keys().map(|number| swaps::mount(*number)).collect();
+        let mut mounts: Vec<Mount> = [vec![connections::mount(files)], of_swap].concat();
+        mounts.retain(|mount| others.contains_key(&mount.descriptor));
         mounts.extend(self.backings.mount(&below));
         let generations = generations(&devices);
         let asked = if devices.is_empty() { Asked::new() } else { asked.clone() };
@@ -549,6 +529,13 @@ impl State {
         written.regions = names;
         gone.iter().try_for_each(|name| self.store.forget(name))?;
         Ok(())
+    }
+}
+
+impl Written {
+    /// What the daemon before left, if it was not taken yet.
+    fn left(&self, connection: Connection) -> Option<&OwnedFd> {
+        self.others.get(connection.name()).filter(|other| other.is_left)?.fds.first()
     }
 }
 

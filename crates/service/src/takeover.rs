@@ -79,14 +79,14 @@ pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, Contro
 /// Lets `mount` outlive the daemon. Returns what the user should know.
 ///
 /// # Errors
-/// As [`State::keep_mount`].
+/// As [`State::keep`].
 pub fn keep_mount(state: &State, mount: &Mount) -> Result<Option<String>, ControlError> {
     let Some(channel) = mount.channel() else {
         let note = "this kernel is older than Linux 6.9: if this daemon dies, users of its block \
                     devices and files get errors; what is stored stays, and is served anew";
         return Ok(Some(note.to_owned()));
     };
-    state.keep_mount(channel).map(|()| None)
+    state.keep(Connection::Files, channel).map(|()| None)
 }
 
 /// What makes loop devices on files that outlive the daemon. Helpers of the daemon before have

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use rampack::control::{ControlError, text_of};
@@ -64,6 +65,11 @@ pub(super) fn one_of<T: Copy + Send + Sync>(
         let found = values.iter().find(|value| value.0.split('|').any(|it| it == name));
         found.map(|value| value.1).ok_or("it is none of them")
     })
+}
+
+/// A path for the daemon, which may have another working directory.
+pub(crate) fn absolute(path: &Path) -> String {
+    rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// An attribute and its value. The daemon may have another working directory, so relative paths in

@@ -1,21 +1,19 @@
 //! `rampack swap on` and `rampack swap off`.
 
 use std::env;
-use std::fmt::Write;
 
 use rampack::control::{ControlError, Errno, bytes_of};
 use rampack::host::{self, effective_user};
 use rampack::units::human;
 
 use super::progress::Progress;
-use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport};
-use crate::terminal::{answer, program};
+use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport, absolute};
+use crate::terminal::{answer, lines, program};
 use crate::up;
 use service::client::call;
-use service::failure::{failed, say};
+use service::failure::say;
 use service::protocol::{self, DaemonReport, Request, Status};
 use service::root::Root;
-use service::state;
 use service::swap::Swaps;
 use service::swap::cache::asked;
 use service::swap::report::{PoolReport, SwapReport};
@@ -24,13 +22,9 @@ impl SwapOn {
     /// The request that these options make.
     #[must_use]
     pub fn request(&self) -> protocol::SwapOn {
-        // The daemon may have another working directory.
-        let absolute = |path: &std::path::PathBuf| {
-            rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.clone()))
-        };
         protocol::SwapOn {
             size: self.size.as_ref().map(|size| size.text.clone()),
-            backing: self.backing.as_ref().map(absolute),
+            backing: self.backing.as_deref().map(absolute),
             plain_backing: self.plain_backing,
             backing_layout: self.backing_layout.unwrap_or_default(),
             max_pool: self.memory.clone(),
@@ -58,8 +52,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         // once they are taken over.
         host::mark_as_storage_daemon();
     }
-    let taken = |e| failed("cannot take over the descriptors of LISTEN_FDS", &e);
-    let (left, _) = state::split(kept::handed_over().map_err(taken)?);
+    let (left, _) = up::handed_over()?;
     // What is below the root may be on the swap device that this process has to serve on.
     if left.is_empty() && root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
@@ -100,23 +93,20 @@ fn welcome(report: &SwapReport, pool: &PoolReport, program: &str) -> String {
         None => "none: everything stays in memory".into(),
     };
     let priority = report.priority.map_or("none".into(), |priority| priority.to_string());
-    let mut text = format!(
+    let text = format!(
         "{} is swapped to: {}, compressed with {}, in at most {} of memory.\n\n",
         report.name,
         human(report.bytes),
         pool.compressor,
         human(pool.limit_bytes)
     );
-    let mut line = |what: &str, value: &str| {
-        let _ = writeln!(text, "  {what:<13} {value}");
-    };
-    line("block device", &report.block_device);
-    line("priority", &priority);
-    line("backing", &below);
-    line("watch it", &format!("{program} status"));
-    line("end it", &format!("Ctrl-C, or {program} stop; everything is read back first"));
-    text.push('\n');
-    text
+    text + &lines(&[
+        ("block device", report.block_device.clone()),
+        ("priority", priority),
+        ("backing", below),
+        ("watch it", format!("{program} status")),
+        ("end it", format!("Ctrl-C, or {program} stop; everything is read back first")),
+    ])
 }
 
 /// `rampack swap off`.

@@ -11,8 +11,8 @@ use crate::devices::Files;
 use crate::failure::frontend_error;
 use crate::loops::Loops;
 use crate::machine::Machine;
-use crate::root::{Made, Root, RootLock};
-use crate::state::State;
+use crate::root::RootLock;
+use crate::state::{Connection, State};
 use crate::takeover::{self, Left};
 use crate::transport::Transport;
 
@@ -26,50 +26,50 @@ pub(super) fn open(
     state: Option<&State>,
     notes: &mut Vec<String>,
 ) -> Result<Option<Files>, ControlError> {
-    let (root, made) = (claim.root().clone(), claim.made().clone());
-    let taken = left.map(|left| takeover::mount(left, &root, machine));
-    let is_taken = matches!(taken, Some(Ok(_)));
-    let files = match taken {
-        Some(Ok(mount)) => {
-            let loops = has_loops(notes).then(|| Arc::new(Loops::here()));
-            Some(Files { mount, loops, made })
-        }
+    let mut taken = None;
+    match left.map(|left| takeover::mount(left, claim.root(), machine)) {
+        Some(Ok(mount)) => taken = Some(mount),
         Some(Err(error)) => {
             notes.push(format!(
                 "the users of block devices and files of the daemon before get errors: {}",
                 error.message
             ));
             if let Some(state) = state {
-                state.give_up_mount();
+                state.give_up(Connection::Files);
             }
             let held = state.map(State::sockets).unwrap_or_default();
             let kept = Spared { sockets: &held, files: false, ..kept };
             notes.extend(clear_leftovers(claim, kept));
-            open_files(&root, &made, transport, state.is_some(), notes)?
         }
-        None => open_files(&root, &made, transport, state.is_some(), notes)?,
-    };
-    let Some(state) = state else { return Ok(files) };
-    let Some(mut files) = files else { return Ok(None) };
-    if !is_taken {
-        notes.extend(takeover::keep_mount(state, &files.mount)?);
+        None => {}
     }
-    if files.loops.is_some() && files.mount.channel().is_some() {
-        let (loops, note) = takeover::loops(state)?;
-        files.loops = Some(Arc::new(loops));
-        notes.extend(note);
+    let is_taken = taken.is_some();
+    let mount = taken.map_or_else(
+        || new_mount(claim, transport, state.is_some(), notes),
+        |mount| Ok(Some(mount)),
+    )?;
+    let Some(mount) = mount else { return Ok(None) };
+    let mut loops = has_loops(notes).then(|| Arc::new(Loops::here()));
+    if let Some(state) = state {
+        if !is_taken {
+            notes.extend(takeover::keep_mount(state, &mount)?);
+        }
+        if loops.is_some() && mount.channel().is_some() {
+            let (helpers, note) = takeover::loops(state)?;
+            loops = Some(Arc::new(helpers));
+            notes.extend(note);
+        }
     }
-    Ok(Some(files))
+    Ok(Some(Files { mount, loops, made: claim.made().clone() }))
 }
 
-/// Opens the FUSE frontend as far as `transport`, this machine and this user allow.
-fn open_files(
-    root: &Root,
-    made: &Arc<Made>,
+/// Makes the mount, if `transport`, this machine and this user allow one.
+fn new_mount(
+    claim: &RootLock,
     transport: Transport,
     lasts: bool,
     notes: &mut Vec<String>,
-) -> Result<Option<Files>, ControlError> {
+) -> Result<Option<Mount>, ControlError> {
     match transport {
         Transport::Nbd | Transport::Ublk => return Ok(None),
         // Without root a user could have a file, but no block device.
@@ -79,21 +79,17 @@ fn open_files(
         }
         Transport::Auto | Transport::Fuse => {}
     }
-    made.directory(&root.files())?;
-    let mount = match Mount::new(&root.files(), takeover::options(lasts)) {
-        Ok(mount) => mount,
-        Err(error) if transport == Transport::Auto => {
-            made.remove(&root.files());
-            notes.push(format!("no block device, NBD only: {error}"));
-            return Ok(None);
-        }
-        Err(error) => {
-            made.remove(&root.files());
+    let (at, made) = (claim.root().files(), claim.made());
+    made.directory(&at)?;
+    let mount = Mount::new(&at, takeover::options(lasts));
+    mount.map(Some).or_else(|error| {
+        made.remove(&at);
+        if transport != Transport::Auto {
             return Err(frontend_error(&error));
         }
-    };
-    let loops = has_loops(notes).then(|| Arc::new(Loops::here()));
-    Ok(Some(Files { mount, loops, made: made.clone() }))
+        notes.push(format!("no block device, NBD only: {error}"));
+        Ok(None)
+    })
 }
 
 /// Can this process make loop devices?

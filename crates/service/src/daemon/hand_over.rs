@@ -12,7 +12,7 @@ use rampack::control::{ControlError, Errno};
 use rampack::host::errno;
 use rampack::nbd::Activated;
 
-use super::{Daemon, Handing, end_nbd};
+use super::{Daemon, end_nbd};
 use crate::failure::failed;
 use crate::layouts::UPGRADED;
 use crate::rehearsal;
@@ -43,7 +43,7 @@ impl Daemon {
 
     /// Has the program at `path` say whether it could take over what there is now.
     fn rehearse(&self, path: &Path) -> Result<(), ControlError> {
-        let Some(state) = &self.handing.state else { return Ok(()) };
+        let Some(state) = self.devices.state() else { return Ok(()) };
         state.save(&self.machine)?;
         let fds = self.descriptors(state);
         rehearsal::ask(path, &fds.map_err(|error| failed("cannot give away what is kept", &error))?)
@@ -61,7 +61,7 @@ impl Daemon {
         &self,
         last: impl FnOnce(Vec<(String, OwnedFd)>) -> ControlError,
     ) -> ControlError {
-        let Handing { state: Some(state), .. } = &self.handing else {
+        let Some(state) = self.devices.state() else {
             return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
         };
         let ready = self.check_handed_over().and_then(|()| self.wait_for_commands());
@@ -93,7 +93,7 @@ impl Daemon {
     /// Checks that nothing is in use that would end with this program.
     fn check_handed_over(&self) -> Result<(), ControlError> {
         self.swaps.check_handed_over()?;
-        let Some(state) = &self.handing.state else { return Ok(()) };
+        let Some(state) = self.devices.state() else { return Ok(()) };
         let regions = state.memory().regions();
         let outlives = |name: &str| regions.iter().any(|region| region.name.starts_with(name));
         self.devices.check_keys(outlives)?;
@@ -120,28 +120,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// Is the service manager gone that kept the devices?
-    #[must_use]
-    pub fn is_abandoned(&self) -> bool {
-        self.handing.state.as_ref().is_some_and(|state| !state.has_manager())
-    }
-
-    /// Do the devices outlive this process?
-    #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.handing.state.is_some()
-    }
-
-    /// Was there a daemon before, whose devices are this one's? It may have removed them all.
-    #[must_use]
-    pub fn goes_on(&self) -> bool {
-        self.handing.state.as_ref().is_some_and(|state| state.is_inherited())
-    }
-
     /// Everything that the next program takes over.
     fn descriptors(&self, state: &State) -> std::io::Result<Vec<(String, OwnedFd)>> {
         let mut fds = state.descriptors()?;
-        for (name, fd) in &self.handing.sockets {
+        for (name, fd) in &self.sockets {
             fds.push((name.clone(), fd.try_clone()?));
         }
         Ok(fds)
@@ -150,7 +132,7 @@ impl Daemon {
     /// Serves again the sockets that a service manager handed over.
     fn listen_again(&self) -> Result<(), ControlError> {
         let again = |(_, fd): &(String, OwnedFd)| fd.try_clone().and_then(Activated::of);
-        let activated = self.handing.sockets.iter().map(again).collect::<std::io::Result<_>>();
+        let activated = self.sockets.iter().map(again).collect::<std::io::Result<_>>();
         self.serve_activated(activated.map_err(|e| failed("cannot serve a socket", &e))?)
     }
 }

@@ -5,10 +5,10 @@ use std::path::Path;
 
 use rampack::control::{ControlError, Errno};
 use rampack::host::errno;
-use rampack::nbd::{Listener, Server};
+use rampack::nbd::{ListenError, Listener, Server};
 
 use crate::failure::failed;
-use crate::root::{Made, Root};
+use crate::root::RootLock;
 use crate::state::{Connection, State};
 use crate::takeover;
 use crate::transport::NbdOptions;
@@ -17,12 +17,11 @@ use crate::transport::NbdOptions;
 /// daemon before are served on.
 pub(super) fn listen(
     server: &Server,
-    root: &Root,
-    made: &Made,
+    claim: &RootLock,
     nbd: &NbdOptions,
     state: Option<&State>,
 ) -> Result<Vec<String>, ControlError> {
-    let path = root.nbd_socket();
+    let path = claim.root().nbd_socket();
     let keep = |connection, listener: &Listener| {
         state.map_or(Ok(()), |state| state.keep(connection, listener.as_fd()))
     };
@@ -33,7 +32,7 @@ pub(super) fn listen(
     serve(match there {
         Some(listener) => listener,
         None => {
-            made.socket(&path)?;
+            claim.made().socket(&path)?;
             let new = Listener::unix_for(&path, &nbd.allow_uid);
             let listener = new.map_err(|e| listen_error(&e))?;
             keep(Connection::Nbd, &listener)?;
@@ -59,16 +58,16 @@ pub(super) fn listen(
     Ok(addresses)
 }
 
-fn listen_error(error: &rampack::nbd::ListenError) -> ControlError {
+fn listen_error(error: &ListenError) -> ControlError {
     let errno = match error {
-        rampack::nbd::ListenError::InUse(_) => errno::EADDRINUSE,
-        rampack::nbd::ListenError::NotASocket(_) => errno::EEXIST,
-        rampack::nbd::ListenError::TooLong(_) => errno::ENAMETOOLONG,
-        rampack::nbd::ListenError::Locked(_) => errno::EBUSY,
-        rampack::nbd::ListenError::Path(path, error) => {
+        ListenError::InUse(_) => errno::EADDRINUSE,
+        ListenError::NotASocket(_) => errno::EEXIST,
+        ListenError::TooLong(_) => errno::ENAMETOOLONG,
+        ListenError::Locked(_) => errno::EBUSY,
+        ListenError::Path(path, error) => {
             return failed(format!("cannot listen at {}", path.display()), error);
         }
-        rampack::nbd::ListenError::Address(address, error) => {
+        ListenError::Address(address, error) => {
             return failed(format!("cannot listen at {address}"), error);
         }
     };

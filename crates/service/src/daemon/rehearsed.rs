@@ -7,7 +7,7 @@ use rampack::key_of;
 use super::start::planned;
 use super::{DaemonOptions, tls};
 use crate::failure::failed;
-use crate::plan::{Configured, Fate};
+use crate::plan::Fate;
 use crate::{machine, swap};
 
 /// Checks that [`super::Daemon::start`] with these options could take over what this process was
@@ -15,15 +15,13 @@ use crate::{machine, swap};
 ///
 /// # Errors
 /// The first reason why it could not.
-pub fn rehearse(options: DaemonOptions) -> Result<(), ControlError> {
-    let DaemonOptions { root, transport, nbd, asked, state, .. } = options;
-    tls(&nbd)?;
-    let Some(state) = state else {
+pub fn rehearse(options: &DaemonOptions) -> Result<(), ControlError> {
+    tls(&options.nbd)?;
+    let Some(state) = &options.state else {
         let message = "this program has no service manager that keeps devices";
         return Err(ControlError::new(Errno::ENOTSUP, message));
     };
-    let configured = Configured { root: root.path().into(), transport, nbd, asked };
-    let (_, by) = planned(Some(&state), &root, &configured)?;
+    let (_, by) = planned(options)?;
     if let Some((number, _)) = by.areas.iter().find(|(_, fate)| **fate == Fate::Stays) {
         let message = format!("nothing leads to {} any more", swap::name(*number));
         return Err(ControlError::new(Errno::ENODEV, message));

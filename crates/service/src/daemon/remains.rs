@@ -1,4 +1,4 @@
-//! What a killed daemon left, as far as it is not taken over.
+//! What a killed daemon left and is not taken over.
 
 use std::path::PathBuf;
 

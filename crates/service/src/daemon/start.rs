@@ -8,7 +8,7 @@ use rampack::sync::Mutex;
 use rustix::fs::Mode;
 
 use super::remains::{Spared, clear_leftovers};
-use super::{Daemon, DaemonOptions, FileSystems, Handing};
+use super::{Daemon, DaemonOptions, FileSystems};
 use crate::devices::Devices;
 use crate::events::Event;
 use crate::failure::failed;
@@ -17,8 +17,8 @@ use crate::observed::observe;
 use crate::plan::{Configured, Plan, Step, plan};
 use crate::root::{Root, RootLock};
 use crate::state::{Connection, State};
-use crate::swap::Swaps;
 use crate::swap::recovery::{self, Taken};
+use crate::swap::{Swaps, protections};
 use crate::transport::Transport;
 use crate::unfinished;
 
@@ -51,21 +51,20 @@ impl Daemon {
     }
 }
 
-/// The plan for what the daemon before left in `state`, and the root where it is carried out.
+/// The plan for what the daemon before left, and the root where it is carried out.
 ///
 /// # Errors
 /// As [`Root::choose`].
-pub fn planned(
-    state: Option<&State>,
-    root: &Root,
-    options: &Configured,
-) -> Result<(Root, Plan), ControlError> {
-    let kept = state.map(State::kept).unwrap_or_default();
+pub fn planned(options: &DaemonOptions) -> Result<(Root, Plan), ControlError> {
+    let DaemonOptions { root, transport, nbd, asked, state, .. } = options;
+    let kept = state.as_deref().map(State::kept).unwrap_or_default();
     let before = match &kept.root {
         Some(path) => Root::choose(Some(path))?,
         None => root.clone(),
     };
-    let by = plan(&kept, options, &observe(&kept, &before));
+    let (transport, nbd, asked) = (*transport, nbd.clone(), asked.clone());
+    let configured = Configured { root: root.path().into(), transport, nbd, asked };
+    let by = plan(&kept, &configured, &observe(&kept, &before));
     let root = if by.root == root.path() { root.clone() } else { before };
     Ok((root, by))
 }
@@ -75,16 +74,14 @@ fn begin(
     options: DaemonOptions,
     events: Sender<Event>,
 ) -> Result<(), ControlError> {
-    let DaemonOptions { root, transport, nbd, asked, state, sockets } = options;
-    let configured = Configured { root: root.path().into(), transport, nbd, asked };
-    let (root, by) = planned(state.as_deref(), &root, &configured)?;
-    let nbd = configured.nbd;
+    let (root, by) = planned(&options)?;
+    let DaemonOptions { transport, state, sockets, .. } = options;
     let mut told = by.said.clone();
     // Whatever is read or said before they are served may wait for them.
     let swap = state.as_deref().map(State::take_swap).transpose();
     let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
     if let (Some(state), Some(swap)) = (&state, swap) {
-        recovery::be_ready();
+        protections::be_ready();
         let (machine, disks) = machine::lasting(state, false)?;
         parts.machine = Some(machine.clone());
         let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.areas)?;
@@ -100,7 +97,7 @@ fn begin(
     let left = match (&state, by.files) {
         (Some(state), Step::GoOn) => state.take_mount(),
         (Some(state), _) => {
-            state.give_up_mount();
+            state.give_up(Connection::Files);
             None
         }
         (None, _) => None,
@@ -126,8 +123,7 @@ fn begin(
             machine
         }
     };
-    let nbd = (transport != Transport::Fuse).then_some(nbd);
-    let handing = Handing { state: state.clone(), nbd, sockets };
+    let nbd_options = (transport != Transport::Fuse).then(|| by.serves.clone());
     let devices = Arc::new(Devices::new(root, machine.clone(), state));
     let Some(claim) = parts.claim.take() else { return Ok(()) };
     // From here on a drop of the daemon removes what was made.
@@ -138,7 +134,8 @@ fn begin(
         machine,
         control: None,
         nbd: Mutex::new(None),
-        handing,
+        nbd_options,
+        sockets,
         tree: Mutex::new(None),
         notes,
         claim,

@@ -22,6 +22,12 @@ impl Devices {
         self.state.as_ref()
     }
 
+    /// Is the service manager gone that kept the devices?
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| !state.has_manager())
+    }
+
     /// Lets the devices as they are now outlive the daemon.
     ///
     /// # Errors

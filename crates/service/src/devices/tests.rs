@@ -131,7 +131,7 @@ fn client(server: &Server, name: &str) -> UnixStream {
 #[test]
 fn a_client_that_has_just_gone_is_no_user() {
     let devices = devices();
-    let exports = crate::exports::DiskExports::new(devices.machine().clone(), false);
+    let exports = crate::exports::DiskExports::new(devices.machine().clone(), false, None);
     let server =
         Arc::new(Server::new(Arc::new(exports), rampack::nbd::Options::default()).unwrap());
     devices.serve_nbd(Vec::new(), Some(server.clone()));

@@ -3,12 +3,8 @@ use std::sync::mpsc;
 use super::*;
 use crate::protocol::{Status, parse_reply, request_line};
 
-struct Echo;
-
-impl Handler for Echo {
-    fn handle(&self, request: Request) -> Result<Value, ControlError> {
-        Ok(Value::String(format!("{request:?}")))
-    }
+fn echo(request: Request) -> Result<Value, ControlError> {
+    Ok(Value::String(format!("{request:?}")))
 }
 
 struct Fixture {
@@ -16,7 +12,9 @@ struct Fixture {
     _server: ControlServer,
 }
 
-fn serve(handler: impl Handler) -> Fixture {
+fn serve(
+    handler: impl Fn(Request) -> Result<Value, ControlError> + Send + Sync + 'static,
+) -> Fixture {
     let dir = testkit::TempDir::new();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
     let server = ControlServer::start(listener, Arc::new(handler)).unwrap();
@@ -40,7 +38,7 @@ fn ask(stream: &UnixStream) -> Result<String, ControlError> {
 
 #[test]
 fn requests_are_answered_in_turn_on_one_connection() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let stream = fixture.connect();
     for _ in 0..3 {
         assert_eq!(ask(&stream).unwrap(), "Status(Status)");
@@ -49,7 +47,7 @@ fn requests_are_answered_in_turn_on_one_connection() {
 
 #[test]
 fn a_bad_line_is_answered_and_the_next_one_understood() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let stream = fixture.connect();
     let line = exchange(&stream, "hello\n").unwrap();
     assert_eq!(parse_reply::<Value>(&line).unwrap_err().errno, Errno::EINVAL);
@@ -58,7 +56,7 @@ fn a_bad_line_is_answered_and_the_next_one_understood() {
 
 #[test]
 fn a_line_that_does_not_end_is_refused() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let stream = fixture.connect();
     let mut copy = stream.try_clone().unwrap();
     // The server hangs up in the middle of it, so the end may not be taken.
@@ -73,7 +71,7 @@ fn a_line_that_does_not_end_is_refused() {
 
 #[test]
 fn silent_clients_make_room() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let silent: Vec<UnixStream> = (0..CLIENTS_MAX * 2).map(|_| fixture.connect()).collect();
     ask(&fixture.connect()).unwrap();
     // The first to come was the first to go: it reads the end of its stream.
@@ -82,27 +80,22 @@ fn silent_clients_make_room() {
 
 #[test]
 fn a_client_stopped_in_the_middle_of_a_line_holds_up_nobody() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let half = fixture.connect();
     (&half).write_all(b"{\"version\":1,").unwrap();
     ask(&fixture.connect()).unwrap();
 }
 
-struct Slow(Mutex<mpsc::Receiver<()>>);
-
-impl Handler for Slow {
-    fn handle(&self, request: Request) -> Result<Value, ControlError> {
-        if matches!(request, Request::Add(_)) {
-            let _ = self.0.lock().recv();
-        }
-        Ok(Value::Null)
-    }
-}
-
 #[test]
 fn a_slow_request_holds_up_nobody() {
     let (finish, wait) = mpsc::channel();
-    let fixture = serve(Slow(Mutex::new(wait)));
+    let wait = Mutex::new(wait);
+    let fixture = serve(move |request| {
+        if matches!(request, Request::Add(_)) {
+            let _ = wait.lock().recv();
+        }
+        Ok(Value::Null)
+    });
     let slow = fixture.connect();
     let add = request_line(&Request::Add(crate::protocol::Add::default()));
     (&slow).write_all(add.as_bytes()).unwrap();
@@ -116,25 +109,19 @@ fn a_slow_request_holds_up_nobody() {
 
 #[test]
 fn the_end_of_the_server_ends_its_clients() {
-    let fixture = serve(Echo);
+    let fixture = serve(echo);
     let stream = fixture.connect();
     ask(&stream).unwrap();
     drop(fixture);
     assert_eq!((&stream).read(&mut [0]).unwrap_or(0), 0);
 }
 
-struct Broken;
-
-impl Handler for Broken {
-    fn handle(&self, request: Request) -> Result<Value, ControlError> {
-        assert!(!matches!(request, Request::Add(_)), "it panics");
-        Ok(Value::Null)
-    }
-}
-
 #[test]
 fn a_panic_of_a_handler_keeps_no_place() {
-    let fixture = serve(Broken);
+    let fixture = serve(|request| {
+        assert!(!matches!(request, Request::Add(_)), "it panics");
+        Ok(Value::Null)
+    });
     let add = request_line(&Request::Add(crate::protocol::Add::default()));
     let all: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| fixture.connect()).collect();
     for stream in &all {
@@ -152,7 +139,7 @@ fn an_error_of_accept_does_not_end_the_server() {
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
     // The next accept fails with EAGAIN.
     listener.set_nonblocking(true).unwrap();
-    let server = ControlServer::start(listener, Arc::new(Echo)).unwrap();
+    let server = ControlServer::start(listener, Arc::new(echo)).unwrap();
     let fixture = Fixture { dir, _server: server };
     thread::sleep(PAUSE);
     let stream = fixture.connect();

@@ -1,16 +1,21 @@
-//! The descriptors that connect a daemon with others, besides its mounts.
+//! The descriptors that connect a daemon with others, besides those of swap devices.
 
+use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
-/// The name of the descriptor of the mount of the files, and the name of that mount in the table.
-pub(super) const FILES: (&str, &str) = ("rampack.mount.files", "files");
+use kept::Mount;
 
-/// What the daemon before left besides regions and mounts.
-pub(super) const CONNECTIONS: [Connection; 4] =
-    [Connection::Control, Connection::Nbd, Connection::NbdTcp, Connection::Helpers];
+/// All of them.
+pub(super) const CONNECTIONS: [Connection; 5] = [
+    Connection::Control,
+    Connection::Nbd,
+    Connection::NbdTcp,
+    Connection::Helpers,
+    Connection::Files,
+];
 
 /// A descriptor that connects the daemon with others.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,18 +28,32 @@ pub enum Connection {
     NbdTcp,
     /// A pipe that helpers have the other end of.
     Helpers,
+    /// The mount of the files.
+    Files,
 }
 
 impl Connection {
     /// The name of its descriptor.
-    pub(super) fn name(self) -> &'static str {
+    pub(super) const fn name(self) -> &'static str {
         match self {
             Connection::Control => "rampack.listen.control",
             Connection::Nbd => "rampack.listen.nbd",
             Connection::NbdTcp => "rampack.listen.nbd-tcp",
             Connection::Helpers => "rampack.helpers",
+            Connection::Files => "rampack.mount.files",
         }
     }
+
+    /// Does the table name it among the mounts?
+    pub(super) fn is_mount(self) -> bool {
+        self == Connection::Files
+    }
+}
+
+/// The mount of the files in the table.
+pub(super) fn mount(files: &BTreeMap<String, u64>) -> Mount {
+    let descriptor = Connection::Files.name().to_owned();
+    Mount { name: "files".to_owned(), descriptor, files: files.clone() }
 }
 
 /// The path of a Unix socket that listens; None for another descriptor.

@@ -37,7 +37,7 @@ pub(super) fn device(disk: SavedDisk) -> Device {
 /// The disks of a table.
 ///
 /// # Errors
-/// `EINVAL` for a name that is none.
+/// `EINVAL` for a name that is not one of a disk.
 pub fn disks(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError> {
     let is_other = |it: &Device| is_of_swap(it) || is_file_system(it);
     let disks = devices.into_iter().filter(|device| !is_other(device));

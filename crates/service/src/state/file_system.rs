@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | begun | a device, with a part of a file system or all of it | removes it and begins anew |
 //! | made | a file system, mounted or not | mounts it, unless it is mounted |
-//! | mounted | a mount, unless somebody has unmounted it | goes on with what is there |
+//! | mounted | a mount, unless somebody has unmounted it | keeps what is there |
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

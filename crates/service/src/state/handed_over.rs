@@ -1,6 +1,7 @@
 //! What the service manager handed over.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use kept::{Mount, Region, Store};
 use rampack::control::ControlError;
 use rampack::host::Memfds;
 
-use super::connections::{CONNECTIONS, Connection, FILES};
-use super::swaps::LeftSwap;
+use super::connections::CONNECTIONS;
+use super::swaps::{SavedArea, descriptor};
 
 /// How long the service manager may take to store a descriptor.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -17,28 +18,43 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 /// Descriptors with their names.
 pub type Named = Vec<(String, OwnedFd)>;
 
-/// What was handed over and was not taken yet.
-#[derive(Default)]
-pub(super) struct HandedOver {
-    pub(super) mount: Option<(OwnedFd, Vec<(String, u64)>)>,
-    pub(super) swap: Option<LeftSwap>,
-    pub(super) connections: BTreeMap<Connection, OwnedFd>,
+/// A descriptor that outlives the daemon, besides regions. A file that is swapped to has several.
+pub(super) struct Other {
+    pub(super) fds: Vec<OwnedFd>,
+    /// The service manager has them.
+    pub(super) is_kept: bool,
+    /// The daemon before left them, and they were not taken yet.
+    pub(super) is_left: bool,
 }
 
-impl HandedOver {
-    /// Takes what is no region out of `others`. A descriptor that was handed over twice is of a
-    /// change that was under way: then both are the same.
-    pub(super) fn take(others: &mut Named, mounts: &[Mount], swap: LeftSwap) -> HandedOver {
-        let mut take = |name: &str| {
-            let at = others.iter().position(|other| other.0 == name)?;
-            Some(others.swap_remove(at).1)
-        };
-        let numbers = |mount: &Mount| mount.files.clone().into_iter().collect();
-        let mount = mounts.iter().find(|mount| mount.name == FILES.1);
-        let mount = mount.and_then(|mount| Some((take(&mount.descriptor)?, numbers(mount))));
-        let connections = CONNECTIONS.iter().filter_map(|it| Some((*it, take(it.name())?)));
-        HandedOver { mount, swap: Some(swap), connections: connections.collect() }
+impl Other {
+    /// Copies of the descriptors, which count as taken from now on.
+    pub(super) fn take(&mut self) -> io::Result<Vec<OwnedFd>> {
+        self.is_left = false;
+        self.fds.iter().map(OwnedFd::try_clone).collect()
     }
+}
+
+/// Takes what connects a daemon with others out of `handed_over`: connections, the mount of the
+/// files if it is among `mounts`, and the files of `areas`. A connection that was handed over twice
+/// is of a change that was under way: then both are the same.
+pub(super) fn others(
+    handed_over: &mut Named,
+    mounts: &[Mount],
+    areas: &[SavedArea],
+) -> BTreeMap<String, Other> {
+    let mut take = |name: &str, most: usize| {
+        let named = handed_over.extract_if(.., |(it, _)| it == name).take(most);
+        let fds: Vec<OwnedFd> = named.map(|(_, fd)| fd).collect();
+        let other = Other { fds, is_kept: true, is_left: true };
+        (!other.fds.is_empty()).then(|| (name.to_owned(), other))
+    };
+    let files = areas.iter().filter(|area| area.ublk.is_none());
+    let files = files.map(|area| (descriptor(area.number), usize::MAX));
+    let is_named = |name: &str| mounts.iter().any(|mount| mount.descriptor == name);
+    let connections = CONNECTIONS.iter().filter(|it| !it.is_mount() || is_named(it.name()));
+    let connections = connections.map(|it| (it.name().to_owned(), 1));
+    connections.chain(files).filter_map(|(name, most)| take(&name, most)).collect()
 }
 
 /// Takes the regions of a table. What misses one that was not handed over is refused by its name

@@ -207,19 +207,6 @@ fn area(device: &Device) -> Option<SavedArea> {
     Some(SavedArea { number, pages: device.bytes / PAGE_SIZE as u64, ublk, backing })
 }
 
-impl LeftSwap {
-    /// Takes the descriptors of the files out of `others`.
-    pub(super) fn take_channels(&mut self, others: &mut Vec<(String, OwnedFd)>) {
-        for number in self.areas.iter().filter(|area| area.ublk.is_none()).map(|area| area.number) {
-            let name = descriptor(number);
-            let (found, rest) = std::mem::take(others).into_iter().partition(|it| it.0 == name);
-            *others = rest;
-            let found: Vec<(String, OwnedFd)> = found;
-            self.channels.insert(number, found.into_iter().map(|(_, fd)| fd).collect());
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::ffi::OsStr;

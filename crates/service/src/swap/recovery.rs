@@ -27,7 +27,7 @@ use super::helpers::Helpers;
 use super::report::Protection;
 use super::served::Serving;
 use super::stuck::Watcher;
-use super::{kill_point, name, protections};
+use super::{kill_point, name};
 use crate::machine::Machine;
 use crate::plan::Fate;
 use crate::protocol::BackingLayout;
@@ -205,9 +205,4 @@ fn say(recovered: &Recovered) -> Vec<String> {
     }
     told.extend(recovered.findings.lines("swap"));
     told
-}
-
-/// Readies this process to serve swap space on; see [`protections::be_ready`].
-pub fn be_ready() {
-    protections::be_ready();
 }
