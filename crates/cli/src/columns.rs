@@ -5,6 +5,7 @@ use std::fmt::Write;
 use rampack::units::human;
 use serde_json::{Map, Value};
 
+use crate::table;
 use service::protocol::DeviceReport;
 
 /// What a cell holds.
@@ -191,46 +192,23 @@ pub struct Style {
 /// The table of `devices`, ending in a newline unless it is empty.
 #[must_use]
 pub fn table(devices: &[DeviceReport], columns: &[&Column], style: Style) -> String {
-    let mut lines: Vec<Vec<(String, bool)>> = Vec::new();
+    let mut lines: Vec<Vec<String>> = Vec::new();
     if !style.headless {
-        let sample = DeviceReport::default();
-        let heading = |column: &&Column| (column.name.to_string(), (column.value)(&sample).right());
-        lines.push(columns.iter().map(heading).collect());
+        lines.push(columns.iter().map(|column| column.name.to_string()).collect());
     }
     for device in devices {
-        let cell = |column: &&Column| {
-            let cell = (column.value)(device);
-            let mut text = cell.text(style.exact);
-            if style.raw {
-                text = text.replace(' ', "\\x20");
-                if text.is_empty() {
-                    text.push('-');
-                }
-            }
-            (text, cell.right())
+        let cell = |column: &&Column| match (column.value)(device).text(style.exact) {
+            text if !style.raw => text,
+            text if text.is_empty() => "-".to_string(),
+            text => text.replace(' ', "\\x20"),
         };
         lines.push(columns.iter().map(cell).collect());
     }
-    let width = |n: usize| match style.raw {
-        true => 0,
-        false => lines.iter().map(|line| line[n].0.chars().count()).max().unwrap_or(0),
-    };
-    let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-    let mut text = String::new();
-    for line in &lines {
-        let mut row = String::new();
-        for (n, (cell, right)) in line.iter().enumerate() {
-            let gap = if n == 0 { "" } else { " " };
-            let width = widths[n];
-            let _ = match right {
-                true => write!(row, "{gap}{cell:>width$}"),
-                false => write!(row, "{gap}{cell:<width$}"),
-            };
-        }
-        text.push_str(row.trim_end());
-        text.push('\n');
+    if style.raw {
+        return lines.iter().map(|line| line.join(" ") + "\n").collect();
     }
-    text
+    let sample = DeviceReport::default();
+    table::text(&lines, " ", |n| (columns[n].value)(&sample).right())
 }
 
 /// `device` as an object: its columns (bytes as numbers), and how to reach it.

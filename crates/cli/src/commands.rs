@@ -7,13 +7,11 @@ use rampack::control::{ControlError, Errno, bytes_of};
 use rampack::host::errno;
 use serde_json::json;
 
-use crate::args::{Command, Get, Set, Status, Swap, SwapAction, Tree};
+use crate::args::{self, Add, Get, Set, Status, Tree};
 use crate::columns::{self, Column, Style};
-use crate::exec;
-use crate::swap;
 use crate::swap::progress::Progress;
+use crate::swap::status;
 use crate::terminal::answer;
-use crate::upgrade;
 use service::client::{self, call};
 use service::daemon::abandoned;
 use service::devices::swapped_to;
@@ -23,51 +21,38 @@ use service::protocol::{
     self, Attribute, Describe, Description, Device, DeviceReport, Request, TreeAttribute,
 };
 use service::root::Root;
-use service::swap::report;
 
 /// The time between two looks whether a daemon has ended.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// Carries out one of the commands that need a daemon.
+/// `rampack add`.
 ///
 /// # Errors
 /// `ENOENT` without a daemon, or the daemon's error.
-pub fn run(root: &Root, command: &Command) -> Result<(), ControlError> {
-    match command {
-        // These commands need no daemon.
-        Command::Up(_)
-        | Command::Serve(_)
-        | Command::Keep(_)
-        | Command::Estimate(_)
-        | Command::Layouts
-        | Command::Fsck(_)
-        | Command::Selftest(_) => Ok(()),
-        Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root.clone(), on),
-        Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(root, off),
-        Command::Status(options) => status(root, options),
-        Command::Add(options) => {
-            let request = options.device.request(options.size.as_ref(), options.force);
-            let device: DeviceReport = call(root, &Request::Add(request))?;
-            answer(format!("{}\n", device.name))
-        }
-        Command::Remove(it) => {
-            let (device, force) = (it.name.clone(), it.force);
-            call(root, &Request::Remove(Device { device, force }))
-        }
-        Command::Reset(it) => {
-            let (device, force) = (it.name.clone(), it.force);
-            call(root, &Request::Reset(Device { device, force }))
-        }
-        Command::Get(options) => get(root, options),
-        Command::Set(options) => set(root, options),
-        Command::Tree(options) => tree(root, options),
-        Command::Exec(options) => exec::exec(root, &options.command),
-        Command::Stop(options) => stop(root, options.force),
-        Command::Upgrade(options) => upgrade::run(root, options),
-    }
+pub(crate) fn add(root: &Root, options: &Add) -> Result<(), ControlError> {
+    let request = options.device.request(options.size.as_ref(), options.force);
+    let device: DeviceReport = call(root, &Request::Add(request))?;
+    answer(format!("{}\n", device.name))
 }
 
-fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
+/// `rampack remove` and `rampack reset`, by the request for them.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn take_away(
+    root: &Root,
+    options: &args::Device,
+    request: fn(Device) -> Request,
+) -> Result<(), ControlError> {
+    let (device, force) = (options.name.clone(), options.force);
+    call(root, &request(Device { device, force }))
+}
+
+/// `rampack status`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
     let daemon = client::report(root)?;
     let is_swap = |name: &&String| daemon.swaps.iter().any(|swap| swap.name == **name);
     let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
@@ -89,43 +74,43 @@ fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
             "nbd": daemon.nbd,
             "abandoned": daemon.is_abandoned,
             "devices": devices,
-            "swaps": swaps.iter().map(report::object).collect::<Vec<_>>(),
-            "swap_cache": daemon.swap_cache.as_ref().map(report::pool_object),
+            "swaps": swaps.iter().map(status::object).collect::<Vec<_>>(),
+            "swap_cache": daemon.swap_cache.as_ref().map(status::pool_object),
             "zone": daemon.zone,
         });
         return answer(format!("{object:#}\n"));
     }
-    let is_swap = |device: &&DeviceReport| device.mountpoints.iter().any(|place| place == SWAP);
-    let swapped: Vec<String> = devices.iter().filter(is_swap).map(|it| it.name.clone()).collect();
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
-    let swaps = match options.output {
-        // Columns belong to devices. Programs want one line for each device and no more.
-        Some(_) => String::new(),
-        None if options.raw || options.noheadings => String::new(),
-        None => report::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
+    let is_for_programs = options.raw || options.noheadings;
+    // Columns belong to devices. Programs want one line for each device and no more.
+    let has_devices_only = is_for_programs || options.output.is_some();
+    let swaps = match has_devices_only {
+        true => String::new(),
+        false => status::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
     };
-    let zone = match options.output.is_some() || options.raw || options.noheadings {
-        false if all_of_them => format!("\n{}", daemon.zone.line(options.bytes)),
-        _ => String::new(),
-    };
-    let gap = if swaps.is_empty() || devices.is_empty() { "" } else { "\n" };
-    let table = match devices.is_empty() && !swaps.is_empty() {
+    let mut text = match devices.is_empty() && !swaps.is_empty() {
         true => String::new(),
         false => columns::table(&devices, columns, style),
     };
-    let swapped = match options.output.is_some() || options.raw || options.noheadings {
-        true => String::new(),
-        false => swapped.iter().map(|name| format!("\n{}\n", swapped_to(name))).collect(),
-    };
-    let refused = match options.raw || options.noheadings {
-        true => String::new(),
-        false => devices.iter().filter_map(refused).collect(),
-    };
-    let abandoned = match daemon.is_abandoned && !(options.raw || options.noheadings) {
-        true => format!("\n{}\n", abandoned(daemon.pid)),
-        false => String::new(),
-    };
-    answer(shown(&format!("{table}{gap}{swaps}{zone}{swapped}{refused}{abandoned}")))
+    if !swaps.is_empty() && !devices.is_empty() {
+        text.push('\n');
+    }
+    text += &swaps;
+    if !has_devices_only {
+        if all_of_them {
+            text += &format!("\n{}", status::zone_line(&daemon.zone, options.bytes));
+        }
+        for device in devices.iter().filter(|it| it.mountpoints.iter().any(|it| it == SWAP)) {
+            text += &format!("\n{}\n", swapped_to(&device.name));
+        }
+    }
+    if !is_for_programs {
+        text.extend(devices.iter().filter_map(refused));
+        if daemon.is_abandoned {
+            text += &format!("\n{}\n", abandoned(daemon.pid));
+        }
+    }
+    answer(shown(&text))
 }
 
 /// What is said of a device that could not be taken over.
@@ -154,7 +139,11 @@ fn chosen(
     names.iter().map(find).collect()
 }
 
-fn get(root: &Root, options: &Get) -> Result<(), ControlError> {
+/// `rampack get`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn get(root: &Root, options: &Get) -> Result<(), ControlError> {
     let device = options.name.clone();
     if options.describe {
         let rows: Vec<Description> = call(root, &Request::Describe(Describe { device }))?;
@@ -183,7 +172,11 @@ fn described(rows: &[Description]) -> String {
     text
 }
 
-fn tree(root: &Root, options: &Tree) -> Result<(), ControlError> {
+/// `rampack tree`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn tree(root: &Root, options: &Tree) -> Result<(), ControlError> {
     let request = protocol::Tree { values: options.values };
     let rows: Vec<TreeAttribute> = call(root, &Request::Tree(request))?;
     if options.json {
@@ -200,7 +193,11 @@ pub fn tree_line(row: &TreeAttribute) -> String {
     format!("{:04o} {:<7} {:<42} {said}\n", row.mode, row.unit, row.path)
 }
 
-fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
+/// `rampack set`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
     for Attribute { name, value } in options.attributes()? {
         let set = protocol::Set { device: options.name.clone(), attribute: name, value };
         call::<()>(root, &Request::Set(set))?;
@@ -208,7 +205,11 @@ fn set(root: &Root, options: &Set) -> Result<(), ControlError> {
     Ok(())
 }
 
-fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
+/// `rampack stop`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
     let process = root.pid();
     let swaps = match client::report(root) {
         Ok(daemon) => daemon.swaps,

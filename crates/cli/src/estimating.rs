@@ -28,14 +28,10 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
     let bar = bar();
     // Of processes that were found, not named, some may end or may not be read.
     let sought = wanted.all || !wanted.cgroup.is_empty();
-    let mut refused = None;
     let report = estimate::estimate(
         &sources,
         &options,
-        &mut |error| match sought {
-            true => left_out.add(error, &mut refused),
-            false => _ = refused.get_or_insert_with(|| told(&error)),
-        },
+        &mut |error| left_out.add(&error, sought),
         &mut |done, all| {
             bar.set_length(all);
             bar.set_position(done);
@@ -43,11 +39,9 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
     );
     bar.finish_and_clear();
     let report = report.map_err(|error| told(&error))?;
-    if let Some(error) = refused {
-        return Err(error);
-    }
-    left_out.tell();
-    if report.sources.is_empty() && left_out.refused > 0 {
+    let are_refused = left_out.refused > 0;
+    left_out.tell()?;
+    if report.sources.is_empty() && are_refused {
         let message = "no process may be read; try as root";
         return Err(ControlError::new(Errno::EACCES, message));
     }
@@ -64,24 +58,33 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
     answer(text)
 }
 
-/// Processes of `--all` and of control groups that were left out.
+/// What could not be read.
 #[derive(Default)]
 struct LeftOut {
-    /// May not be read.
+    /// Processes that were found, not named, and may not be read.
     refused: u32,
+    /// The first other error.
+    failed: Option<ControlError>,
 }
 
 impl LeftOut {
-    /// A process that ended meanwhile is not missed.
-    fn add(&mut self, error: Error, refused: &mut Option<ControlError>) {
-        if error.is_refused() {
-            self.refused += 1;
-        } else if !error.is_gone() {
-            refused.get_or_insert_with(|| told(&error));
+    /// A process that was `found` and ended meanwhile is not missed.
+    fn add(&mut self, error: &Error, found: bool) {
+        match found {
+            true if error.is_refused() => self.refused += 1,
+            true if error.is_gone() => {}
+            _ => _ = self.failed.get_or_insert_with(|| told(error)),
         }
     }
 
-    fn tell(&self) {
+    /// Tells of processes that were left out.
+    ///
+    /// # Errors
+    /// The other error.
+    fn tell(self) -> Result<(), ControlError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
         if self.refused > 0 {
             let processes = if self.refused == 1 { "process" } else { "processes" };
             say(&format!(
@@ -89,6 +92,7 @@ impl LeftOut {
                 self.refused
             ));
         }
+        Ok(())
     }
 }
 
@@ -119,13 +123,12 @@ fn sources(wanted: &args::Estimate, left_out: &mut LeftOut) -> Result<Vec<Source
         if pids.insert(pid) {
             match Process::open(pid) {
                 Ok(process) => sources.push(Source::Process(process)),
-                Err(error) => {
-                    let mut refused = None;
-                    left_out.add(error, &mut refused);
-                    refused.map_or(Ok(()), Err)?;
-                }
+                Err(error) => left_out.add(&error, true),
             }
         }
+    }
+    if let Some(error) = left_out.failed.take() {
+        return Err(error);
     }
     for path in &wanted.files {
         sources.push(Source::Image(Image::open(path).map_err(|error| told(&error))?));
@@ -165,7 +168,7 @@ fn tables(report: &Report) -> String {
     }
     // The hot tier is the first algorithm.
     head.extend(["WARM", "WARM FREES", "COLD", "COLD FREES"].map(String::from));
-    let mut all = table::table(head, 2);
+    let mut all = vec![head];
     let mut sources: Vec<_> = report.sources.iter().collect();
     sources.sort_by_key(|it| std::cmp::Reverse(it.resident_bytes));
     for it in sources {
@@ -173,18 +176,18 @@ fn tables(report: &Report) -> String {
         let mut row = vec![pid, printable(&it.name)];
         let parts = [it.same_filled, it.duplicates];
         row.extend(cells(it.resident_bytes, it.sampled_bytes, parts, forms(&it.codecs, &it.tiers)));
-        all.add_row(row);
+        all.push(row);
     }
     let sum = &report.sum;
     let mut row = vec!["ALL".into(), String::new()];
     let parts = [sum.same_filled, sum.duplicates];
     row.extend(cells(sum.resident_bytes, sum.sampled_bytes, parts, forms(codecs, &sum.tiers)));
-    all.add_row(row);
+    all.push(row);
 
     let head = ["ALGORITHM", "RATIO", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"];
-    let mut costs = table::table(head.map(String::from).to_vec(), 1);
+    let mut costs = vec![head.map(String::from).to_vec()];
     for ByCodec { codec, stored } in codecs {
-        costs.add_row([
+        costs.push(vec![
             codec.clone(),
             format!("{:.2}", stored.ratio),
             us(stored.compression_us, stored.compression_error_us),
@@ -193,9 +196,9 @@ fn tables(report: &Report) -> String {
         ]);
     }
     let head = ["IDLE WITH --AUTO", "RATIO", "FREES", "COMPRESS", "DECOMPRESS", "CPU FOR ALL"];
-    let mut idle = table::table(head.map(String::from).to_vec(), 1);
+    let mut idle = vec![head.map(String::from).to_vec()];
     for ByTier { tier, stored } in &sum.tiers {
-        idle.add_row([
+        idle.push(vec![
             (*tier).to_owned(),
             format!("{:.2}", stored.ratio),
             freed(stored),
@@ -204,7 +207,8 @@ fn tables(report: &Report) -> String {
             format!("{:.1} s", stored.cpu_seconds),
         ]);
     }
-    format!("{}\n{}\n{}", table::text(&all), table::text(&costs), table::text(&idle))
+    let text = |rows: &[Vec<String>], names| table::text(rows, "  ", |n| n >= names);
+    format!("{}\n{}\n{}", text(&all, 2), text(&costs, 1), text(&idle, 1))
 }
 
 /// What has a column in the table of sources.

@@ -250,9 +250,9 @@ impl Report {
 
     fn text(&self) -> String {
         let names = ["NAME", "DISKSIZE", "PAGES", "COMPR", "LOST", "FINDINGS"];
-        let mut rows = table::table(names.map(String::from).to_vec(), 1);
+        let mut rows = vec![names.map(String::from).to_vec()];
         for disk in &self.found.disks {
-            rows.add_row([
+            rows.push(vec![
                 format!("zram{}", disk.id),
                 human(disk.bytes).to_string(),
                 disk.pages.to_string(),
@@ -263,7 +263,7 @@ impl Report {
         }
         let swap = self.found.swap.iter();
         for area in swap.clone().flat_map(|swap| &swap.areas) {
-            rows.add_row([
+            rows.push(vec![
                 swap::name(area.swap.number()),
                 human(area.pages * PAGE_SIZE as u64).to_string(),
                 (area.cached + area.on_device).to_string(),
@@ -272,7 +272,7 @@ impl Report {
                 String::from("-"),
             ]);
         }
-        let mut text = table::text(&rows);
+        let mut text = table::text(&rows, "  ", |n| n > 0);
         let disks = self.found.disks.iter();
         let told = disks.map(|disk| &disk.findings).chain(swap.map(|swap| &swap.findings));
         for findings in told.chain([&self.found.others]) {

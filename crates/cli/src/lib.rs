@@ -39,6 +39,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use service::failure::with_limits;
+use service::protocol::Request;
 use service::rehearsal::Answer;
 use service::root::Root;
 use service::{failure, layouts, outlet};
@@ -96,12 +97,12 @@ fn check_limits() -> Result<(), ControlError> {
 }
 
 fn run(cli: Cli) -> Result<(), ControlError> {
+    let root = || Root::choose(cli.root.as_deref());
     match &cli.command {
         Command::Serve(serve) => up::serve(cli.root, serve),
-        Command::Up(up) => up::up(&Root::choose(cli.root.as_deref())?, up),
-        Command::Swap(Swap { action: SwapAction::On(on) }) => {
-            swap::commands::on(Root::choose(cli.root.as_deref())?, on)
-        }
+        Command::Up(up) => up::up(&root()?, up),
+        Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root()?, on),
+        Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(&root()?, off),
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
         Command::Estimate(it) => estimating::run(it),
         Command::Fsck(it) => {
@@ -113,7 +114,16 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             terminal::answer(text.map(|text| text + "\n").unwrap_or_default())
         }
         Command::Selftest(selftest) => swap::selftest::run(selftest),
-        command => commands::run(&Root::choose(cli.root.as_deref())?, command),
+        Command::Status(it) => commands::status(&root()?, it),
+        Command::Add(it) => commands::add(&root()?, it),
+        Command::Remove(it) => commands::take_away(&root()?, it, Request::Remove),
+        Command::Reset(it) => commands::take_away(&root()?, it, Request::Reset),
+        Command::Get(it) => commands::get(&root()?, it),
+        Command::Set(it) => commands::set(&root()?, it),
+        Command::Tree(it) => commands::tree(&root()?, it),
+        Command::Exec(it) => exec::exec(&root()?, &it.command),
+        Command::Stop(it) => commands::stop(&root()?, it.force),
+        Command::Upgrade(it) => upgrade::run(&root()?, it),
     }
 }
 

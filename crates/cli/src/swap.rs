@@ -3,3 +3,4 @@
 pub mod commands;
 pub mod progress;
 pub mod selftest;
+pub(crate) mod status;

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use rampack::pagealloc::ZoneStats;
-use rampack::units::{PAGE_SIZE, human};
+use rampack::units::PAGE_SIZE;
 use serde::{Deserialize, Serialize};
 
 use crate::machine::{self, Machine};
@@ -68,30 +68,6 @@ impl ZoneReport {
             returned_blocks: stats.returned_blocks,
             bad_frees: stats.bad_frees,
         }
-    }
-
-    /// The line of `rampack status` about the zone. With `exact`, sizes are in bytes.
-    #[must_use]
-    pub fn line(&self, exact: bool) -> String {
-        let size = |bytes: u64| match exact {
-            true => bytes.to_string(),
-            false => human(bytes).to_string(),
-        };
-        let mut line = format!(
-            "zone {}: {} allocated, {} in pcp lists of CPUs, {} free; of {} asked of the system; \
-             {} pageblocks of 2M given back so far",
-            self.design,
-            size(self.allocated_bytes),
-            size(self.cached_bytes),
-            size(self.free_bytes),
-            size(self.managed_bytes),
-            self.returned_blocks
-        );
-        if self.bad_frees > 0 {
-            let _ = write!(line, "; {} BAD FREES: please report this", self.bad_frees);
-        }
-        line.push('\n');
-        line
     }
 }
 

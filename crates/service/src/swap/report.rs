@@ -1,12 +1,8 @@
 //! The reports of swap devices.
 
-use std::fmt::Write;
-
 use rampack::control::ControlError;
 use rampack::pagelog::LogStats;
-use rampack::units::human;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
 use crate::failure::sentence;
 
@@ -68,6 +64,14 @@ pub struct SwapReport {
     /// What stands in front of it now although it should not: the user can change it.
     #[serde(default)]
     pub notes: Vec<String>,
+}
+
+impl SwapReport {
+    /// A sentence for each protection that is not in force.
+    pub fn missing(&self) -> impl Iterator<Item = String> {
+        let lacking = self.protections.iter().filter(|protection| !protection.had);
+        lacking.map(|it| format!("NOT PROTECTED ({}): {}", it.name, it.text))
+    }
 }
 
 /// The report of the log on a backing device. All numbers are bytes there.
@@ -170,188 +174,3 @@ impl PoolReport {
         (data > 0 && self.pool_bytes > 0).then(|| data as f64 / self.pool_bytes as f64)
     }
 }
-
-const HEADINGS: [&str; 9] =
-    ["NAME", "SIZE", "USED", "CACHED", "ON-DISK", "PRIO", "DEVICE", "BACKING", "STATE"];
-
-fn pages(count: u64, exact: bool) -> String {
-    size(count * rampack::units::PAGE_SIZE as u64, exact)
-}
-
-fn size(bytes: u64, exact: bool) -> String {
-    if exact { bytes.to_string() } else { human(bytes).to_string() }
-}
-
-/// The part of `rampack status` about swap devices; empty when there are none.
-#[must_use]
-pub fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool) -> String {
-    if swaps.is_empty() {
-        return String::new();
-    }
-    let mut lines = vec![HEADINGS.map(String::from)];
-    for swap in swaps {
-        lines.push([
-            swap.name.clone(),
-            size(swap.bytes, exact),
-            size(swap.used, exact),
-            pages(swap.cached_pages, exact),
-            pages(swap.disk_pages, exact),
-            swap.priority.map_or("-".into(), |priority| priority.to_string()),
-            swap.block_device.clone(),
-            swap.backing.clone().unwrap_or_else(|| "none".into()),
-            if swap.active { "on" } else { "off" }.into(),
-        ]);
-    }
-    let width = |n: usize| lines.iter().map(|line| line[n].chars().count()).max().unwrap_or(0);
-    let widths: [usize; HEADINGS.len()] = std::array::from_fn(width);
-    let mut text = String::new();
-    for line in &lines {
-        let mut row = String::new();
-        for (n, cell) in line.iter().enumerate() {
-            let (gap, width) = (if n == 0 { "" } else { " " }, widths[n]);
-            let _ = match n {
-                1..=5 => write!(row, "{gap}{cell:>width$}"),
-                _ => write!(row, "{gap}{cell:<width$}"),
-            };
-        }
-        text.push_str(row.trim_end());
-        text.push('\n');
-    }
-    if let Some(pool) = pool {
-        let ratio = pool.ratio().map(|ratio| format!(", ratio {ratio:.2}")).unwrap_or_default();
-        let _ = writeln!(
-            text,
-            "cache: {} in {} of {} memory{ratio}, {}; {} written back, {} not taken",
-            pages(pool.stored_pages, exact),
-            size(pool.pool_bytes, exact),
-            size(pool.limit_bytes, exact),
-            pool.compressor,
-            pages(pool.written_back_pages, exact),
-            pages(pool.rejected_pages, exact)
-        );
-        if pool.recompress_age > 0 || pool.warm_pages > 0 {
-            let when = match pool.recompress_age {
-                0 => "no more now".into(),
-                seconds => format!("when not read for {seconds} seconds"),
-            };
-            let warm = pages(pool.warm_pages, exact);
-            let _ = writeln!(text, "recompressed: {warm} of it, {when}");
-        }
-        if let Some(headroom) = pool.headroom_bytes {
-            let _ = writeln!(
-                text,
-                "headroom: {} of memory ready; {} came too early for it",
-                size(headroom, exact),
-                pages(pool.late_pages, exact)
-            );
-        }
-    }
-    if let Some(pool) = pool.filter(|pool| pool.unread_pages + pool.unwritten_pages > 0) {
-        let _ = writeln!(
-            text,
-            "BACKING FAILS: {} could not be read, {} of it changed there; {} could not be written, \
-             and stayed in memory",
-            pages(pool.unread_pages, exact),
-            pages(pool.changed_pages, exact),
-            pages(pool.unwritten_pages, exact)
-        );
-    }
-    if let Some(pool) = pool.filter(|pool| pool.silent_seconds > 0) {
-        let _ = writeln!(
-            text,
-            "BACKING DOES NOT ANSWER: {} wait for it, for {} seconds",
-            pages(pool.waiting_pages, exact),
-            pool.silent_seconds
-        );
-    }
-    for swap in swaps {
-        let Some(log) = &swap.log else { continue };
-        let _ = writeln!(
-            text,
-            "{}: {} in {} of a log of {}; {} written, {} of it again to make room",
-            swap.name,
-            pages(swap.disk_pages, exact),
-            size(log.live, exact),
-            size(log.capacity, exact),
-            size(log.written, exact),
-            size(log.copied, exact)
-        );
-    }
-    for swap in swaps {
-        let ServingReport { by, threads, minor_faults, major_faults } = &swap.serving;
-        let _ = writeln!(
-            text,
-            "{}: served by {by}, {threads} threads with {} page faults since it is on",
-            swap.name,
-            minor_faults + major_faults
-        );
-    }
-    text + &missing(swaps) + &notes(swaps)
-}
-
-/// A line for each note, which all devices of a daemon have.
-fn notes(swaps: &[SwapReport]) -> String {
-    let notes = swaps.first().into_iter().flat_map(|swap| &swap.notes);
-    notes.map(|note| format!("NOTE: {note}\n")).collect()
-}
-
-/// A line for each missing protection. Every device of a daemon has the same protections.
-#[must_use]
-pub fn missing(swaps: &[SwapReport]) -> String {
-    let lacking = swaps.first().into_iter().flat_map(|swap| &swap.protections);
-    let lacking = lacking.filter(|protection| !protection.had);
-    lacking.map(|it| format!("NOT PROTECTED ({}): {}\n", it.name, it.text)).collect()
-}
-
-/// A swap device as an object for programs.
-#[must_use]
-pub fn object(swap: &SwapReport) -> Value {
-    let page = rampack::units::PAGE_SIZE as u64;
-    json!({
-        "name": swap.name,
-        "block_device": swap.block_device,
-        "size": swap.bytes,
-        "active": swap.active,
-        "used": swap.used,
-        "priority": swap.priority,
-        "backing": swap.backing,
-        "backing_created": swap.backing_created,
-        "cached": swap.cached_pages * page,
-        "on_disk": swap.disk_pages * page,
-        "log": swap.log,
-        "serving": swap.serving,
-        "protections": swap.protections,
-        "notes": swap.notes,
-    })
-}
-
-/// The cache as an object for programs.
-#[must_use]
-pub fn pool_object(pool: &PoolReport) -> Value {
-    let ratio = pool.ratio().map(|ratio| (ratio * 100.0).round() / 100.0);
-    json!({
-        "compressor": pool.compressor,
-        "stored_pages": pool.stored_pages,
-        "pool_bytes": pool.pool_bytes,
-        "limit_bytes": pool.limit_bytes,
-        "ratio": ratio,
-        "written_back_pages": pool.written_back_pages,
-        "through_pages": pool.through_pages,
-        "stores": pool.stores,
-        "loads": pool.loads,
-        "read_back_pages": pool.read_back_pages,
-        "rejected_pages": pool.rejected_pages,
-        "warm_pages": pool.warm_pages,
-        "recompress_age": pool.recompress_age,
-        "late_pages": pool.late_pages,
-        "headroom": pool.headroom_bytes,
-        "unread_pages": pool.unread_pages,
-        "changed_pages": pool.changed_pages,
-        "unwritten_pages": pool.unwritten_pages,
-        "waiting_pages": pool.waiting_pages,
-        "silent_seconds": pool.silent_seconds,
-    })
-}
-
-#[cfg(test)]
-mod tests;

@@ -294,7 +294,7 @@ impl Swaps {
         self.off_it(area)
     }
 
-    /// Swaps off all devices, as far as possible.
+    /// Swaps off all devices that can be swapped off.
     ///
     /// # Errors
     /// The error that kept any of them.
@@ -389,10 +389,7 @@ impl Swaps {
     /// Warnings in `report` for the user who made the device, in sentences.
     #[must_use]
     pub fn warnings(report: &SwapReport) -> Vec<String> {
-        let lacking = report.protections.iter().filter(|it| !it.had);
-        let mut said: Vec<String> =
-            lacking.map(|it| format!("NOT PROTECTED ({}): {}", it.name, it.text)).collect();
-        said.extend(report.notes.iter().cloned());
+        let mut said: Vec<String> = report.missing().chain(report.notes.iter().cloned()).collect();
         let short = report.backing.as_deref().map(rampack::path_of);
         let short = short.as_deref().and_then(backing::missing_space);
         if let (Some(short), Some(path)) = (short, &report.backing) {

@@ -25,12 +25,9 @@ fn buddyinfo_is_in_the_kernels_format() {
 }
 
 #[test]
-fn the_line_of_status_tells_of_bad_frees_only_when_there_are_any() {
+fn the_report_has_bytes() {
     let report = ZoneReport::new("spin", &stats());
-    let line = report.line(false);
-    assert!(line.starts_with("zone spin: 1M allocated, 64K in pcp lists of CPUs, "), "{line}");
-    assert!(line.contains("of 32M asked of the system; 3 pageblocks") && !line.contains("BAD"));
-    assert!(report.line(true).contains("1048576 allocated, 65536 in"));
-    let report = ZoneReport { bad_frees: 2, ..report };
-    assert!(report.line(false).contains("2 BAD FREES"));
+    let bytes = (report.allocated_bytes, report.cached_bytes, report.managed_bytes);
+    assert_eq!(bytes, (1 << 20, 64 << 10, 32 << 20));
+    assert_eq!((report.returned_blocks, report.bad_frees), (3, 0));
 }

@@ -1,3 +1,5 @@
+use service::swap::report::{LogReport, Protection};
+
 use super::*;
 
 fn swap() -> SwapReport {
@@ -69,4 +71,22 @@ NOTE: a filter stands in front
 fn exact_numbers_are_bytes() {
     let text = table(&[swap()], None, true);
     assert!(text.contains(" 67108864 8388608 6291456 2097152 "), "{text}");
+}
+
+#[test]
+fn the_line_of_the_allocator_tells_of_bad_frees_only_when_there_are_any() {
+    let report = ZoneReport {
+        design: "spin".into(),
+        allocated_bytes: 1 << 20,
+        cached_bytes: 64 << 10,
+        managed_bytes: 32 << 20,
+        returned_blocks: 3,
+        ..ZoneReport::default()
+    };
+    let line = zone_line(&report, false);
+    assert!(line.starts_with("zone spin: 1M allocated, 64K in pcp lists of CPUs, "), "{line}");
+    assert!(line.contains("of 32M asked of the system; 3 pageblocks") && !line.contains("BAD"));
+    assert!(zone_line(&report, true).contains("1048576 allocated, 65536 in"));
+    let report = ZoneReport { bad_frees: 2, ..report };
+    assert!(zone_line(&report, false).contains("2 BAD FREES"));
 }
