@@ -99,7 +99,7 @@ impl Pool {
         Rail::Plain(Box::new(Plain::new(self.file.clone())))
     }
 
-    /// Ends the rings, as far as that is possible: see [`Pool::is_lost`]. None is leased.
+    /// Ends the rings that can be ended: see [`Pool::is_lost`]. None is leased.
     pub(crate) fn close(&self) {
         let rails = std::mem::take(&mut self.state().free);
         drop(rails);

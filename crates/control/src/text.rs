@@ -6,7 +6,7 @@ use alloc::{string::String, vec::Vec};
 /// themselves: byte 0x80 is U+10FF80, byte 0xff is U+10FFFF.
 const FIRST: u32 = 0x10_ff00;
 
-/// `bytes` as text that [`bytes_of`] turns back: UTF-8 is itself, and each byte that is none is a
+/// `bytes` as text that [`bytes_of`] turns back: UTF-8 is itself, and any other byte is a
 /// character of its own.
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> String {

@@ -99,7 +99,7 @@ fn is_core(file: &File) -> bool {
     read.is_ok() && begin[..4] == ELFMAGIC && kind == ET_CORE
 }
 
-/// The parts of a core dump that are memory, as far as they are whole pages in the file.
+/// The parts of a core dump that are memory, and whole pages in the file.
 fn segments(file: &File, bytes: u64) -> io::Result<Vec<Run>> {
     let invalid = |text: String| io::Error::new(ErrorKind::InvalidData, text);
     let elf = ElfStream::<AnyEndian, _>::open_stream(file)

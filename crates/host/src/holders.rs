@@ -1,4 +1,4 @@
-//! The processes that have files open, as far as this process may see them.
+//! The processes that have files open, of those that this process may see.
 
 use std::fmt;
 use std::fs;

@@ -57,7 +57,7 @@ pub struct Program {
     rooms: Vec<&'static str>,
 }
 
-/// Writes to a part of the text of a variable, as far as there is room.
+/// Writes what there is room for to a part of the text of a variable.
 struct Room<'a>(&'a mut [u8]);
 
 impl Write for Room<'_> {

@@ -1,4 +1,4 @@
-//! The messages of sd_notify(3), as far as descriptors are concerned.
+//! The messages of sd_notify(3) about descriptors.
 
 /// What a message asks of a service manager.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -216,7 +216,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends TLS, as far as the client takes it now.
+    /// Ends TLS, if the client takes that now.
     pub(crate) fn say_goodbye(&self) {
         if let Some(channel) = self.tls.get() {
             channel.close(self.output());

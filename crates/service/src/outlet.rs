@@ -19,7 +19,7 @@ use rustix::net::SendFlags;
 
 /// How long a text may wait for its reader.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// How long a write waits before it is tried again where the system promised room in vain.
+/// How long a write waits before it is tried again where the system promised room that it had not.
 const AGAIN: Duration = Duration::from_millis(5);
 /// The most bytes of one write. A pipe takes this many in one piece (`PIPE_BUF`).
 const PIECE: usize = 4096;

@@ -41,7 +41,7 @@ impl Devices {
         }
     }
 
-    /// Checks that no device is in use, as far as that can be told without taking it away: a
+    /// Checks that no device is in use, by what can be told without taking it away: a
     /// program that only reads or writes a block device is not told.
     ///
     /// # Errors
@@ -77,7 +77,7 @@ impl Devices {
         }
     }
 
-    /// How many devices are in use, as far as the lists of the system tell: mounted, swapped to,
+    /// How many devices are in use, by the lists of the system: mounted, swapped to,
     /// below another device, open as a file, or with a client. Anybody may ask: it waits for
     /// nothing and takes nothing. A program that has a block device open is not told there.
     #[must_use]

@@ -260,7 +260,7 @@ impl OpenedBacking {
         bytes - bytes % PAGE
     }
 
-    /// What is to be above it for a swap device of so many pages.
+    /// What is to be above it for a swap device of this many pages.
     #[must_use]
     pub fn spec<'a>(&self, pages: u64, layout: BackingLayout, is_sealed: bool) -> Spec<'a> {
         let layout = match layout {

@@ -1,5 +1,5 @@
-//! What is beneath a backing file or device, as far as that is in memory itself or needs memory for
-//! each write without end. A page that is written back to make room would need room there.
+//! What is beneath a backing file or device, if that is in memory itself or needs memory for each
+//! write without end. A page that is written back to make room would need room there.
 //!
 //! Files on tmpfs, ramfs and hugetlbfs are memory. Files of FUSE and of network file systems are
 //! served by a program or by a connection, which need memory for each write; the program may even

@@ -21,7 +21,7 @@ pub const LABEL: &str = "rampack backing";
 /// have been written back to the first page.
 const OURS: &[u8] = b"rampack";
 
-/// The contents of a store, as far as its ends show them.
+/// The contents of a store, by what its ends show.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Contents {
     /// Nothing that would be lost.

@@ -37,7 +37,7 @@ struct Moved {
     to: PathBuf,
 }
 
-/// Puts this process into a group that is left alone, as far as that is allowed.
+/// Puts this process into a group that is left alone, if that is allowed.
 #[must_use]
 pub fn own_group() -> OwnGroup {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

@@ -1,5 +1,5 @@
 //! The attributes that the block layer of Linux has for every disk
-//! (`Documentation/ABI/stable/sysfs-block`), as far as programs read them of zram devices. The
+//! (`Documentation/ABI/stable/sysfs-block`), that programs read of zram devices. The
 //! values are those of the kernel's zram.
 
 use std::fmt::{self, Write};
