@@ -137,9 +137,9 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     );
     confine(&up.frontends)?;
     let running = Running::start(root.clone(), (&frontends, asked), left, Vec::new())?;
-    let Running { daemon, events, state, .. } = &running;
+    let Running { daemon, events, state } = &running;
     let (mut guard, mut code) = (None, 0);
-    let mut run = || -> Result<(), ControlError> {
+    let run = || -> Result<(), ControlError> {
         if !up.command.is_empty() && state.is_some() {
             let message = "a command ends with its daemon, so nothing can keep them; leave --, or \
                            what keeps it, out";
