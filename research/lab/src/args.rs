@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::drive::modes::Kind;
-use crate::drive::subject::Through;
 
 mod backing;
 mod density;
@@ -30,6 +29,10 @@ pub struct Arguments {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+
+    /// Print one JSON object
+    #[arg(long, global = true)]
+    pub json: bool,
 }
 
 /// The commands.
@@ -80,9 +83,9 @@ impl Command {
     }
 }
 
-/// The swap of `kernel-build`, which needs root.
+/// `rampack-lab kernel-build`, which needs root.
 #[derive(Args)]
-pub struct SwapArgs {
+pub struct KernelBuildArgs {
     /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
     /// behind zswap), `kernel-zram`, `rampack` (ours, with the same file behind it), `none` (no
     /// limit either), or `all`. A codec may follow a colon: kernel-zswap:lzo, kernel-zram:lz4,
@@ -117,18 +120,6 @@ pub struct SwapArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// `rampack-lab kernel-build`.
-#[derive(Args)]
-pub struct KernelBuildArgs {
-    #[command(flatten)]
-    #[allow(missing_docs)]
-    pub swap: SwapArgs,
-
     /// Numbers of jobs (make -j), with commas between them
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
@@ -149,10 +140,6 @@ pub struct KernelBuildArgs {
     #[arg(long, value_name = "R", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     pub repeat: u32,
-
-    /// Look where CPUs spend their time (perf), and print shares for each kind
-    #[arg(long)]
-    pub profile: bool,
 }
 
 /// `rampack-lab corpus`.
@@ -187,14 +174,14 @@ pub struct PagesArgs {
     /// A block device (or a file) to store to, in place of the engine in this process. ITS CONTENTS
     /// ARE LOST. Refused while it is in use
     #[arg(long, value_name = "PATH")]
-    pub device: Option<PathBuf>,
+    pub device: Option<String>,
 
     /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
     /// for one on that page allocator, or `memory:NAME` for one in that kind of memory (memfd,
     /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, to take turns
     /// with the first. May be repeated
     #[arg(long, value_name = "PATH")]
-    pub compare: Vec<PathBuf>,
+    pub compare: Vec<String>,
 
     /// Threads, each on a CPU of its own as far as there are enough
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -213,10 +200,6 @@ pub struct PagesArgs {
     #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
     pub slots: Option<String>,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 3)]
@@ -262,10 +245,6 @@ pub struct CodecsArgs {
     #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/zram0")]
     pub kernel: Option<PathBuf>,
 
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
-
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -287,10 +266,6 @@ pub struct NbdArgs {
     #[arg(long, value_name = "MS", default_value_t = 5000)]
     #[arg(value_parser = clap::value_parser!(u32).range(50..=3_600_000))]
     pub milliseconds: u32,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 3)]
@@ -314,10 +289,6 @@ pub struct DriveArgs {
     /// Take the pages of the file in another order, the same each time
     #[arg(long)]
     pub shuffle: bool,
-
-    /// The way to our engine. `device` starts a `rampack-lab serve` for each turn, and takes root
-    #[arg(long, value_enum, default_value = "process")]
-    pub through: Through,
 
     /// Let this zram device of the kernel take part, through its block device in any case. It is
     /// set up for every turn and reset afterwards: ITS CONTENTS ARE LOST. Refused when it is set up
@@ -353,10 +324,6 @@ pub struct DriveArgs {
     #[arg(long, value_name = "R", default_value_t = 10)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `rampack-lab locks`.
@@ -379,10 +346,6 @@ pub struct LocksArgs {
     /// Let the default scheme take part with counters that all CPUs share, too
     #[arg(long)]
     pub shared_counters: bool,
-
-    /// Let the default scheme take part with a call for each page of a block, too
-    #[arg(long)]
-    pub by_page: bool,
 }
 
 /// `rampack-lab streams`.
@@ -398,9 +361,9 @@ pub struct StreamsArgs {
     pub threads: Vec<u32>,
 
     /// Only these policies, with a number of streams after a colon if one is wanted, or `N` for as
-    /// many as there are threads. The first is what the others are compared with [default: mutex,
-    /// single, multi:1, multi:N and percpu, as far as there are]
+    /// many as there are threads. The first is what the others are compared with
     #[arg(long, value_name = "NAME[:STREAMS]", value_delimiter = ',')]
+    #[arg(default_value = "mutex,single,multi:1,multi:N,percpu")]
     pub policies: Vec<String>,
 }
 
@@ -435,10 +398,6 @@ pub struct LocksSimArgs {
     #[arg(long, value_name = "N", default_value_t = 20_000)]
     #[arg(value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
     pub operations: u32,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `rampack-lab index`.
@@ -486,10 +445,6 @@ pub struct IndexArgs {
     /// What random numbers are drawn from
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 fn slots_help() -> String {

@@ -10,11 +10,13 @@ use anyhow::{Context, Result, anyhow};
 use backing::Options;
 use block::{BlockDevice, Job, Operation};
 use serde::Serialize;
+use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::args::BackingArgs;
 use crate::interrupt;
+use crate::report::{begin, step};
 use crate::statistics::median;
 use crate::sys::Memory;
 
@@ -24,16 +26,6 @@ const BATCHES: [usize; 4] = [1, 8, 32, 128];
 const WAYS: [&str; 3] = ["io_uring", "plain", "sealed io_uring"];
 /// The seed of the offsets.
 const SEED: u64 = 0x0062_6163_6b69_6e67;
-
-/// The results of a run.
-#[derive(Serialize)]
-struct Report {
-    command: &'static str,
-    size_bytes: u64,
-    milliseconds: u32,
-    repeat: u32,
-    rows: Vec<Row>,
-}
 
 /// Pages a second of one way, one direction and one batch size.
 #[derive(Serialize)]
@@ -46,13 +38,8 @@ struct Row {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// The file cannot be made, read or written.
-pub fn run(args: &BackingArgs) -> Result<()> {
-    let file = NamedTempFile::with_prefix_in("rampack-lab-", &args.dir)
-        .with_context(|| format!("cannot make a file in {}", args.dir.display()))?;
-    file.as_file().set_len(args.size).context("cannot make it as long as wanted")?;
+pub fn run(args: &BackingArgs) -> Result<Value> {
+    let file = new_file(&args.dir, args.size)?;
     let mut rows = Vec::new();
     for way in WAYS {
         for direction in ["read", "write"] {
@@ -64,6 +51,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
     fill(&*open(file.path(), "plain")?)?;
     let time = Duration::from_millis(args.milliseconds.into());
     let mut random = fastrand::Rng::with_seed(SEED);
+    begin(u64::from(args.repeat) * rows.len() as u64);
     for _ in 0..args.repeat {
         for way in WAYS {
             let mut device = open(file.path(), way)?;
@@ -74,7 +62,7 @@ pub fn run(args: &BackingArgs) -> Result<()> {
                 fill(&*device)?;
             }
             for row in rows.iter_mut().filter(|row| row.way == way) {
-                interrupt::check()?;
+                step(way)?;
                 let rate = turn(&*device, row.direction == "write", row.batch, time, &mut random)?;
                 row.samples.push(rate);
             }
@@ -83,10 +71,21 @@ pub fn run(args: &BackingArgs) -> Result<()> {
     for row in &mut rows {
         row.median = median(row.samples.iter().copied());
     }
-    let (command, size_bytes) = ("backing", args.size);
-    let (milliseconds, repeat) = (args.milliseconds, args.repeat);
-    let report = Report { command, size_bytes, milliseconds, repeat, rows };
-    crate::report::show(&report, args.json)
+    Ok(json!({
+        "command": "backing",
+        "size_bytes": args.size,
+        "milliseconds": args.milliseconds,
+        "repeat": args.repeat,
+        "rows": rows,
+    }))
+}
+
+/// Makes a file of this length, which is removed at the end.
+pub fn new_file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
+    let file = NamedTempFile::with_prefix_in("rampack-lab-", dir)
+        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
+    file.as_file().set_len(bytes).context("cannot make the file as long as wanted")?;
+    Ok(file)
 }
 
 /// Opens the file past the page cache. One user at a time has it.

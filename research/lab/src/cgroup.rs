@@ -4,7 +4,6 @@
 //! `admin-guide/cgroup-v2.rst`. Under version 2 the kernel counts the pages in zswap against the
 //! group's limit; under version 1 it does not. Groups of version 1 have a [`Relief`].
 
-mod lines;
 mod relief;
 
 use std::fs::{self, File, OpenOptions};
@@ -18,8 +17,8 @@ use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use sync::atomic::{AtomicU32, Ordering};
 
+use crate::proc_files::{Times, numbers};
 use crate::sys::{self, Usage};
-pub use lines::numbers;
 use relief::Relief;
 
 /// How long processes may take to die: they may wait for a slow disk.
@@ -100,9 +99,6 @@ pub struct Counted {
 
 impl Group {
     /// Makes a group that may use `limit` bytes; without `limit`, as much as it wants.
-    ///
-    /// # Errors
-    /// The machine has no memory cgroups, or this process may not make any.
     pub fn new(limit: Option<u64>) -> Result<Group> {
         let Hierarchy { top, version } = Hierarchy::find()?;
         if version == Version::Two && !words_in(&top.join("cgroup.subtree_control"), "memory") {
@@ -139,9 +135,6 @@ impl Group {
     }
 
     /// Makes a child of this command start in the group.
-    ///
-    /// # Errors
-    /// The group cannot be entered.
     pub fn take<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
         let path = self.path.join("cgroup.procs");
         let procs = OpenOptions::new().write(true).open(&path);
@@ -170,9 +163,6 @@ impl Group {
     }
 
     /// Kills all processes in the group and waits until they are gone.
-    ///
-    /// # Errors
-    /// A process is still there after minutes.
     pub fn kill(&self) -> Result<()> {
         let begun = Instant::now();
         // Linux 5.14 and later kill all at once. On older kernels we kill the processes one by one,
@@ -201,7 +191,7 @@ impl Group {
         };
         let peak = fs::read_to_string(self.path.join(peak)).ok();
         let text = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
-        let stat = numbers(&text);
+        let stat = numbers::<u64>(&text);
         Counted {
             peak_bytes: peak.and_then(|text| text.trim().parse().ok()),
             major_faults: stat.get("pgmajfault").copied(),
@@ -238,32 +228,6 @@ impl Drop for Group {
         if let Err(error) = self.remove() {
             eprintln!("rampack-lab: a memory cgroup stays: {error:#}");
         }
-    }
-}
-
-/// The times in `/proc/PID/stat`, in ticks: of a process and of the children it has waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
-    /// Time in the program.
-    pub user: u64,
-    /// Time in the kernel.
-    pub system: u64,
-    /// Faults that read something.
-    pub major_faults: u64,
-}
-
-impl Times {
-    /// Parses the text of `/proc/PID/stat`: fields 12 to 17 of proc_pid_stat(5). The second field
-    /// may contain blanks and parentheses.
-    pub fn parse(text: &str) -> Option<Times> {
-        let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Times {
-            user: field(14)? + field(16)?,
-            system: field(15)? + field(17)?,
-            major_faults: field(12)? + field(13)?,
-        })
     }
 }
 

@@ -4,29 +4,27 @@
 //! pages of other sizes. After each half of a round it compacts the disk, as an operator would.
 //! Then it compares the pool with that of a fresh disk that got the same contents once, and the
 //! memory of this process with the bytes that the pool reports.
-//!
-//! * [`content`]: the pages. [`report`]: the results.
 
 mod content;
-mod report;
 
 use anyhow::{Context, Result, anyhow, bail};
-use designs::{Disk, Machine, Variants};
-use rampack::DiskOptions;
+use designs::Variants;
+use serde_json::{Value, json};
 use units::PAGE_SIZE;
 
 use crate::args::ChurnArgs;
 use crate::interrupt;
 use crate::page::{page, page_mut};
+use crate::pages::{Engine, Target};
+use crate::report::{begin, step};
 use crate::sys::Memory;
 use content::Content;
-use report::{Report, Round};
+
+/// The ratio that a churned pool may have to a fresh one.
+const TARGET: f64 = 1.03;
 
 /// Runs the command.
-///
-/// # Errors
-/// The zone is unknown, memory is out, the corpus cannot be read, or a page has changed.
-pub fn run(args: &ChurnArgs) -> Result<()> {
+pub fn run(args: &ChurnArgs) -> Result<Value> {
     let mut variants = Variants::default();
     if let Some(zone) = &args.zone {
         variants.zone.clone_from(zone);
@@ -35,10 +33,7 @@ pub fn run(args: &ChurnArgs) -> Result<()> {
     let slots = usize::try_from(args.size / PAGE_SIZE as u64)?;
     let mut random = fastrand::Rng::with_seed(args.seed);
     let content = Content::new(args.corpus.as_deref(), &mut random)?;
-    let bar = crate::report::bar(u64::from(args.rounds) + 1);
-    let report = Churn { args, slots, content: &content, variants, random }.go(&bar);
-    bar.finish_and_clear();
-    crate::report::show(&report?, args.json)
+    Churn { args, slots, content: &content, variants, random }.go()
 }
 
 struct Churn<'a> {
@@ -58,32 +53,33 @@ struct Taken {
     rss: u64,
 }
 
-impl Churn<'_> {
-    fn disk(&self) -> Result<Disk> {
-        let options = DiskOptions {
-            size: (self.slots * PAGE_SIZE) as u64,
-            algorithm: content::ALGORITHM.to_owned(),
-            ..DiskOptions::default()
-        };
-        let make = || Machine::of(self.variants.clone())?.disk(&options);
-        make().map_err(|fault| anyhow!("{fault}")).context("the engine")
-    }
-
-    fn store(&self, disk: &Disk, slot: usize, which: usize) -> Result<()> {
-        let stored = disk.store(slot as u64, page(&self.content.bytes, which));
-        stored.map_err(|error| anyhow!("storing page {slot}: {error}"))
-    }
-
+impl Taken {
     /// Compacts the disk and takes its sizes.
-    fn look(&self, disk: &Disk, base: u64) -> Result<Taken> {
-        disk.compact().map_err(|fault| anyhow!("{fault}"))?;
-        let stats = disk.stats();
+    fn after_compaction(engine: &Engine, base: u64) -> Result<Taken> {
+        engine.0.compact().map_err(|fault| anyhow!("{fault}"))?;
+        let stats = engine.0.stats();
         let engine = stats.pool_bytes + stats.overhead_bytes + stats.metadata_bytes;
         let rss = host::resident_bytes().saturating_sub(base);
         Ok(Taken { pool: stats.pool_bytes, engine, rss })
     }
 
-    fn go(mut self, bar: &indicatif::ProgressBar) -> Result<Report> {
+    /// The excess of the process's growth over the engine's bytes.
+    fn rss_over_engine(&self) -> f64 {
+        self.rss as f64 / self.engine.max(1) as f64
+    }
+}
+
+impl Churn<'_> {
+    fn disk(&self) -> Result<Engine> {
+        Engine::new(self.slots, content::ALGORITHM, None, &self.variants)
+    }
+
+    fn page(&self, which: usize) -> &units::Page {
+        page(&self.content.bytes, which)
+    }
+
+    fn go(mut self) -> Result<Value> {
+        begin(u64::from(self.args.rounds) + 1);
         // Everything that grows is allocated before the first measurement.
         let mut contents: Vec<usize> = vec![0; self.slots];
         let mut order: Vec<usize> = (0..self.slots).collect();
@@ -91,89 +87,86 @@ impl Churn<'_> {
         let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
         let base = host::resident_bytes();
         let disk = self.disk()?;
+        let discard = |first: usize, count: usize| {
+            let discarded = disk.0.discard(first as u64, count as u64);
+            discarded.map_err(|error| anyhow!("discarding page {first}: {error}"))
+        };
+        step("filling")?;
         for (slot, which) in contents.iter_mut().enumerate() {
             *which = self.content.draw(0, &mut self.random);
-            self.store(&disk, slot, *which)?;
+            disk.store(slot as u64, self.page(*which))?;
         }
-        let filled = self.look(&disk, base)?;
-        bar.inc(1);
+        let filled = Taken::after_compaction(&disk, base)?;
+        let (mut worst, mut worst_rss) = (0.0_f64, 0.0_f64);
         for round in 1..=self.args.rounds {
-            bar.set_message(format!("round {round}"));
+            step(format!("round {round}"))?;
             self.random.shuffle(&mut order);
             let half = &order[..self.slots / 2];
-            for slots in half.chunks(1024) {
-                interrupt::check()?;
-                for &slot in slots {
-                    let given_up = disk.discard(slot as u64, 1);
-                    given_up.map_err(|error| anyhow!("discarding page {slot}: {error}"))?;
-                }
+            half.iter().try_for_each(|&slot| discard(slot, 1))?;
+            interrupt::check()?;
+            let low = Taken::after_compaction(&disk, base)?;
+            for &slot in half {
+                contents[slot] = self.content.draw(round, &mut self.random);
+                disk.store(slot as u64, self.page(contents[slot]))?;
             }
-            let low = self.look(&disk, base)?;
-            for slots in half.chunks(1024) {
-                interrupt::check()?;
-                for &slot in slots {
-                    contents[slot] = self.content.draw(round, &mut self.random);
-                    self.store(&disk, slot, contents[slot])?;
-                }
-            }
-            let grown = disk.stats().pool_bytes;
-            let high = self.look(&disk, base)?;
-            let fresh = self.fresh(&contents)?;
-            rounds.push(Round {
-                round,
-                replaced_pages: half.len(),
-                pool_bytes_before_compaction: grown,
-                pool_bytes: high.pool,
-                fresh_pool_bytes: fresh.0,
-                fresh_compacted_bytes: fresh.1,
-                ratio: high.pool as f64 / fresh.0.max(1) as f64,
-                engine_bytes: high.engine,
-                rss_growth_bytes: high.rss,
-                half_free_pool_bytes: low.pool,
-                half_free_engine_bytes: low.engine,
-                half_free_rss_growth_bytes: low.rss,
-            });
-            bar.inc(1);
+            interrupt::check()?;
+            let grown = disk.0.stats().pool_bytes;
+            let high = Taken::after_compaction(&disk, base)?;
+            let [fresh, compacted] = self.fresh(&contents)?;
+            let ratio = high.pool as f64 / fresh.max(1) as f64;
+            worst = worst.max(ratio);
+            worst_rss = worst_rss.max(high.rss_over_engine()).max(low.rss_over_engine());
+            rounds.push(json!({
+                "round": round,
+                "replaced_pages": half.len(),
+                "pool_bytes_before_compaction": grown,
+                "pool_bytes": high.pool,
+                "fresh_pool_bytes": fresh,
+                "fresh_compacted_bytes": compacted,
+                "ratio": ratio,
+                "engine_bytes": high.engine,
+                "rss_growth_bytes": high.rss,
+                "half_free_pool_bytes": low.pool,
+                "half_free_engine_bytes": low.engine,
+                "half_free_rss_growth_bytes": low.rss,
+            }));
         }
         for (slot, &which) in contents.iter().enumerate() {
-            let loaded = disk.load(slot as u64, page_mut(&mut buffer, 0));
-            loaded.map_err(|error| anyhow!("loading page {slot}: {error}"))?;
-            if buffer[..] != page(&self.content.bytes, which)[..] {
+            disk.load(slot as u64, page_mut(&mut buffer, 0))?;
+            if buffer[..] != self.page(which)[..] {
                 bail!("page {slot} is not what was stored");
             }
         }
-        let given_up = disk.discard(0, self.slots as u64);
-        given_up.map_err(|error| anyhow!("discarding all: {error}"))?;
-        let empty = self.look(&disk, base)?;
-        Ok(Report {
-            command: "churn",
-            zone: self.variants.zone.clone(),
-            content: self.content.name.clone(),
-            algorithm: content::ALGORITHM,
-            size_bytes: (self.slots * PAGE_SIZE) as u64,
-            seed: self.args.seed,
-            filled_pool_bytes: filled.pool,
-            filled_rss_growth_bytes: filled.rss,
-            worst_ratio: rounds.iter().map(|round| round.ratio).fold(0.0, f64::max),
-            worst_rss_over_engine: rounds.iter().map(Round::rss_over_engine).fold(0.0, f64::max),
-            target_ratio: report::TARGET,
-            within_target: rounds.iter().all(|round| round.ratio <= report::TARGET),
-            rounds,
-            emptied_pool_bytes: empty.pool,
-            emptied_rss_growth_bytes: empty.rss,
-            verified_pages: self.slots,
-        })
+        discard(0, self.slots)?;
+        let empty = Taken::after_compaction(&disk, base)?;
+        Ok(json!({
+            "command": "churn",
+            "zone": self.variants.zone,
+            "content": self.content.name,
+            "algorithm": content::ALGORITHM,
+            "size_bytes": self.slots * PAGE_SIZE,
+            "seed": self.args.seed,
+            "filled_pool_bytes": filled.pool,
+            "filled_rss_growth_bytes": filled.rss,
+            "rounds": rounds,
+            "worst_ratio": worst,
+            "worst_rss_over_engine": worst_rss,
+            "target_ratio": TARGET,
+            "within_target": worst <= TARGET,
+            "emptied_pool_bytes": empty.pool,
+            "emptied_rss_growth_bytes": empty.rss,
+            "verified_pages": self.slots,
+        }))
     }
 
     /// Stores these contents once on a fresh disk. Returns the bytes of its pool before and after
     /// compaction.
-    fn fresh(&self, contents: &[usize]) -> Result<(u64, u64)> {
+    fn fresh(&self, contents: &[usize]) -> Result<[u64; 2]> {
         let disk = self.disk()?;
         for (slot, &which) in contents.iter().enumerate() {
-            self.store(&disk, slot, which)?;
+            disk.store(slot as u64, self.page(which))?;
         }
-        let before = disk.stats().pool_bytes;
-        disk.compact().map_err(|fault| anyhow!("{fault}"))?;
-        Ok((before, disk.stats().pool_bytes))
+        let before = disk.0.stats().pool_bytes;
+        Ok([before, Taken::after_compaction(&disk, 0)?.pool])
     }
 }

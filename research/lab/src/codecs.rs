@@ -7,103 +7,131 @@
 //! belongs to other programs. liblzo2 takes part where it is installed; our decoder also reads its
 //! pages, and its decoder reads ours.
 
-mod contest;
 mod kernel;
 mod liblzo2;
 mod report;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use serde_json::Value;
 use units::{PAGE_SIZE, Page};
+use zcomp::{ALGORITHMS, LZO, LZO_RLE, Params};
 
 use crate::args::CodecsArgs;
-use crate::page::pages;
-use crate::page::read;
-use crate::pages::by_name;
-use contest::{Contest, Contestant};
+use crate::page::{pages, read};
+use crate::pages::codec::Codec;
+use crate::pages::work::{Speed, Work};
+use crate::report::{begin, step};
 use liblzo2::Library;
 
-/// The codecs that a run without names compares, in the kernel's order.
-const ALL: &[&str] = &[
-    zcomp::LZO_RLE,
-    zcomp::LZO,
-    zcomp::LZ4,
-    zcomp::LZ4HC,
-    zcomp::ZSTD,
-    zcomp::DEFLATE,
-    zcomp::EIGHT42,
-];
-
-/// The seed of the order of pages.
+/// The seed of the choice of pages.
 const SEED: u64 = 0x636f_6465_6373;
 
+/// A codec in the contest, and its results so far.
+pub struct Contestant {
+    /// Its name.
+    name: String,
+    /// Its level, unless it is the default.
+    level: Option<i32>,
+    /// Whether it is not one of rampack's codecs.
+    is_peer: bool,
+    codec: Codec,
+    /// The speed of each round.
+    compress: Vec<Speed>,
+    decompress: Vec<Speed>,
+}
+
+impl Contestant {
+    fn new(name: &str, level: Option<i32>, codec: Codec) -> Contestant {
+        let (name, is_peer) = (name.to_owned(), name == liblzo2::NAME);
+        Contestant { name, level, is_peer, codec, compress: Vec::new(), decompress: Vec::new() }
+    }
+
+    fn is_lzo(&self) -> bool {
+        self.is_peer || self.name == LZO
+    }
+
+    /// Verifies what it has just compressed. It reads that itself; our lzo also reads liblzo2's
+    /// pages, and liblzo2 ours.
+    fn verify(&self, work: &Work<'_>, all: &[Contestant]) -> Result<()> {
+        let and = |reader: &Contestant| format!("{} made it, read by {}", self.name, reader.name);
+        let readers = all.iter().filter(|reader| reader.is_lzo() && self.is_lzo()).chain([self]);
+        readers.into_iter().try_for_each(|reader| {
+            self.codec.verify(work, &reader.codec).with_context(|| and(reader))
+        })
+    }
+}
+
 /// Runs the command.
-///
-/// # Errors
-/// The corpus cannot be read, a codec is unknown or returns another page, or the device is no block
-/// device.
-pub fn run(args: &CodecsArgs) -> Result<()> {
+pub fn run(args: &CodecsArgs) -> Result<Value> {
     let corpus = read(&args.corpus)?;
     let all = corpus.len() / PAGE_SIZE;
-    let mut chosen: Vec<&Page> = pages(&corpus).filter(|page| !is_same_filled(page)).collect();
+    let is_compressed = |page: &&Page| zcomp::same_filled(page).is_none();
+    let mut chosen: Vec<&Page> = pages(&corpus).filter(is_compressed).collect();
     if chosen.is_empty() {
         bail!("{} has only pages of one pattern each", args.corpus.display());
     }
     let left_out = all - chosen.len();
     fastrand::Rng::with_seed(SEED).shuffle(&mut chosen);
     chosen.truncate(args.pages as usize);
-
-    let contest = Contest::new(&chosen, contestants(args)?)?;
-    let bar = crate::report::bar(contest.steps(args.repeat));
-    let contestants = contest.run(args.repeat, &bar);
-    bar.finish_and_clear();
-    let contestants = contestants?;
-
-    let mut report = report::Report::new(&args.corpus, chosen.len(), left_out, &contestants);
-    if let Some(device) = &args.kernel {
-        report.add_kernel(kernel::sizes(device, &chosen, ALL)?);
+    let chosen: Vec<u8> = chosen.into_iter().flatten().copied().collect();
+    let work = Work::new(&chosen, 1)?;
+    let mut contestants = contestants(args, &work)?;
+    begin(u64::from(args.repeat + 1) * contestants.len() as u64);
+    // The first round verifies everything and does not count.
+    for round in 0..=args.repeat {
+        for at in 0..contestants.len() {
+            let contestant = &mut contestants[at];
+            step(contestant.name.clone())?;
+            let (compress, decompress) =
+                (contestant.codec.compress(&work)?, contestant.codec.decompress(&work)?);
+            match round {
+                0 => contestants[at].verify(&work, &contestants)?,
+                _ => {
+                    contestant.compress.push(compress);
+                    contestant.decompress.push(decompress);
+                }
+            }
+        }
     }
-    crate::report::show(&report, args.json)
+    let kernel = args.kernel.as_ref().map(|device| kernel::sizes(device, &chosen)).transpose()?;
+    report::json(&args.corpus, &work, left_out, &contestants, &kernel.unwrap_or_default())
 }
 
 /// The contestants: liblzo2 if it is installed and our lzo takes part, then the codecs.
-fn contestants(args: &CodecsArgs) -> Result<Vec<Contestant>> {
-    let mut named: Vec<(String, Option<i32>)> = Vec::new();
+fn contestants(args: &CodecsArgs, work: &Work<'_>) -> Result<Vec<Contestant>> {
+    let mut named: Vec<(&str, Option<i32>)> = Vec::new();
     for text in &args.algorithms {
-        let (name, level) = match text.split_once(':') {
-            None => (text.as_str(), None),
+        named.push(match text.split_once(':') {
+            None => (text, None),
             Some((name, level)) => match level.parse() {
                 Ok(level) => (name, Some(level)),
                 Err(_) => bail!("--algorithm {text}: {level:?} is no level"),
             },
-        };
-        named.push((name.to_owned(), level));
+        });
     }
     if named.is_empty() {
-        named = ALL.iter().map(|&name| (name.to_owned(), None)).collect();
+        named = ALGORITHMS.iter().map(|&name| (name, None)).collect();
     }
     let mut contestants = Vec::new();
-    if named.iter().any(|(name, _)| [zcomp::LZO, zcomp::LZO_RLE].contains(&&**name)) {
+    if named.iter().any(|(name, _)| [LZO, LZO_RLE].contains(name)) {
         match Library::open() {
-            Some(library) => contestants.push(Contestant::peer(liblzo2::NAME, library.context())),
+            Some(library) => {
+                let codec = Codec::new(work, || Ok(library.context()))?;
+                contestants.push(Contestant::new(liblzo2::NAME, None, codec));
+            }
             None => eprintln!(
                 "rampack-lab: no {}: package liblzo2-2 has it; going on without",
                 liblzo2::FILE
             ),
         }
     }
-    for (name, level) in named {
-        let Some(codec) = by_name(&name, level)? else {
-            bail!("no algorithm {name:?}; there are: {}", ALL.join(" "));
-        };
-        if contestants.iter().any(|other: &Contestant| other.is(&name, level)) {
+    for (number, &(name, level)) in named.iter().enumerate() {
+        if named[..number].contains(&(name, level)) {
             bail!("--algorithm {name} takes part already");
         }
-        contestants.push(Contestant::ours(&name, level, codec.context()?));
+        let codec = zcomp::open(name, &Params::at_level(level))?;
+        let codec = Codec::new(work, || Ok(codec.context()?))?;
+        contestants.push(Contestant::new(name, level, codec));
     }
     Ok(contestants)
-}
-
-/// Whether the page repeats the same eight bytes.
-fn is_same_filled(page: &Page) -> bool {
-    page[8..] == page[..PAGE_SIZE - 8]
 }

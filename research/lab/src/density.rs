@@ -4,28 +4,29 @@
 //! each second some pages are read and the disk has its share of CPU time, until no more pages
 //! move. The same pages go to the kernel's zram.
 //!
-//! * [`load`]: which pages are used. [`report`]: the results. [`swap`]: the same for the cache of
-//!   swap areas.
+//! * [`load`]: which pages are used. [`swap`]: the same for the cache of swap areas.
 
+mod dump;
 mod load;
-mod report;
 mod swap;
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
-use rampack::{Machine, MachineOptions, NoHostFiles};
+use anyhow::{Context, Result, anyhow};
+use rampack::{Machine, NoHostFiles};
+use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Budgets, Disk};
 
 use crate::args::DensityArgs;
-use crate::pages::{Device, Target, kernel};
+use crate::pages::{Device, Target, machine};
+use crate::report::{begin, step};
 use crate::sys::Memory;
 use crate::{interrupt, page};
+use dump::{Corpus, percentiles};
 pub use load::{Ages, Load};
-use report::{Cold, Peer, Report, Run};
 
 const CPU: Cpu = Cpu(0);
 /// A page that was not used for this many seconds is cold.
@@ -41,52 +42,46 @@ const PATIENCE: u32 = 3600;
 const KERNEL_ENTRY: u64 = 16;
 
 /// Runs the command.
-///
-/// # Errors
-/// A dump cannot be read, the kernel's device cannot be set up, memory is out, or a page does not
-/// come back as it was stored.
-pub fn run(args: &DensityArgs) -> Result<()> {
-    if args.swap {
-        return swap::run(args, &machine);
-    }
+pub fn run(args: &DensityArgs) -> Result<Value> {
     let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
     let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();
-    let algorithms = if args.kernel.is_some() { args.kernel_algorithms.len() } else { 0 };
-    let bar = crate::report::bar((args.corpus.len() * (loads.len() + algorithms)) as u64);
+    let kernel = args
+        .kernel
+        .iter()
+        .flat_map(|device| args.kernel_algorithms.iter().map(move |algorithm| (device, algorithm)));
+    let kernel: Vec<_> = kernel.collect();
+    let each = if args.swap { swap::CODECS.len() } else { loads.len() + kernel.len() };
+    begin((args.corpus.len() * each) as u64);
     let mut runs = Vec::new();
     for path in &args.corpus {
         let all = page::read(path)?;
         let pages = (all.len() / PAGE_SIZE).min(args.pages.map_or(usize::MAX, |it| it as usize));
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
         let corpus = Corpus { name, bytes: &all[..pages * PAGE_SIZE], pages };
-        let mut peers = Vec::new();
-        for algorithm in args.kernel_algorithms.iter().take(algorithms) {
-            bar.set_message(format!("{}: the kernel's {algorithm}", corpus.name));
-            if let Some(device) = &args.kernel {
-                peers.push(Some(measure_kernel(&corpus, device, algorithm)?));
-            }
-            bar.inc(1);
+        if args.swap {
+            runs.extend(swap::runs(&corpus, args)?);
+            continue;
         }
-        if peers.is_empty() {
-            peers.push(None);
+        let mut peers = Vec::new();
+        for (device, algorithm) in &kernel {
+            step(format!("{}: the kernel's {algorithm}", corpus.name))?;
+            peers.push(measure_kernel(&corpus, device, algorithm)?);
         }
         for load in &loads {
-            bar.set_message(format!("{}: {}", corpus.name, load.name()));
+            step(format!("{}: {}", corpus.name, load.name()))?;
             let ours = measure(&corpus, *load, args)?;
-            runs.extend(peers.iter().map(|peer| ours.beside(peer.as_ref())));
-            bar.inc(1);
+            runs.extend(peers.iter().map(|peer| peer.beside(&ours)));
+            runs.extend(peers.is_empty().then_some(ours));
         }
     }
-    bar.finish_and_clear();
-    let (algorithm, cpu_percent) = (args.algorithm.clone(), args.cpu);
-    let report = Report { command: "density", algorithm, cpu_percent, seed: args.seed, runs };
-    crate::report::show(&report, args.json)
-}
-
-struct Corpus<'a> {
-    name: String,
-    bytes: &'a [u8],
-    pages: usize,
+    Ok(json!({
+        "command": "density",
+        // The codec of pages that are in use.
+        "algorithm": (!args.swap).then_some(&args.algorithm),
+        "cpu_percent": args.cpu,
+        "seed": args.seed,
+        "runs": runs,
+    }))
 }
 
 /// Nanoseconds for each page.
@@ -94,14 +89,36 @@ fn each(begun: Instant, pages: usize) -> f64 {
     begun.elapsed().as_nanos() as f64 / pages.max(1) as f64
 }
 
+/// What the kernel's device takes for a dump. A store and a load are system calls, past the page
+/// cache.
+struct Peer {
+    algorithm: String,
+    data_per_byte: f64,
+    store_ns: f64,
+    load_ns: f64,
+}
+
+impl Peer {
+    /// A run of ours beside it.
+    fn beside(&self, ours: &Value) -> Value {
+        let mut run = ours.clone();
+        let density = run["data_per_byte"].as_f64().unwrap_or(f64::NAN);
+        run["kernel_algorithm"] = json!(self.algorithm);
+        run["kernel_data_per_byte"] = json!(self.data_per_byte);
+        run["over_kernel"] = json!(density / self.data_per_byte);
+        run["kernel_store_ns"] = json!(self.store_ns);
+        run["kernel_load_ns"] = json!(self.load_ns);
+        run
+    }
+}
+
 fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<Peer> {
-    let _setup = kernel::Setup::new(path, algorithm, corpus.pages)?;
-    let device = Device::open(path, corpus.pages)?;
+    let device = Device::of_kernel(path, algorithm, corpus.pages)?;
     // Memory of a page for O_DIRECT.
     let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
     let begun = Instant::now();
     for index in 0..corpus.pages {
-        buffer.copy_from_slice(page::page(corpus.bytes, index));
+        buffer.copy_from_slice(corpus.page(index));
         device.store(index as u64, page::page(&buffer, 0))?;
     }
     let store_ns = each(begun, corpus.pages);
@@ -113,35 +130,17 @@ fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<P
     let load_ns = each(begun, corpus.pages);
     for index in 0..corpus.pages {
         device.load(index as u64, page::page_mut(&mut buffer, 0))?;
-        check(corpus, index, &buffer)?;
+        corpus.check(index, &buffer)?;
     }
     let all = taken + corpus.pages as u64 * KERNEL_ENTRY;
     let data_per_byte = corpus.bytes.len() as f64 / all.max(1) as f64;
     Ok(Peer { algorithm: algorithm.to_owned(), data_per_byte, store_ns, load_ns })
 }
 
-fn check(corpus: &Corpus<'_>, index: usize, found: &[u8]) -> Result<()> {
-    if found[..PAGE_SIZE] != page::page(corpus.bytes, index)[..] {
-        bail!("page {index} of {} is not what was stored", corpus.name);
-    }
-    Ok(())
-}
-
 /// Resident bytes without pages of files. The code that the first device of a process loads would
 /// count as memory of this device.
 fn resident() -> Result<u64> {
     host::anonymous_bytes().context("/proc/self/smaps_rollup tells no anonymous memory")
-}
-
-fn machine() -> Result<Machine> {
-    let options = MachineOptions {
-        cpus: host::cpus(),
-        memory: host::total_memory(),
-        files: Arc::new(NoHostFiles),
-        swap_scenario: Arc::new(host::Mmap),
-        track_access: true,
-    };
-    Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
 }
 
 fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>> {
@@ -157,7 +156,7 @@ fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>
 }
 
 /// Stores a dump, lets time go by, and measures.
-fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
+fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Value> {
     let mut random = fastrand::Rng::with_seed(args.seed);
     let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
     let mut last_used = vec![0; corpus.pages];
@@ -165,16 +164,20 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
     let mut times: Vec<f64> = Vec::with_capacity(READS);
     let order = load::order(corpus.pages, &mut random);
     let base = resident()?;
-    let machine = machine()?;
+    let machine = machine(Arc::new(NoHostFiles), true)?;
     // The clock of a machine is never at its beginning.
     let start = 1000;
     machine.set_clock(start);
     let disk = disk(&machine, corpus.pages, args)?;
     let failed = |index: usize, error| anyhow!("page {index} of {}: {error}", corpus.name);
+    let read = |index: usize, buffer: &mut [u8]| {
+        let loaded = disk.load_page(CPU, index as u64, page::page_mut(buffer, 0));
+        loaded.map_err(|error| failed(index, error))
+    };
 
     let begun = Instant::now();
     for index in 0..corpus.pages {
-        let stored = disk.store_page(CPU, index as u64, page::page(corpus.bytes, index));
+        let stored = disk.store_page(CPU, index as u64, corpus.page(index));
         stored.map_err(|error| failed(index, error))?;
     }
     let store_ns = each(begun, corpus.pages);
@@ -189,8 +192,7 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
         load.used(second, &order, &mut random, &mut used);
         for &index in &used {
             last_used[index] = second;
-            let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
-            loaded.map_err(|error| failed(index, error))?;
+            read(index, &mut buffer)?;
         }
         let waits = disk
             .move_pages(1_000_000_000, &host::thread_cpu_time)
@@ -208,45 +210,41 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Run> {
     random.shuffle(&mut cold);
     for &index in cold.iter().take(READS) {
         let begun = Instant::now();
-        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
+        read(index, &mut buffer)?;
         times.push(begun.elapsed().as_nanos() as f64 / 1000.0);
-        loaded.map_err(|error| failed(index, error))?;
-        check(corpus, index, &buffer)?;
+        corpus.check(index, &buffer)?;
     }
     let begun = Instant::now();
-    for index in 0..corpus.pages {
-        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
-        loaded.map_err(|error| failed(index, error))?;
-    }
+    (0..corpus.pages).try_for_each(|index| read(index, &mut buffer))?;
     let load_ns = each(begun, corpus.pages);
     for index in 0..corpus.pages {
-        let loaded = disk.load_page(CPU, index as u64, page::page_mut(&mut buffer, 0));
-        loaded.map_err(|error| failed(index, error))?;
-        check(corpus, index, &buffer)?;
+        read(index, &mut buffer)?;
+        corpus.check(index, &buffer)?;
     }
-    Ok(Run {
-        corpus: corpus.name.clone(),
-        idle_percent: load.idle(),
-        ages: load.ages(),
-        seconds: second,
-        data_bytes: corpus.bytes.len() as u64,
-        rss_bytes,
-        pool_bytes: stats.pool_bytes,
-        compressed_bytes: stats.compressed_bytes,
-        engine_bytes: stats.pool_bytes + stats.overhead_bytes + stats.metadata_bytes,
-        data_per_byte: corpus.bytes.len() as f64 / rss_bytes.max(1) as f64,
-        kernel_algorithm: None,
-        kernel_data_per_byte: None,
-        over_kernel: None,
-        store_ns,
-        kernel_store_ns: None,
-        load_ns,
-        kernel_load_ns: None,
-        cold_read_us: Cold::of(times),
-        background_cpu_percent: tiers.cpu_ns as f64 / f64::from(second.max(1)) / 1e7,
-        moved_pages: moved,
-        used_too_soon: tiers.tiers.iter().map(|tier| tier.too_soon).sum(),
-        verified_pages: corpus.pages,
-        pages: corpus.pages,
-    })
+    let data_bytes = corpus.bytes.len();
+    Ok(json!({
+        "corpus": corpus.name,
+        "idle_percent": load.idle(),
+        "ages": load.ages(),
+        "seconds": second,
+        "data_bytes": data_bytes,
+        "rss_bytes": rss_bytes,
+        "pool_bytes": stats.pool_bytes,
+        "compressed_bytes": stats.compressed_bytes,
+        "engine_bytes": stats.pool_bytes + stats.overhead_bytes + stats.metadata_bytes,
+        "data_per_byte": data_bytes as f64 / rss_bytes.max(1) as f64,
+        "kernel_algorithm": null,
+        "kernel_data_per_byte": null,
+        "over_kernel": null,
+        "store_ns": store_ns,
+        "kernel_store_ns": null,
+        "load_ns": load_ns,
+        "kernel_load_ns": null,
+        "cold_read_us": percentiles(times),
+        "background_cpu_percent": tiers.cpu_ns as f64 / f64::from(second.max(1)) / 1e7,
+        "moved_pages": moved,
+        "used_too_soon": tiers.tiers.iter().map(|tier| tier.too_soon).sum::<u64>(),
+        "verified_pages": corpus.pages,
+        "pages": corpus.pages,
+    }))
 }

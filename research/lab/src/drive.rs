@@ -9,25 +9,24 @@ mod ledger;
 pub mod modes;
 mod plan;
 mod report;
-pub mod subject;
-mod target;
+mod subject;
 pub mod workers;
 
 use anyhow::{Context, Result, bail};
-use indicatif::ProgressBar;
+use serde_json::Value;
 
 use crate::args::DriveArgs;
-use crate::interrupt;
+use crate::threads::cpus;
 use content::{Content, Source};
 use ledger::Ledger;
 use modes::{Amount, Kind, Workload};
 use plan::Plan;
+use report::Report;
 use subject::Setting;
 use workers::Rate;
 
 pub use content::half_compressible;
-pub use report::Report;
-pub use subject::{Count, Ours, Subject, Through};
+pub use subject::{Count, Subject};
 
 /// A run.
 pub struct Experiment {
@@ -37,14 +36,11 @@ pub struct Experiment {
 
 impl Experiment {
     /// Makes the run that the command line asks for. The others are compared with the first of
-    /// `ours`.
-    ///
-    /// # Errors
-    /// Contents are missing, a subject cannot start, or two options contradict each other.
+    /// `subjects`.
     pub fn new(
         args: &DriveArgs,
         threads: &[u32],
-        ours: Vec<Subject>,
+        mut subjects: Vec<Subject>,
         size: u64,
     ) -> Result<Experiment> {
         let amount = Amount {
@@ -61,65 +57,64 @@ impl Experiment {
         if let Some(twice) = (1..threads.len()).find(|&n| threads[..n].contains(&threads[n])) {
             bail!("--threads {} stands there twice", threads[twice]);
         }
-        let mut subjects = ours;
         let kernel = args.kernel.clone().map(|path| {
-            subjects.push(Subject::kernel());
-            let algorithm = args.kernel_algorithm.as_ref().unwrap_or(&args.algorithm);
-            (path, algorithm.clone())
+            subjects.push(Subject {
+                name: "kernel".to_owned(),
+                variants: None,
+                streams: Count::Usual,
+            });
+            (path, args.kernel_algorithm.as_ref().unwrap_or(&args.algorithm).clone())
         });
-        let setting = Setting { through: args.through, algorithm: args.algorithm.clone(), kernel };
+        if let Some(twice) = (1..subjects.len())
+            .find(|&n| subjects[..n].iter().any(|other| other.name == subjects[n].name))
+        {
+            bail!("{} takes part already", subjects[twice].name);
+        }
+        let setting = Setting { algorithm: args.algorithm.clone(), kernel };
         let most = threads.iter().copied().max().unwrap_or(1);
-        setting.check(&subjects, most)?;
+        // What cannot start must not end the run after an hour.
+        for subject in &subjects {
+            setting.open(subject, units::PAGE_SIZE, most).context(subject.name.clone())?;
+        }
         let source = content.prepare(workload.block(), workload.places(most) * 2)?;
-        let (repeat, cpus) = (args.repeat as usize, host::allowed_cpus());
+        let (repeat, cpus) = (args.repeat as usize, cpus(most)?);
         let plan = Plan { workload, content, threads, repeat, subjects, setting, cpus };
         Ok(Experiment { plan, source })
     }
 
     /// Runs the experiment.
-    ///
-    /// # Errors
-    /// A subject fails, a page is not the written one, or the run is interrupted.
-    pub fn run(&self, command: &'static str) -> Result<Report> {
+    pub fn run(&self, command: &'static str) -> Result<Value> {
         let Plan { workload, threads, repeat, subjects, .. } = &self.plan;
-        let modes = workload.modes();
-        let mut report = Report::new(command, &self.plan)?;
-        let turns = repeat * threads.len() * subjects.len();
-        let bar = crate::report::bar((turns * modes.len()) as u64);
-        let result = (0..*repeat).try_for_each(|repetition| {
-            threads.iter().try_for_each(|&threads| {
-                let mut order: Vec<usize> = (0..subjects.len()).collect();
-                order.rotate_left(repetition % subjects.len());
-                order.into_iter().try_for_each(|subject| {
-                    let rates = self.turn(subject, threads, &bar)?;
-                    report.add(threads, subject, &rates);
-                    Ok(())
-                })
-            })
-        });
-        bar.finish_and_clear();
-        result.map(|()| report.finished())
+        let turns = repeat * threads.len() * subjects.len() * workload.modes().len();
+        crate::report::begin(turns as u64);
+        let mut report = Report::new(&self.plan);
+        for repetition in 0..*repeat {
+            for (block, &threads) in threads.iter().enumerate() {
+                for turn in 0..subjects.len() {
+                    let subject = (turn + repetition) % subjects.len();
+                    let name = &subjects[subject].name;
+                    let rates = self.turn(&subjects[subject], threads);
+                    let rates = rates.with_context(|| format!("{name}, {threads} thread(s)"))?;
+                    report.add(block, subject, &rates);
+                }
+            }
+        }
+        report.finished(command)
     }
 
     /// One subject's turn. Returns the rate of each mode.
-    fn turn(&self, subject: usize, threads: usize, bar: &ProgressBar) -> Result<Vec<Rate>> {
-        let Plan { workload, subjects, setting, cpus, .. } = &self.plan;
-        let subject = &subjects[subject];
-        let turn = || -> Result<Vec<Rate>> {
-            let target = setting.open(subject, workload.device_bytes(threads), threads)?;
-            let mut ledger = Ledger::new(workload.places(threads), workload.shared());
-            let mut rates = Vec::new();
-            for (number, mode) in workload.modes().into_iter().enumerate() {
-                bar.set_message(format!("{}, {threads} thread(s): {mode}", subject.name));
-                interrupt::check()?;
-                let parts = workload.parts(number, threads, &self.source);
-                rates.push(workers::run(&parts, cpus, &*target, &self.source)?);
-                ledger.note(&parts);
-                bar.inc(1);
-            }
-            ledger.verify(&*target, &self.source)?;
-            Ok(rates)
-        };
-        turn().with_context(|| format!("{}, {threads} thread(s)", subject.name))
+    fn turn(&self, subject: &Subject, threads: usize) -> Result<Vec<Rate>> {
+        let Plan { workload, setting, cpus, .. } = &self.plan;
+        let target = setting.open(subject, workload.device_bytes(threads), threads)?;
+        let mut ledger = Ledger::new(workload.places(threads), workload.shared());
+        let mut rates = Vec::new();
+        for (number, mode) in workload.modes().into_iter().enumerate() {
+            crate::report::step(format!("{}, {threads} thread(s): {mode}", subject.name))?;
+            let parts = workload.parts(number, threads, &self.source);
+            rates.push(workers::run(&parts, &cpus[..threads], &*target, &self.source)?);
+            ledger.note(&parts);
+        }
+        ledger.verify(&*target, &self.source)?;
+        Ok(rates)
     }
 }

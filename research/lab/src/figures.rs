@@ -18,15 +18,16 @@ mod studies;
 mod tables;
 mod taken;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 
 use crate::args::FiguresArgs;
 use crate::interrupt;
+use crate::programs::text_of;
 pub use cells::{cell, numbers};
 use list::{MEASUREMENTS, Measurement, Need, Sizes};
 use machine::Machine;
@@ -38,10 +39,6 @@ const DUMPS: &str = "dumps";
 const QUICK_PACE: f64 = 0.03;
 
 /// Runs the command.
-///
-/// # Errors
-/// The directory cannot be written, a measurement failed (reported after all others are made), or
-/// the command was interrupted.
 pub fn run(args: &FiguresArgs) -> Result<()> {
     if args.list {
         for measurement in MEASUREMENTS {
@@ -180,22 +177,15 @@ fn measure(
 fn child(directory: &Path, line: &str) -> Result<String> {
     let us = std::env::current_exe().context("cannot tell where this program is")?;
     // A file, not a pipe: no process has to read while the child measures.
-    let (output, errors) = (tempfile::NamedTempFile::new()?, tempfile::NamedTempFile::new()?);
+    let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut command = Command::new(us);
     command.args(line.split_ascii_whitespace()).current_dir(directory);
-    command.stdin(Stdio::null()).stdout(output.reopen()?).stderr(errors.reopen()?);
-    let mut child = command.spawn().context("cannot start this program again")?;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break status;
-        }
-        // A Ctrl-C at a terminal reaches the child too. The child ends and cleans up.
-        std::thread::sleep(Duration::from_millis(20));
-    };
-    let read = |path: &Path| -> Result<String> { Ok(std::io::read_to_string(File::open(path)?)?) };
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(errors.try_clone()?);
+    // A Ctrl-C at a terminal reaches the child too. The child ends and cleans up.
+    let status = command.status().context("cannot start this program again")?;
     if !status.success() {
-        let words = read(errors.path())?;
+        let words = text_of(&mut errors);
         bail!("rampack-lab {line}: {status}: {}", words.lines().last().unwrap_or_default());
     }
-    read(output.path())
+    Ok(text_of(&mut output))
 }

@@ -8,28 +8,24 @@
 //! * [`subject`]: the index or engine they call.
 //! * [`variant`]: the indexes.
 //! * [`simulated`]: the indexes on the simulated machine.
-//! * [`report`]: the results.
 
-mod report;
 mod simulated;
 mod subject;
 mod variant;
 mod workers;
 
 use anyhow::{Result, bail};
+use serde_json::{Value, json};
 
 use crate::args::IndexArgs;
-use crate::interrupt;
+use crate::level::named;
+use crate::report::{begin, step};
 use crate::statistics::median;
-use report::{Measured, Report};
 use variant::Variant;
-use workers::{Mix, Workers};
+use workers::{Measured, Mix, Workers};
 
 /// Runs the command.
-///
-/// # Errors
-/// Two options contradict each other, memory is out, or an index returns a wrong entry.
-pub fn run(args: &IndexArgs) -> Result<()> {
+pub fn run(args: &IndexArgs) -> Result<Value> {
     let variants = variant::named(&args.variants)?;
     let cpus = host::allowed_cpus();
     let mut threads: Vec<usize> = args.threads.iter().map(|n| *n as usize).collect();
@@ -43,12 +39,24 @@ pub fn run(args: &IndexArgs) -> Result<()> {
     if let Some(missing) = (1..=needed).find(|n| !threads.contains(n)) {
         bail!("--simulate needs what {missing} thread(s) take, but --threads leaves it out");
     }
-    let mut report = Report::new(args, &variants);
-    report.measured = measure(args, &variants, &threads, &cpus)?;
+    let measured = measure(args, &variants, &threads, &cpus)?;
+    let (mut validation, mut predicted) = (Vec::new(), Vec::new());
     if !args.simulate.is_empty() {
-        simulated::add(&mut report, args, &variants)?;
+        (validation, predicted) = simulated::all(args, &variants, &measured)?;
     }
-    crate::report::show(&report, args.json)
+    Ok(json!({
+        "command": "index",
+        "whole": args.whole,
+        // The codec of the whole engine. Null for the index alone.
+        "algorithm": args.whole.then(|| named(zcomp::LZ4, None)),
+        "pages": args.pages,
+        "repeat": args.repeat,
+        "seed": args.seed,
+        "variants": variants.iter().map(|variant| variant.name).collect::<Vec<_>>(),
+        "measured": measured,
+        "validation": validation,
+        "predicted": predicted,
+    }))
 }
 
 /// Measures all situations in turn in each round. Each round begins with the next situation.
@@ -59,33 +67,27 @@ fn measure(
     cpus: &[usize],
 ) -> Result<Vec<Measured>> {
     let turns = args.repeat as usize * threads.len() * Mix::ALL.len() * variants.len();
-    let bar = crate::report::bar(turns as u64);
+    begin(turns as u64);
     let mut all = Vec::new();
     for &threads in threads {
         for mix in Mix::ALL {
             let mut rounds = vec![Vec::new(); variants.len()];
             for round in 0..args.repeat as usize {
                 for turn in 0..variants.len() {
-                    interrupt::check()?;
                     let which = (round + turn) % variants.len();
                     let variant = variants[which];
-                    bar.set_message(format!("{}, {threads} thread(s)", variant.name));
+                    step(format!("{}, {threads} thread(s)", variant.name))?;
                     let (pages, seed, whole) = (args.pages, args.seed, args.whole);
                     let workers = Workers { variant, mix, threads, pages, seed, whole };
                     let time = f64::from(args.milliseconds) / f64::from(args.repeat) / 1e3;
                     rounds[which].push(workers.run(cpus, time)?);
-                    bar.inc(1);
                 }
             }
-            all.extend(rounds.into_iter().zip(variants).map(|(times, variant)| Measured {
-                variant: variant.name,
-                mix,
-                threads,
-                ns: median(times.iter().copied()),
-                samples: times,
+            all.extend(rounds.into_iter().zip(variants).map(|(samples, variant)| {
+                let ns = median(samples.iter().copied());
+                Measured { variant: variant.name, mix, threads, ns, samples }
             }));
         }
     }
-    bar.finish_and_clear();
     Ok(all)
 }

@@ -13,9 +13,6 @@ static ASKED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
 /// Notes signals from now on instead of dying. A second signal kills the process, unless `patient`:
 /// then the lab must take swap away first, however often the user asks.
-///
-/// # Errors
-/// The error of the system call that sets the handler.
 pub fn watch(patient: bool) -> Result<()> {
     let asked = ASKED.get_or_init(Arc::default);
     for signal in [SIGINT, SIGTERM] {
@@ -29,9 +26,6 @@ pub fn watch(patient: bool) -> Result<()> {
 }
 
 /// Whether this process was asked to stop.
-///
-/// # Errors
-/// A signal has arrived.
 pub fn check() -> Result<()> {
     // Relaxed: the flag is alone and publishes nothing.
     if ASKED.get().is_some_and(|asked| asked.load(Ordering::Relaxed)) {
@@ -41,9 +35,6 @@ pub fn check() -> Result<()> {
 }
 
 /// Asks `ready` every few milliseconds until it has an answer, for at most `limit`.
-///
-/// # Errors
-/// The error of `ready`, an interrupt, or a timeout after `limit` that names `what`.
 pub fn wait_for<T>(
     what: &str,
     limit: Duration,

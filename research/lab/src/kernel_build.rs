@@ -4,68 +4,108 @@
 //! index was split in 2024 (real, user and sys). Each turn begins with a clean tree and dropped
 //! caches. It ends with the build or at the time limit.
 
-mod report;
 mod source;
 
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use serde_json::{Value, json};
 
 use crate::args::KernelBuildArgs;
-use crate::pressure::{Ended, SwapGroup, forget_files};
-use crate::programs::{Running, last_words};
+use crate::pressure::{Ended, Measured, SwapGroup, forget_files};
+use crate::programs::Running;
+use crate::report;
 use crate::swap::{KINDS, Kind, Mode, Shop};
-use report::{Report, Run, Setting};
 use source::Source;
 
+/// The number of jobs, and the memory of all of them together.
+#[derive(Clone, Copy, Serialize)]
+struct Setting {
+    jobs: u32,
+    limit_bytes: u64,
+}
+
+/// A build.
+#[derive(Serialize)]
+struct Run {
+    #[serde(flatten)]
+    setting: Setting,
+    swap: String,
+    /// The number of the repetition, from 0.
+    repetition: u32,
+    /// `done`, `timeout` or `failed`.
+    outcome: &'static str,
+    /// The last messages of a failed build.
+    message: Option<String>,
+    /// The figures. A killed build has those until it was killed.
+    measured: Measured,
+}
+
 /// Runs the command.
-///
-/// # Errors
-/// There is no source, or a kind of swap is impossible here; something cannot be taken down; a
-/// build failed or timed out, which is reported after all figures; or the command was interrupted.
-pub fn run(args: &KernelBuildArgs) -> Result<()> {
-    let modes = Mode::list(&args.swap.swap, &KINDS)?;
+pub fn run(args: &KernelBuildArgs) -> Result<Value> {
+    let modes = Mode::list(&args.swap, &KINDS)?;
     if args.limit.len() > args.jobs.len() {
         bail!("{} limits for {} numbers of jobs", args.limit.len(), args.jobs.len());
     }
-    let limit = |number: usize| args.limit.get(number).or(args.limit.last()).copied();
-    let settings = args.jobs.iter().enumerate().map(|(number, &jobs)| {
-        limit(number).map(|limit_bytes| Setting { jobs, limit_bytes }).context("no limit")
-    });
-    let settings: Vec<Setting> = settings.collect::<Result<_>>()?;
-    let bar = ProgressBar::new(u64::from(args.repeat) * (settings.len() * modes.len()) as u64);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:30}] {pos}/{len} {elapsed} {msg}") {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(500));
-    bar.set_message("the source");
-    let source = Source::find(args.source.as_deref(), &args.swap.dir, &bar)?;
+    let limits = args.limit.iter().chain(std::iter::repeat(args.limit.last().context("no limit")?));
+    let setting = |(&jobs, &limit_bytes)| Setting { jobs, limit_bytes };
+    let settings: Vec<Setting> = args.jobs.iter().zip(limits).map(setting).collect();
+    let source = Source::find(args.source.as_deref(), &args.dir)?;
     source.configure()?;
-    let shop = Shop::new(&args.swap, &args.swap.dir, &modes)?;
-    let mut report = Report::new(args, &source, &settings, &modes);
+    let shop = Shop::new(args, &modes)?;
+    let bar = report::begin(u64::from(args.repeat) * (settings.len() * modes.len()) as u64);
+    bar.enable_steady_tick(Duration::from_millis(500));
+    let mut runs: Vec<Run> = Vec::new();
     for repetition in 0..args.repeat {
         for &setting in &settings {
             for turn in 0..modes.len() {
                 let mode = &modes[(turn + repetition as usize) % modes.len()];
-                bar.set_message(format!("make -j{} with {mode}", setting.jobs));
-                let run = build(args, &shop, &source, setting, mode, repetition)
-                    .with_context(|| format!("make -j{} with {mode}", setting.jobs))?;
+                let what = format!("make -j{} with {mode}", setting.jobs);
+                report::step(what.clone())?;
+                let run = build(args, &shop, &source, setting, mode, repetition).context(what)?;
                 bar.suspend(|| eprintln!("{}", run.in_a_line()));
-                report.runs.push(run);
-                bar.inc(1);
+                runs.push(run);
             }
         }
     }
-    bar.finish_and_clear();
-    crate::report::show(&report, args.swap.json)?;
-    let failed = report.runs.iter().filter(|run| run.outcome == "failed").count();
-    if failed > 0 {
-        bail!("{failed} of {} builds failed", report.runs.len());
+    let failed = runs.iter().filter(|run| run.outcome == "failed").count();
+    let failure = format!("{failed} of {} builds failed", runs.len());
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    Ok(json!({
+        "source": source.describe(),
+        "kernel": release.trim(),
+        "cpus": std::thread::available_parallelism().map_or(1, usize::from),
+        "swap_bytes": args.swap_size,
+        "max_pool_bytes": args.max_pool,
+        "timeout_seconds": args.timeout,
+        "repeat": args.repeat,
+        "settings": settings,
+        "swaps": modes.iter().map(Mode::to_string).collect::<Vec<String>>(),
+        "runs": runs,
+        "failure": (failed > 0).then_some(failure),
+    }))
+}
+
+impl Run {
+    /// The result in one line, as progress.
+    fn in_a_line(&self) -> String {
+        let (measured, mb) = (&self.measured, |bytes: u64| bytes / 1_000_000);
+        format!(
+            "-j{} {:22} {} after {:.1} s, CPU {:.0} %, limit {} MB, swap from and to disk {} and \
+             {} MB",
+            self.setting.jobs,
+            self.swap,
+            self.outcome,
+            measured.seconds,
+            measured.cpu_percent,
+            mb(self.setting.limit_bytes + measured.relieved_bytes),
+            mb(measured.swap.disk_read_bytes),
+            mb(measured.swap.disk_written_bytes)
+        )
     }
-    Ok(())
 }
 
 /// Makes one build from a clean tree.
@@ -79,12 +119,10 @@ fn build(
 ) -> Result<Run> {
     source.clean()?;
     let limit = (mode.kind != Kind::None).then_some(setting.limit_bytes);
-    let timeout = Duration::from_secs(args.swap.timeout.into());
+    let timeout = Duration::from_secs(args.timeout.into());
     let mut swap_group = SwapGroup::new(shop, mode, limit, timeout)?;
-    let log = tempfile::tempfile().context("cannot make a temporary file")?;
-    let mut command: Command = source.make();
-    command.arg(format!("-j{}", setting.jobs));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
+    let mut command = source.make();
+    command.arg(format!("-j{}", setting.jobs)).stdout(Stdio::null());
     // A process group of its own: Ctrl-C reaches only us, and we take the swap away in order.
     command.process_group(0);
     swap_group.take(&mut command)?;
@@ -96,7 +134,7 @@ fn build(
     let (outcome, message) = match ended {
         Ended::Itself(status) if status.success() => ("done", None),
         Ended::Itself(status) => {
-            let words = last_words(log);
+            let words = running.last_words();
             let from = words.lines().count().saturating_sub(8);
             let words: Vec<&str> = words.lines().skip(from).collect();
             ("failed", Some(format!("{status}: {}", words.join("\n"))))

@@ -25,6 +25,7 @@ pub fn named(name: &str, level: Option<i32>) -> String {
 mod tests {
     use super::*;
     use units::PAGE_SIZE;
+    use zcomp::Params;
 
     #[test]
     fn defaults_are_those_of_the_codecs() {
@@ -33,14 +34,14 @@ mod tests {
         page.iter_mut().for_each(|byte| *byte = random.u8(..) & 0x13);
         for name in zcomp::ALGORITHMS {
             let compressed = |level: Option<i32>| {
-                let codec = crate::pages::by_name(name, level).expect("a level").expect("a codec");
+                let codec = zcomp::open(name, &Params::at_level(level)).expect("a level");
                 let mut room = vec![0; 2 * PAGE_SIZE];
                 let length = codec.context().expect("memory").compress(&page, &mut room);
                 room.truncate(length.expect("it shrinks"));
                 room
             };
             match default_level(name) {
-                None => assert!(crate::pages::by_name(name, Some(1)).is_err(), "{name}"),
+                None => assert!(zcomp::open(name, &Params::at_level(Some(1))).is_err(), "{name}"),
                 level => assert!(compressed(level) == compressed(None), "{name}"),
             }
         }

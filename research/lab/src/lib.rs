@@ -30,7 +30,6 @@ mod codecs;
 mod corpus;
 mod density;
 mod drive;
-mod events;
 mod figures;
 mod index;
 mod interrupt;
@@ -43,52 +42,64 @@ mod page;
 mod pages;
 mod plot;
 mod pressure;
+mod proc_files;
 mod programs;
 mod report;
 mod serve;
 mod served;
+mod sim;
 mod statistics;
 mod streams;
 mod swap;
 mod sys;
+mod threads;
 mod writeback;
 mod zone;
 mod zone_sim;
 
 use std::process::ExitCode;
 
+use anyhow::Result;
 use clap::Parser;
+use serde_json::Value;
+
+use args::Command;
 
 /// Runs the program with the arguments of this process. Errors go to standard error. The exit
 /// status is 0, 1 for a failure, or 2 for invalid arguments.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = args::Arguments::parse();
-    let result =
-        interrupt::watch(arguments.command.is_patient()).and_then(|()| match &arguments.command {
-            args::Command::Corpus(args) => corpus::run(args),
-            args::Command::Figures(args) => figures::run(args),
-            args::Command::Pages(args) => pages::run(args),
-            args::Command::Codecs(args) => codecs::run(args),
-            args::Command::Locks(args) => locks::run(args),
-            args::Command::Streams(args) => streams::run(args),
-            args::Command::LocksSim(args) => locks_sim::run(args),
-            args::Command::Index(args) => index::run(args),
-            args::Command::Zone(args) => zone::run(args),
-            args::Command::ZoneSim(args) => zone_sim::run(args),
-            args::Command::Churn(args) => churn::run(args),
-            args::Command::Density(args) => density::run(args),
-            args::Command::Writeback(args) => writeback::run(args),
-            args::Command::Serve(args) => serve::run(args),
-            args::Command::Nbd(args) => nbd::run(args),
-            args::Command::Backing(args) => backing_file::run(args),
-            args::Command::KernelBuild(args) => kernel_build::run(args),
-        });
-    match result {
+    let args::Arguments { command, json } = args::Arguments::parse();
+    let result = interrupt::watch(command.is_patient()).and_then(|()| run(&command));
+    report::end();
+    match result.and_then(|result| report::show(&result, json)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rampack-lab: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Runs a command. Returns its result, or null if it prints what it has to say itself.
+fn run(command: &Command) -> Result<Value> {
+    match command {
+        Command::Corpus(args) => corpus::run(args).map(|()| Value::Null),
+        Command::Figures(args) => figures::run(args).map(|()| Value::Null),
+        Command::Serve(args) => serve::run(args).map(|()| Value::Null),
+        Command::Pages(args) => pages::run(args),
+        Command::Codecs(args) => codecs::run(args),
+        Command::Locks(args) => locks::run(args),
+        Command::Streams(args) => streams::run(args),
+        Command::LocksSim(args) => locks_sim::run(args),
+        Command::Index(args) => index::run(args),
+        Command::Zone(args) => zone::run(args),
+        Command::ZoneSim(args) => zone_sim::run(args),
+        Command::Churn(args) => churn::run(args),
+        Command::Density(args) => density::run(args),
+        Command::Writeback(args) => writeback::run(args),
+        Command::Nbd(args) => nbd::run(args),
+        Command::Backing(args) => backing_file::run(args),
+        Command::KernelBuild(args) => kernel_build::run(args),
     }
 }

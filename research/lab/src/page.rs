@@ -14,6 +14,11 @@ pub fn pages(bytes: &[u8]) -> impl ExactSizeIterator<Item = &Page> {
     bytes.chunks_exact(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page long"))
 }
 
+/// The same, writable.
+pub fn pages_mut(bytes: &mut [u8]) -> impl ExactSizeIterator<Item = &mut Page> {
+    bytes.chunks_exact_mut(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page"))
+}
+
 /// Page `index` of `bytes`. Panics if `index` is out of range.
 #[inline]
 #[must_use]
@@ -29,9 +34,6 @@ pub fn page_mut(bytes: &mut [u8], index: usize) -> &mut Page {
 }
 
 /// The whole pages of a file, in memory of our own.
-///
-/// # Errors
-/// The file cannot be read, or is shorter than a page.
 pub fn read(path: &Path) -> Result<Memory> {
     let shown = path.display();
     let mut file = File::open(path).with_context(|| format!("cannot open {shown}"))?;

@@ -24,9 +24,6 @@ pub struct Bars {
 
 impl Bars {
     /// Writes the picture to `path`.
-    ///
-    /// # Errors
-    /// The file cannot be written.
     pub fn write(&self, path: &Path) -> Result<()> {
         let mut text = String::new();
         self.draw(&mut text).map_err(|error| anyhow!("cannot draw: {error}"))?;

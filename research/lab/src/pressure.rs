@@ -77,9 +77,6 @@ pub struct Measured {
 
 impl SwapGroup {
     /// Makes swap, and a group limited to `limit` bytes. Without swap there is no limit.
-    ///
-    /// # Errors
-    /// This machine cannot have such swap or such a group.
     pub fn new(
         shop: &Shop,
         mode: &Mode,
@@ -102,9 +99,6 @@ impl SwapGroup {
     }
 
     /// Starts the clock, and takes the base of the counters.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
     pub fn begin(&mut self) -> Result<()> {
         if let Some(area) = &mut self.area {
             area.begin()?;
@@ -117,43 +111,17 @@ impl SwapGroup {
     }
 
     /// Puts a command into the group.
-    ///
-    /// # Errors
-    /// The group cannot be entered.
     pub fn take<'a>(&self, command: &'a mut Command) -> Result<&'a mut Command> {
         self.group.take(command)
     }
 
-    /// Samples the swap if it is time.
-    ///
-    /// # Errors
-    /// The process that serves the swap is gone, or the run is interrupted.
-    pub fn look(&mut self) -> Result<()> {
-        interrupt::check()?;
-        if self.sampled.elapsed() > SAMPLE {
-            self.sampled = Instant::now();
-            if let Some(area) = &mut self.area {
-                area.sample()?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether the time limit has passed.
-    pub fn is_late(&self) -> bool {
-        self.begun.elapsed() > self.timeout
-    }
-
     /// Waits for a program in the group, kills the group at the time limit, and measures.
-    ///
-    /// # Errors
-    /// The process that serves the swap is gone, or the run is interrupted.
     pub fn wait(&mut self, child: &mut Child, name: &str) -> Result<(Ended, Measured)> {
         loop {
             if let Some(status) = child.try_wait().with_context(|| name.to_owned())? {
                 return Ok((Ended::Itself(status), self.measure(None)?));
             }
-            if self.is_late() {
+            if self.begun.elapsed() > self.timeout {
                 // We do not wait for processes that are killed now, so their usage is read first.
                 let usage = self.group.usage();
                 let measured = self.measure(Some(usage))?;
@@ -161,16 +129,19 @@ impl SwapGroup {
                 child.wait().with_context(|| name.to_owned())?;
                 return Ok((Ended::TimedOut, measured));
             }
-            self.look()?;
+            interrupt::check()?;
+            if self.sampled.elapsed() > SAMPLE {
+                self.sampled = Instant::now();
+                if let Some(area) = &mut self.area {
+                    area.sample()?;
+                }
+            }
             thread::sleep(LOOK);
         }
     }
 
     /// The measurements since the beginning; `usage` is that of programs that still run.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
-    pub fn measure(&mut self, usage: Option<Usage>) -> Result<Measured> {
+    fn measure(&mut self, usage: Option<Usage>) -> Result<Measured> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let (vmstat, disks) = (Vmstat::now()?.since(self.vmstat), Disks::now()?.since(&self.disks));
         let (children, running) = (sys::children(), usage.unwrap_or_default());
@@ -180,6 +151,9 @@ impl SwapGroup {
             Some(area) => area.told(vmstat)?,
             None => Told::default(),
         };
+        let real = |bytes: fn(&Disk) -> u64| disks.iter().filter(|disk| disk.real).map(bytes).sum();
+        let (disk_read_bytes, disk_written_bytes) =
+            (real(|disk| disk.read), real(|disk| disk.written));
         Ok(Measured {
             seconds,
             user_seconds: user,
@@ -190,20 +164,13 @@ impl SwapGroup {
             group: self.group.counted(),
             relieved_bytes: self.group.relieved(),
             swap,
-            disk_read_bytes: disks.iter().filter(|disk| disk.real).map(|disk| disk.read).sum(),
-            disk_written_bytes: disks
-                .iter()
-                .filter(|disk| disk.real)
-                .map(|disk| disk.written)
-                .sum(),
+            disk_read_bytes,
+            disk_written_bytes,
             disks,
         })
     }
 
     /// Ends all programs and takes the swap away.
-    ///
-    /// # Errors
-    /// The swap or the group cannot be removed.
     pub fn end(mut self) -> Result<()> {
         self.group.kill()?;
         match self.area.take() {
@@ -224,9 +191,6 @@ impl Drop for SwapGroup {
 
 /// Writes all dirty data to disks, and drops the page cache (kernel document
 /// `admin-guide/sysctl/vm.rst`).
-///
-/// # Errors
-/// This process is not root.
 pub fn forget_files() -> Result<()> {
     let sync = crate::programs::find("sync").unwrap_or_else(|| Path::new("/bin/sync").to_owned());
     crate::programs::said(&sync, &[])?;

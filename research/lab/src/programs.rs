@@ -4,13 +4,15 @@ use std::env;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 
+use crate::interrupt::wait_for;
 use crate::sys::{self, Signal};
 
 /// The path of the program `name`, searched as a shell does.
@@ -33,9 +35,6 @@ fn in_directories(all: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<
 }
 
 /// The program `rampack` of the same build as this one.
-///
-/// # Errors
-/// It does not exist.
 pub fn beside_us() -> Result<PathBuf> {
     let us = env::current_exe().context("cannot tell where this program is")?;
     let path = us.with_file_name("rampack");
@@ -50,9 +49,6 @@ pub fn beside_us() -> Result<PathBuf> {
 }
 
 /// The output of a program, standard output and error together, without the last newline.
-///
-/// # Errors
-/// The program cannot run, or fails.
 pub fn said(program: &Path, arguments: &[&str]) -> Result<String> {
     let output = Command::new(program)
         .args(arguments)
@@ -73,10 +69,19 @@ pub fn version(program: &Path, option: &str) -> String {
     said(program, &[option]).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// A running program. Drop ends it.
+/// The time in UTC, as RFC 3339 writes it. Empty where the system has no date(1).
+#[must_use]
+pub fn now() -> String {
+    let date = find("date").unwrap_or_else(|| "/bin/date".into());
+    said(&date, &["-u", "+%FT%TZ"]).unwrap_or_default()
+}
+
+/// A running program, without input. Drop ends it.
 pub struct Running {
     child: Child,
     name: String,
+    /// Its standard error.
+    log: File,
     /// Time that it has to end after a request.
     backoff: Duration,
 }
@@ -85,27 +90,25 @@ pub struct Running {
 const PATIENCE: Duration = Duration::from_millis(500);
 
 impl Running {
-    /// Starts `command`, which dies with this process; `fixed` as in [`sys::bind`].
-    ///
-    /// # Errors
-    /// The program cannot run.
+    /// Starts `command`, which dies with this process. If `fixed`, it has its memory at the same
+    /// addresses each time.
     pub fn start(command: &mut Command, fixed: bool) -> Result<Running> {
-        let name = command.get_program().to_string_lossy().into_owned();
-        let child =
-            sys::bind(command, fixed).spawn().with_context(|| format!("cannot run {name}"))?;
-        Ok(Running { child, name, backoff: PATIENCE })
+        Running::spawn(sys::bind(command, Signal::Kill, fixed), PATIENCE)
     }
 
     /// Starts `command`. When this process dies, the program gets a request to end, and `backoff`
-    /// to clean up.
-    ///
-    /// # Errors
-    /// The program cannot run.
+    /// to clean up. Ctrl-C does not reach it: this process ends it when nobody uses it any more.
     pub fn start_gently(command: &mut Command, backoff: Duration) -> Result<Running> {
+        // A process group of its own.
+        Running::spawn(sys::bind(command.process_group(0), Signal::Terminate, false), backoff)
+    }
+
+    fn spawn(command: &mut Command, backoff: Duration) -> Result<Running> {
         let name = command.get_program().to_string_lossy().into_owned();
-        let child =
-            sys::bind_gently(command).spawn().with_context(|| format!("cannot run {name}"))?;
-        Ok(Running { child, name, backoff })
+        let log = tempfile::tempfile().context("cannot make a temporary file")?;
+        command.stdin(Stdio::null()).stderr(log.try_clone()?);
+        let child = command.spawn().with_context(|| format!("cannot run {name}"))?;
+        Ok(Running { child, name, log, backoff })
     }
 
     /// The process.
@@ -120,18 +123,46 @@ impl Running {
     }
 
     /// Succeeds while the program runs.
-    ///
-    /// # Errors
-    /// The program has ended; the message says how.
     pub fn check(&mut self) -> Result<()> {
         match self.child.try_wait().with_context(|| self.name.clone())? {
             None => Ok(()),
             Some(status) => bail!("{} has ended: {status}", self.name),
         }
     }
-}
 
-impl Running {
+    /// Waits until `ready` has an answer while the program runs.
+    pub fn wait_until<T>(
+        &mut self,
+        limit: Duration,
+        mut ready: impl FnMut() -> Result<Option<T>>,
+    ) -> Result<T> {
+        let name = self.name.clone();
+        let waited = wait_for(&name, limit, || {
+            self.check()?;
+            ready()
+        });
+        waited.map_err(|error| anyhow!("{error:#}: {}", self.last_words()))
+    }
+
+    /// Waits until the program has ended.
+    pub fn finish(mut self, limit: Duration) -> Result<()> {
+        let status = wait_for(&self.name, limit, || Ok(self.child.try_wait()?))?;
+        if !status.success() {
+            let words = self.last_words();
+            bail!("{}: {status}: {words}", self.name);
+        }
+        Ok(())
+    }
+
+    /// The last part of its standard error.
+    #[must_use]
+    pub fn last_words(&mut self) -> String {
+        match text_of(&mut self.log).trim() {
+            "" => "it said nothing".to_owned(),
+            text => text.to_owned(),
+        }
+    }
+
     /// Kills it at once without a request: right for a stopped process.
     pub fn kill(mut self) {
         self.kill_and_wait();
@@ -160,14 +191,9 @@ impl Drop for Running {
     }
 }
 
-/// The last part of a program's standard error.
-#[must_use]
-pub fn last_words(mut log: File) -> String {
+/// All that a program has written to a file, which it need not be text.
+pub fn text_of(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    let read = log.seek(SeekFrom::Start(0)).and_then(|_| log.read_to_end(&mut bytes));
-    let text = String::from_utf8_lossy(&bytes);
-    match (read, text.trim()) {
-        (Ok(_), text) if !text.is_empty() => text.to_owned(),
-        _ => "it said nothing".to_owned(),
-    }
+    let _ = file.seek(SeekFrom::Start(0)).and_then(|_| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -4,35 +4,56 @@
 //! median with half of the distance from the least to the greatest. A list of objects is a table of
 //! its own, whose rows begin with the columns of the object that has the list.
 
-use anyhow::Result;
+use std::borrow::Cow;
+use std::sync::OnceLock;
+
+use anyhow::{Result, bail};
 use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::figures::{cell, numbers};
+use crate::interrupt;
 
-/// Prints a result, as JSON or as tables.
-///
-/// # Errors
-/// None that a result of the lab has: it can be written as JSON.
-pub fn show(result: &impl Serialize, json: bool) -> Result<()> {
-    let result = serde_json::to_value(result)?;
+/// Prints a result, as JSON or as tables. It may be null: then the command has printed all.
+pub fn show(result: &Value, json: bool) -> Result<()> {
     match json {
-        true => println!("{}", serde_json::to_string_pretty(&result)?),
-        false => print!("{}", text(&result)),
+        _ if result.is_null() => {}
+        true => println!("{result:#}"),
+        false => print!("{}", text(result)),
     }
-    Ok(())
+    match result["failure"].as_str() {
+        Some(failure) => bail!("{failure}"),
+        None => Ok(()),
+    }
 }
 
-/// A progress bar of `steps` steps.
-#[must_use]
-pub fn bar(steps: u64) -> ProgressBar {
-    let bar = ProgressBar::new(steps);
-    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {msg}") {
+/// The progress of the command of this process.
+static BAR: OnceLock<ProgressBar> = OnceLock::new();
+
+/// Begins a work of `steps` steps, and shows a bar.
+pub fn begin(steps: u64) -> &'static ProgressBar {
+    let bar = BAR.get_or_init(|| ProgressBar::new(steps));
+    if let Ok(style) = ProgressStyle::with_template("[{bar:40}] {pos}/{len} {elapsed} {msg}") {
         bar.set_style(style);
     }
     bar
+}
+
+/// Begins the next step.
+pub fn step(what: impl Into<Cow<'static, str>>) -> Result<()> {
+    if let Some(bar) = BAR.get() {
+        bar.set_message(what);
+        bar.inc(1);
+    }
+    interrupt::check()
+}
+
+/// Takes the bar away.
+pub fn end() {
+    if let Some(bar) = BAR.get() {
+        bar.finish_and_clear();
+    }
 }
 
 /// More columns than this are too many for a screen.

@@ -25,9 +25,6 @@ use crate::interrupt;
 const NAME: &str = "disk";
 
 /// Runs the command.
-///
-/// # Errors
-/// The design, codec or file is unknown, memory is out, or the device cannot be served.
 pub fn run(args: &ServeArgs) -> Result<()> {
     let machine = Machine::of(args.variants()).map_err(|error| anyhow!("{error}"))?;
     let device = match &args.index {

@@ -3,40 +3,18 @@
 
 use anyhow::{Result, anyhow, bail};
 use designs::Variants;
+use serde_json::Value;
 
 use crate::args::StreamsArgs;
-use crate::drive::{Count, Experiment, Ours, Subject};
+use crate::drive::{Count, Experiment, Subject};
 
 /// Bytes of each thread, as in `iozone -s 60M`.
 const SIZE: u64 = 60 << 20;
 
-/// The subjects if the command line names none: the base of the experiment, the good column with
-/// one stream, the bad one, the one with as many streams as threads, and the later policy. Policies
-/// that the engine does not have are left out.
-const USUAL: &[&str] = &["mutex", "single", "multi:1", "multi:N", "percpu"];
-
 /// Runs the command.
-///
-/// # Errors
-/// Two options contradict each other, a subject fails, or a page is not the written one.
-pub fn run(args: &StreamsArgs) -> Result<()> {
-    let experiment = Experiment::new(&args.drive, &args.threads, subjects(args)?, SIZE)?;
-    crate::report::show(&experiment.run("streams")?, args.drive.json)
-}
-
-/// The subjects, the base first.
-fn subjects(args: &StreamsArgs) -> Result<Vec<Subject>> {
-    if args.policies.is_empty() {
-        return Ok(USUAL.iter().filter_map(|name| subject(name).ok()).collect());
-    }
-    let mut subjects: Vec<Subject> = Vec::new();
-    for name in &args.policies {
-        if subjects.iter().any(|other| other.name == *name) {
-            bail!("--policies {name}: it takes part already");
-        }
-        subjects.push(subject(name)?);
-    }
-    Ok(subjects)
+pub fn run(args: &StreamsArgs) -> Result<Value> {
+    let subjects = args.policies.iter().map(|name| subject(name)).collect::<Result<_>>()?;
+    Experiment::new(&args.drive, &args.threads, subjects, SIZE)?.run("streams")
 }
 
 /// A policy, with its number of streams if the name has one.
@@ -51,8 +29,7 @@ fn subject(name: &str) -> Result<Subject> {
     };
     let variants = Variants { streams: policy.to_owned(), ..Variants::default() };
     variants.check().map_err(|fault| anyhow!("--policies {name}: {}", fault.message))?;
-    let ours = Ours { variants, streams, by_page: false };
-    Ok(Subject { name: name.to_owned(), ours: Some(ours) })
+    Ok(Subject { streams, ..Subject::ours(name, variants) })
 }
 
 #[cfg(test)]
@@ -61,13 +38,11 @@ mod tests {
 
     #[test]
     fn policies_are_those_of_the_engine() {
-        let usual: Vec<String> =
-            USUAL.iter().filter_map(|name| subject(name).ok()).map(|s| s.name).collect();
-        assert!(usual.contains(&"percpu".to_owned()), "{usual:?}");
-        let ours = subject("percpu:N").expect("a subject").ours.expect("ours");
-        assert_eq!(ours.streams, Count::Threads);
-        let ours = subject("percpu:3").expect("a subject").ours.expect("ours");
-        assert_eq!(ours.streams, Count::Fixed(3));
+        for (name, streams) in
+            [("single", Count::Usual), ("percpu:N", Count::Threads), ("multi:3", Count::Fixed(3))]
+        {
+            assert_eq!(subject(name).expect("a subject").streams, streams);
+        }
         for (name, word) in
             [("hope", "percpu"), ("percpu:", "percpu:"), ("percpu:0", "\"0\""), ("percpu:x", "N")]
         {

@@ -31,9 +31,6 @@ impl Area for Nothing {
 
 impl Shop {
     /// Makes the swap, on and empty.
-    ///
-    /// # Errors
-    /// This machine cannot have it. Every step done so far is undone.
     pub fn make(&self, mode: &Mode) -> Result<Box<dyn Area>> {
         let variant = mode.variant.as_deref();
         let made: Result<Box<dyn Area>> = match mode.kind {

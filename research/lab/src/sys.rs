@@ -16,23 +16,16 @@ use std::process::{Child, Command};
 use std::ptr::NonNull;
 use std::time::Duration;
 
-/// Read and write past the page cache (open(2)).
-pub const O_DIRECT: i32 = libc::O_DIRECT;
-/// On a block device: fail with EBUSY when it is mounted or otherwise claimed (open(2)).
-pub const O_EXCL: i32 = libc::O_EXCL;
-
 /// `SWAP_FLAG_PREFER` (linux/swap.h): the low 15 bits are the priority.
 const SWAP_FLAG_PREFER: i32 = 0x8000;
-/// `BLKDISCARD` (linux/fs.h).
-const BLKDISCARD: libc::Ioctl = 0x1277 as libc::Ioctl;
-
-/// Makes a child of this command die with this process, even when this process is killed. If
-/// `fixed`, the child has its memory at the same addresses each time (personality(2)).
-pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
+/// Makes the kernel send `signal` to a child of this command when this process dies, even when this
+/// process is killed. If `fixed`, the child has its memory at the same addresses each time
+/// (personality(2)).
+pub fn bind(command: &mut Command, signal: Signal, fixed: bool) -> &mut Command {
     let prepare = move || {
         // SAFETY: prctl and personality take numbers, and may be called between fork and exec.
         unsafe {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong) != 0 {
                 return Err(io::Error::last_os_error());
             }
             if fixed {
@@ -47,54 +40,25 @@ pub fn bind(command: &mut Command, fixed: bool) -> &mut Command {
     unsafe { command.pre_exec(prepare) }
 }
 
-/// Makes the kernel send SIGTERM to a child of this command when this process dies, even when this
-/// process is killed.
-pub fn bind_gently(command: &mut Command) -> &mut Command {
-    let prepare = || {
-        // SAFETY: prctl takes numbers, and may be called between fork and exec.
-        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM as libc::c_ulong) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    };
-    // SAFETY: the closure only makes a system call, which neither allocates nor locks.
-    unsafe { command.pre_exec(prepare) }
-}
-
 /// A signal for a child.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(i32)]
 pub enum Signal {
+    /// SIGKILL.
+    Kill = libc::SIGKILL,
     /// SIGSTOP.
-    Stop,
+    Stop = libc::SIGSTOP,
     /// SIGTERM.
-    Terminate,
+    Terminate = libc::SIGTERM,
 }
 
 /// Sends `signal` to a child that is not reaped yet, so that its process id is still its own.
-///
-/// # Errors
-/// The error of kill(2).
 pub fn signal(child: &mut Child, signal: Signal) -> io::Result<()> {
     if child.try_wait()?.is_some() {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the process has ended"));
     }
-    let number = match signal {
-        Signal::Stop => libc::SIGSTOP,
-        Signal::Terminate => libc::SIGTERM,
-    };
     // SAFETY: kill takes numbers. The child is ours and not reaped, so the number is not reused.
-    let result = unsafe { libc::kill(child.id() as libc::pid_t, number) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Discards the first `bytes` of a block device.
-///
-/// # Errors
-/// The error of the device: many devices have no discard.
-pub fn discard(device: &File, bytes: u64) -> io::Result<()> {
-    let range = [0u64, bytes];
-    // SAFETY: BLKDISCARD reads two numbers of 64 bits; the descriptor is open.
-    let result = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    let result = unsafe { libc::kill(child.id() as libc::pid_t, signal as libc::c_int) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -114,9 +78,6 @@ pub fn enter(command: &mut Command, procs: OwnedFd) -> &mut Command {
 }
 
 /// Kills the process with this number. A process that has ended is no error.
-///
-/// # Errors
-/// The error of kill(2).
 pub fn kill(process: u32) -> io::Result<()> {
     // SAFETY: kill takes numbers; the caller has just read the number in a control group of ours.
     let result = unsafe { libc::kill(process as libc::pid_t, libc::SIGKILL) };
@@ -126,60 +87,23 @@ pub fn kill(process: u32) -> io::Result<()> {
     }
 }
 
-fn path_text(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
-}
-
 /// Turns on swap to a file or block device that has a swap header (swapon(2)). If `first`, it comes
 /// before all other swap.
-///
-/// # Errors
-/// The error of the system call.
 pub fn swapon(path: &Path, first: bool) -> io::Result<()> {
-    let text = path_text(path)?;
+    let text = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
     let flags = if first { SWAP_FLAG_PREFER | i32::from(i16::MAX) } else { 0 };
     // SAFETY: the text ends with a zero and lives during the call.
     let result = unsafe { libc::swapon(text.as_ptr(), flags) };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Turns off swap to a file or block device. The kernel first reads all its pages back
-/// (swapoff(2)).
-///
-/// # Errors
-/// The error of the system call.
-pub fn swapoff(path: &Path) -> io::Result<()> {
-    let text = path_text(path)?;
-    // SAFETY: the text ends with a zero and lives during the call.
-    let result = unsafe { libc::swapoff(text.as_ptr()) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
 /// Gives a file `bytes` bytes, all of them with blocks on the disk (posix_fallocate(3)).
-///
-/// # Errors
-/// The error of posix_fallocate(3), for instance that the disk is full.
 pub fn allocate(file: &File, bytes: u64) -> io::Result<()> {
     let length = libc::off_t::try_from(bytes).map_err(io::Error::other)?;
     // SAFETY: the descriptor is open; the rest are numbers.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, length) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
-    }
-}
-
-/// Takes the file's lock if it is free (flock(2)). The lock goes with the descriptor.
-///
-/// # Errors
-/// The error of flock(2). If another process has the lock, the result is `false` instead.
-pub fn try_lock(file: &File) -> io::Result<bool> {
-    // SAFETY: the descriptor is open.
-    if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(true);
-    }
-    match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
-        error => Err(error),
     }
 }
 
@@ -222,10 +146,7 @@ pub fn ticks() -> f64 {
 /// on in system calls.
 #[must_use]
 pub fn thread_time() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the structure is ours. The clock exists since Linux 2.6.12.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    Duration::from_nanos(host::thread_cpu_time())
 }
 
 /// Memory of our own: resident from the start, page-aligned, zeroed. Drop returns it to the system
@@ -242,9 +163,6 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     /// Maps `bytes` bytes.
-    ///
-    /// # Errors
-    /// The error of the system call: memory is out.
     pub fn new(bytes: usize) -> io::Result<Memory> {
         let bytes = bytes.max(1);
         // SAFETY: a new private mapping at an address of the kernel's choice changes no other

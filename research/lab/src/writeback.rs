@@ -9,9 +9,8 @@
 //!   random are replaced and written back, until as much was written as fits several times. That is
 //!   the worst for a log: no page lives longer than another. The second half counts.
 //!
-//! [`round`]: what the layouts share. [`swap`]: the cache of swap areas. [`report`]: the results.
+//! [`round`]: what the layouts share. [`swap`]: the cache of swap areas.
 
-mod report;
 mod round;
 mod swap;
 
@@ -19,18 +18,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use rampack::Machine;
 use rampack::control::ControlError;
+use serde_json::{Value, json};
 use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};
 
 use crate::args::WritebackArgs;
+use crate::backing_file::new_file;
 use crate::statistics::{median, spread};
 use crate::sys::Memory;
-use crate::{interrupt, page};
-use report::{Out, Replaced, Report};
-use round::{CPU, Corpus, SMALLEST, Sample, back, check, file, machine};
+use crate::{interrupt, page, report};
+use round::{CPU, Corpus, SMALLEST, Sample, back, check, machine};
 use swap::Below;
 
 /// The part of the pages that is replaced before each writeback.
@@ -71,83 +71,81 @@ impl Layout {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// A dump cannot be read, the file cannot be made or written, memory is out, or a page does not
-/// come back as it was stored.
-pub fn run(args: &WritebackArgs) -> Result<()> {
+pub fn run(args: &WritebackArgs) -> Result<Value> {
     let rounds = args.repeat as usize * Layout::ALL.len() + args.full.len();
-    let bar = crate::report::bar((args.corpus.len() * rounds) as u64);
+    report::begin((args.corpus.len() * rounds) as u64);
     let (mut out, mut replaced) = (Vec::new(), Vec::new());
     for path in &args.corpus {
         let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
         let dump = page::read(path)?;
-        if dump.len() < PAGE_SIZE {
-            bail!("{} has no page", path.display());
-        }
         let corpus = &Corpus { dump: &dump, pages: args.pages as usize };
         let mut samples = Layout::ALL.map(|_| Vec::new());
         for _ in 0..args.repeat {
             for (layout, samples) in Layout::ALL.into_iter().zip(&mut samples) {
-                interrupt::check()?;
-                bar.set_message(format!("{name}: {}", layout.name()));
+                report::step(format!("{name}: {}", layout.name()))?;
                 samples.push(match layout {
                     Layout::Swap(below) => swap::out_and_back(corpus, below, args)?,
                     _ => out_and_back(corpus, layout, args)?,
                 });
-                bar.inc(1);
             }
         }
+        out.extend(Layout::ALL.into_iter().zip(&samples).map(|(layout, s)| row(&name, layout, s)));
         let log_bytes = samples[2].first().map_or(0, |sample| sample.live_bytes);
-        for (layout, samples) in Layout::ALL.into_iter().zip(&samples) {
-            out.push(row(&name, layout, samples));
-        }
         for &full in &args.full {
-            interrupt::check()?;
-            bar.set_message(format!("{name}: {full}% full"));
+            report::step(format!("{name}: {full}% full"))?;
             // A small log is less full: some of its segments hold no objects for long.
             let least = SMALLEST + log_bytes * 33 / 32;
             let bytes = (log_bytes * 100 / u64::from(full)).max(least);
-            let full = log_bytes as f64 * 100.0 / bytes as f64;
-            replaced.push(Replaced::new(&name, full, bytes, &replace(corpus, bytes, args)?));
-            bar.inc(1);
+            let [(objects_before, before), (objects, after)] = replace(corpus, bytes, args)?;
+            let objects = objects - objects_before;
+            let written = after.written_bytes - before.written_bytes;
+            replaced.push(json!({
+                "corpus": name,
+                "full_percent": log_bytes as f64 * 100.0 / bytes as f64,
+                "log_bytes": bytes,
+                "object_bytes": objects,
+                // With copies.
+                "written_bytes": written,
+                "copied_bytes": after.copied_bytes - before.copied_bytes,
+                "cleaned_segments": after.cleaned_segments - before.cleaned_segments,
+                "written_per_object_byte": written as f64 / objects.max(1) as f64,
+            }));
         }
     }
-    bar.finish_and_clear();
-    let report = Report {
-        command: "writeback",
-        algorithm: args.algorithm.clone(),
-        sealed: !args.plain,
-        repeat: args.repeat,
-        seed: args.seed,
-        out,
-        replaced,
-    };
-    crate::report::show(&report, args.json)
+    Ok(json!({
+        "command": "writeback",
+        "algorithm": args.algorithm,
+        "sealed": !args.plain,
+        "repeat": args.repeat,
+        "seed": args.seed,
+        "out": out,
+        "replaced": replaced,
+    }))
 }
 
-fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Out {
+/// A dump in a layout. Times are medians of all rounds, with the least and the greatest.
+fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Value {
     let all = |value: &dyn Fn(&Sample) -> f64| samples.iter().map(value).collect::<Vec<f64>>();
-    let per_second = |s: &Sample| s.pages as f64 * PAGE_SIZE as f64 / s.out_seconds / 1e6;
-    let (out, alone) = (all(&per_second), all(&|s| s.alone_us));
-    let together = all(&|s| s.together_us);
+    let out = all(&|s| s.pages as f64 * PAGE_SIZE as f64 / s.out_seconds / 1e6);
+    let (alone, together) = (all(&|s| s.alone_us), all(&|s| s.together_us));
     let (pages, objects, written) =
         samples.first().map_or((0, 0, 0), |s| (s.pages, s.object_bytes, s.written_bytes));
-    Out {
-        corpus: corpus.to_owned(),
-        layout: layout.name(),
-        pages,
-        object_bytes: objects,
-        written_bytes: written,
-        written_per_object_byte: written as f64 / objects.max(1) as f64,
-        out_mb_per_second: median(out.iter().copied()),
-        out_spread: spread(&out),
-        alone_us: median(alone.iter().copied()),
-        alone_spread: spread(&alone),
-        together_us: median(together.iter().copied()),
-        together_spread: spread(&together),
-        verified_pages: samples.iter().map(|s| s.verified_pages).sum(),
-    }
+    json!({
+        "corpus": corpus,
+        "layout": layout.name(),
+        "pages": pages,
+        "object_bytes": objects,
+        "written_bytes": written,
+        "written_per_object_byte": written as f64 / objects.max(1) as f64,
+        "out_mb_per_second": median(out.iter().copied()),
+        "out_spread": spread(&out),
+        "alone_us": median(alone.iter().copied()),
+        "alone_spread": spread(&alone),
+        // A page of 32 that are read together.
+        "together_us": median(together.iter().copied()),
+        "together_spread": spread(&together),
+        "verified_pages": samples.iter().map(|s| s.verified_pages).sum::<u64>(),
+    })
 }
 
 /// A disk for the corpus over the first `bytes` bytes of a new file.
@@ -184,7 +182,7 @@ fn write_back(disk: &Disk) -> Result<()> {
 fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Result<Sample> {
     let pages = corpus.pages;
     // A page that does not shrink takes a block and a part of one in a log.
-    let file = file(&args.dir, ((2 * pages * PAGE_SIZE) as u64).max(2 * SMALLEST))?;
+    let file = new_file(&args.dir, ((2 * pages * PAGE_SIZE) as u64).max(2 * SMALLEST))?;
     let machine = machine()?;
     let disk = disk(&machine, file.path(), corpus, layout, args)?;
     for index in 0..pages {
@@ -214,7 +212,7 @@ fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Re
 /// after what counts.
 fn replace(corpus: &Corpus<'_>, bytes: u64, args: &WritebackArgs) -> Result<[(u64, LogStats); 2]> {
     let pages = corpus.pages;
-    let file = file(&args.dir, bytes)?;
+    let file = new_file(&args.dir, bytes)?;
     let machine = machine()?;
     let disk = disk(&machine, file.path(), corpus, Layout::Log, args)?;
     let mut random = fastrand::Rng::with_seed(args.seed);

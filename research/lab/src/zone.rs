@@ -30,6 +30,7 @@ mod workers;
 pub mod workload;
 
 use anyhow::{Result, bail};
+use serde_json::Value;
 use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
 
 use crate::args::ZoneArgs;
@@ -41,7 +42,7 @@ pub use workload::{Start, Workload};
 ///
 /// # Errors
 /// Two options contradict each other, memory is out, or a zone allocates wrong frames.
-pub fn run(args: &ZoneArgs) -> Result<()> {
+pub fn run(args: &ZoneArgs) -> Result<Value> {
     let cpus = host::allowed_cpus();
     let threads = threads(&args.threads, &cpus)?;
     let designs = designs::named(&args.design)?;
@@ -67,10 +68,8 @@ pub fn run(args: &ZoneArgs) -> Result<()> {
     };
     plan.check()?;
     let ping_pong_ns = line_transfer(&cpus)?;
-    let bar = crate::report::bar(plan.turns());
-    let runs = plan.measure(&bar);
-    bar.finish_and_clear();
-    crate::report::show(&report::json(args, &plan, ping_pong_ns, &runs?)?, args.json)
+    let runs = plan.measure(crate::report::begin(plan.turns()))?;
+    report::json(args, &plan, ping_pong_ns, &runs)
 }
 
 /// Transfer time of a line between the first two CPUs. `None` with one CPU.

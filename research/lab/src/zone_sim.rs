@@ -9,32 +9,23 @@
 //!
 //! * [`load`]: a thread's demand on a zone; [`engine`]: the simulated zone.
 //! * [`published`]: published curves and rows; [`held`]: the measurements of this machine.
-//! * [`study`]: all together; [`report`]: output.
+//! * [`study`]: all together.
 
 pub mod engine;
 mod held;
 pub mod load;
 mod published;
-mod report;
 mod study;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use crate::args::ZoneSimArgs;
 use crate::zone;
 
 /// Runs the command.
-///
-/// # Errors
-/// Two options contradict each other, or memory is out.
-pub fn run(args: &ZoneSimArgs) -> Result<()> {
-    let given = held::given(&args.held)?;
+pub fn run(args: &ZoneSimArgs) -> Result<Value> {
     let cpus = host::allowed_cpus();
     let transfer_ns = zone::line_transfer(&cpus)?;
-    let wanted = held::Wanted::new(args, given, cpus)?;
-    let bar = crate::report::bar(1);
-    let study = study::Study::make(args, transfer_ns, &wanted, &bar);
-    bar.finish_and_clear();
-    let study = study?;
-    crate::report::show(&report::json(&study, args), args.json)
+    study::study(args, transfer_ns, &held::plan(args, cpus)?)
 }

@@ -26,8 +26,4 @@ pub struct BackingArgs {
     #[arg(long, value_name = "R", default_value_t = 5)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }

@@ -51,8 +51,4 @@ pub struct DensityArgs {
     /// What is drawn at random
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }

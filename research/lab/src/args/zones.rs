@@ -75,10 +75,6 @@ pub struct ZoneArgs {
     /// What orders are drawn from
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `rampack-lab zone-sim`.
@@ -93,11 +89,6 @@ pub struct ZoneSimArgs {
     #[arg(default_values_t = [1, 2, 4, 16, 56, 112])]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
     pub threads: Vec<u32>,
-
-    /// Nanoseconds that a page (its allocation and its free) has the lock held, in place of what
-    /// is measured: `NAME=NS`, or `NAME=ALLOC/FREE`
-    #[arg(long, value_name = "NAME=NS", value_delimiter = ',')]
-    pub held: Vec<String>,
 
     /// Pages a thread allocates before it frees them; will-it-scale has 32768
     #[arg(long, value_name = "N", default_value_t = 4096)]
@@ -122,10 +113,6 @@ pub struct ZoneSimArgs {
     /// the same result
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// `rampack-lab churn`.
@@ -152,8 +139,4 @@ pub struct ChurnArgs {
     /// What is drawn at random
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub json: bool,
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::lines::numbers;
+use crate::proc_files::numbers;
 
 const OOM_CONTROL: &str = "memory.oom_control";
 const LIMIT: &str = "memory.limit_in_bytes";
@@ -67,7 +67,7 @@ impl Relief {
 impl Shared {
     fn look(&self) {
         let text = fs::read_to_string(self.group.join(OOM_CONTROL)).unwrap_or_default();
-        let stuck = numbers(&text).get("under_oom").is_some_and(|under| *under != 0);
+        let stuck = numbers::<u64>(&text).get("under_oom").is_some_and(|under| *under != 0);
         if stuck {
             let times = self.times.fetch_add(1, Ordering::Relaxed) + 1;
             let limit = self.limit + self.limit / PART * times;

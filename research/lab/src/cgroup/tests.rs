@@ -16,28 +16,3 @@ fn finds_either_version() {
     assert_eq!(Hierarchy::among(V2, |_| false), None);
     assert_eq!(Hierarchy::among("", |_| true), None);
 }
-
-#[test]
-fn reads_numbers_and_leaves_the_rest() {
-    let text = "cache 12\nhierarchical 99999999999999999999999\n\nx y\npgmajfault 7\n";
-    let numbers = numbers(text);
-    assert_eq!(numbers.get("cache"), Some(&12));
-    assert_eq!(numbers.get("pgmajfault"), Some(&7));
-    assert_eq!(numbers.len(), 2);
-}
-
-#[test]
-fn reads_times_behind_any_name() {
-    let text = "12 (a) b ) (c)) S 1 12 12 0 -1 4194560 812 3 5 6 7 8 9 10 20 0 1 0 100 1 2 3";
-    let times = Times { user: 7 + 9, system: 8 + 10, major_faults: 5 + 6 };
-    assert_eq!(Times::parse(text), Some(times));
-    assert_eq!(Times::parse("12 (short) S 1"), None);
-    assert_eq!(Times::parse(""), None);
-}
-
-#[test]
-fn a_process_has_times() {
-    let text = fs::read_to_string("/proc/self/stat").expect("this process");
-    assert!(Times::parse(&text).is_some(), "{text}");
-    assert!(sys::ticks() >= 1.0);
-}

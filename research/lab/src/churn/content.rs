@@ -36,9 +36,6 @@ pub struct Content {
 
 impl Content {
     /// Reads the pages of a corpus, or makes them up.
-    ///
-    /// # Errors
-    /// The file cannot be read, all its pages are same-filled, or memory is out.
     pub fn new(corpus: Option<&Path>, random: &mut fastrand::Rng) -> Result<Content> {
         let (name, bytes) = match corpus {
             Some(path) => {
@@ -53,7 +50,7 @@ impl Content {
         let mut lengths: Vec<(usize, usize)> = pages(&bytes)
             .take(MOST)
             .enumerate()
-            .filter(|(_, page)| page[8..] != page[..PAGE_SIZE - 8])
+            .filter(|(_, page)| zcomp::same_filled(page).is_none())
             .map(|(at, page)| (context.compress(page, &mut room).unwrap_or(PAGE_SIZE), at))
             .collect();
         if lengths.is_empty() {

@@ -4,7 +4,6 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use units::Page;
 
 use crate::interrupt;
 use crate::pages::{Device, Target, kernel};
@@ -20,23 +19,20 @@ pub struct Size {
     pub huge_pages: u64,
 }
 
-/// Stores `pages` in `device` with each codec of `names` that it has.
-///
-/// # Errors
-/// It is no zram device, is in use, or fails.
-pub fn sizes(device: &Path, pages: &[&Page], names: &[&str]) -> Result<Vec<Size>> {
+/// Stores the pages of `bytes` in `device` with each codec of ours that it has.
+pub fn sizes(device: &Path, bytes: &[u8]) -> Result<Vec<Size>> {
+    let pages = || crate::page::pages(bytes);
     let known = kernel::algorithms(device);
     let shown = device.display();
     if known.is_empty() {
         bail!("--kernel {shown}: this is no zram device of the kernel");
     }
     let mut sizes = Vec::new();
-    for &name in names.iter().filter(|&&name| known.iter().any(|known| known == name)) {
+    let ours = zcomp::ALGORITHMS.iter();
+    for &name in ours.filter(|&&name| known.iter().any(|known| known == name)) {
         interrupt::check()?;
-        // Dropped after the device is closed: the drop resets it.
-        let _setup = kernel::Setup::new(device, name, pages.len())?;
-        let target = Device::open(device, pages.len())?;
-        for (index, page) in pages.iter().enumerate() {
+        let target = Device::of_kernel(device, name, pages().len())?;
+        for (index, page) in pages().enumerate() {
             target.store(index as u64, page)?;
         }
         let bytes = target.figures().compressed;

@@ -14,6 +14,7 @@ use anyhow::{Context, Result};
 use units::PAGE_SIZE;
 
 use crate::interrupt;
+use crate::proc_files::kib;
 
 /// Bits of an entry of /proc/PID/pagemap.
 const PRESENT: u64 = 1 << 63;
@@ -21,21 +22,11 @@ const FILE_OR_SHARED: u64 = 1 << 61;
 const EXCLUSIVE: u64 = 1 << 56;
 
 /// Resident bytes of private anonymous memory of a process, read quickly (proc_pid_smaps(5)).
-///
-/// # Errors
-/// The process has ended, or this process may not read its /proc files.
 pub fn anonymous_bytes(process: u32) -> Result<u64> {
-    let path = format!("/proc/{process}/smaps_rollup");
-    let text = fs::read_to_string(&path).context(path)?;
-    let line = text.lines().find_map(|line| line.strip_prefix("Anonymous:")).unwrap_or("0");
-    let number = line.split_ascii_whitespace().next().unwrap_or("0");
-    Ok(number.parse::<u64>().unwrap_or(0) * 1024)
+    kib(&format!("/proc/{process}/smaps_rollup"), "Anonymous").context("its smaps_rollup")
 }
 
 /// Waits until every thread of a stopped process stands still.
-///
-/// # Errors
-/// The process has ended, or does not stop.
 pub fn wait_until_stopped(process: u32) -> Result<()> {
     interrupt::wait_for("stopping the program", Duration::from_secs(10), || {
         let tasks = fs::read_dir(format!("/proc/{process}/task")).context("its threads")?;
@@ -76,9 +67,6 @@ fn u64_from(bytes: &[u8]) -> u64 {
 }
 
 /// The addresses of all wanted pages of a process now, ascending.
-///
-/// # Errors
-/// The error of the system call that reads /proc.
 pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("its mappings")?;
     let pagemap = open(process, "pagemap")?;
@@ -110,9 +98,6 @@ fn open(process: u32, name: &str) -> Result<File> {
 
 /// The contents of up to `most` wanted pages of a stopped process, in the order of their addresses.
 /// If there are more, it takes a random choice, the same each time.
-///
-/// # Errors
-/// The error of the system call that reads /proc.
 pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
     let memory = open(process, "mem")?;
     let mut addresses = wanted_pages(process)?;

@@ -5,11 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
 
 use super::redis::Filler;
-use crate::interrupt;
 use crate::programs::{self, Running};
 
 /// A program and how to make it grow.
@@ -68,9 +67,6 @@ impl Recipe {
     }
 
     /// Starts the program.
-    ///
-    /// # Errors
-    /// The program cannot run.
     pub fn start(&self) -> Result<Subject> {
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
@@ -102,8 +98,7 @@ impl Kitchen {
         let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy();
         self.commands.push(format!("{name} {}", arguments.join(" ")));
         let mut command = Command::new(program);
-        command.args(arguments).current_dir(&self.directory);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.args(arguments).current_dir(&self.directory).stdout(Stdio::null());
         command
     }
 
@@ -133,13 +128,7 @@ fn java(kitchen: &mut Kitchen) -> Result<Running> {
     kitchen.file("Heap.java", include_str!("recipes/Heap.java"))?;
     // A process of its own compiles it: a compiler has another heap.
     let mut command = kitchen.command("javac", &["Heap.java"]);
-    let mut compiler = Running::start(&mut command, true)?;
-    let status = interrupt::wait_for("javac", Duration::from_secs(120), || {
-        Ok(compiler.child().try_wait()?)
-    })?;
-    if !status.success() {
-        bail!("javac: {status}");
-    }
+    Running::start(&mut command, true)?.finish(Duration::from_secs(120))?;
     kitchen.start("java", &["-XX:+UseSerialGC", "-XX:-UseContainerSupport", "Heap"])
 }
 
@@ -149,10 +138,7 @@ fn redis(kitchen: &mut Kitchen) -> Result<Running> {
         &["--port", "0", "--unixsocket", "redis.sock", "--save", "", "--appendonly", "no"],
     )?;
     let socket = kitchen.directory.join("redis.sock");
-    interrupt::wait_for("redis-server", Duration::from_secs(30), || {
-        running.check()?;
-        Ok(socket.exists().then_some(()))
-    })?;
+    running.wait_until(Duration::from_secs(30), || Ok(socket.exists().then_some(())))?;
     let benchmark = programs::find("redis-benchmark").context("redis-benchmark is missing")?;
     kitchen.commands.push("redis-benchmark -t set,get,lpush,hset,zadd; SET of texts".to_owned());
     let mut filler = Filler::new(benchmark, socket);

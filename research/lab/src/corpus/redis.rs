@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use redis::Commands;
 
 use crate::programs::Running;
@@ -40,9 +40,6 @@ impl Filler {
     }
 
     /// One round: a run of the benchmark, and as many keys of text. It adds a few MB.
-    ///
-    /// # Errors
-    /// The benchmark fails, or the server does not answer.
     pub fn fill(&mut self) -> Result<()> {
         let size = VALUE_SIZES[self.rounds as usize % VALUE_SIZES.len()];
         self.rounds += 1;
@@ -50,15 +47,7 @@ impl Filler {
         command.arg("-s").arg(&self.socket);
         command.args(["-q", "-n", "4000", "-r", "1000000", "-P", "16", "-c", "4", "-d", size]);
         command.args(["-t", "set,get,lpush,hset,zadd"]);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let mut running = Running::start(&mut command, false)?;
-        let status =
-            crate::interrupt::wait_for("redis-benchmark", Duration::from_secs(60), || {
-                Ok(running.child().try_wait()?)
-            })?;
-        if !status.success() {
-            bail!("redis-benchmark: {status}");
-        }
+        Running::start(command.stdout(Stdio::null()), false)?.finish(Duration::from_secs(60))?;
         self.set_texts(TEXTS)
     }
 

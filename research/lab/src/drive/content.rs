@@ -48,9 +48,6 @@ pub enum Content {
 
 impl Content {
     /// Parses the command line: a name, or the path of a file.
-    ///
-    /// # Errors
-    /// The text is neither, or the contents cannot be shuffled.
     pub fn parse(text: &str, shuffled: bool) -> Result<Content> {
         let content = match text {
             "iozone" => Content::Iozone,
@@ -86,9 +83,6 @@ impl Content {
     }
 
     /// Makes the contents: a whole number of blocks of `block` bytes. `wanted` blocks are enough.
-    ///
-    /// # Errors
-    /// The file cannot be read or has less than one block, or memory is out.
     pub fn prepare(&self, block: usize, wanted: usize) -> Result<Source> {
         let room = |bytes: usize| Memory::new(bytes).context("no memory for the contents");
         let generated = (wanted.max(1) * block).min(GENERATED);
@@ -126,9 +120,6 @@ impl Content {
 }
 
 /// Makes this many half-compressible pages, all different.
-///
-/// # Errors
-/// Memory is out.
 pub fn half_compressible(pages: usize) -> Result<Memory> {
     let memory = Memory::new(pages * PAGE_SIZE).context("no memory for the contents")?;
     Ok(noise(memory, PAGE_SIZE / 2))

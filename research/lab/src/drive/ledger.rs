@@ -6,9 +6,9 @@ use units::PAGE_SIZE;
 
 use super::content::Source;
 use super::modes::{Part, Step};
-use super::target::Target;
 use crate::interrupt;
 use crate::page::{page, pages};
+use crate::pages::Target;
 use crate::sys::Memory;
 
 /// The blocks that each place may hold.
@@ -43,9 +43,6 @@ impl Ledger {
     }
 
     /// Reads the whole device and compares every page with the expected ones.
-    ///
-    /// # Errors
-    /// The target fails, a page was never written there, or the run is interrupted.
     pub fn verify(&self, target: &dyn Target, source: &Source) -> Result<()> {
         let bytes = source.block(0).len();
         let mut buffer = Memory::new(bytes).context("no memory for a buffer")?;

@@ -128,9 +128,6 @@ const SINGLE: &[Mode] = &[
 const CHANGES: usize = 5;
 
 /// Whether `bytes` can be the size of a thread's part.
-///
-/// # Errors
-/// The message says which sizes are possible.
 pub fn check_size(bytes: u64) -> Result<(), String> {
     const MOST: u64 = 1 << 40;
     let record = RECORD as u64;

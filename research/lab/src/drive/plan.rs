@@ -1,4 +1,4 @@
-//! The plan of a run: workload, contents, threads and subjects.
+//! The plan of a run.
 
 use super::content::Content;
 use super::modes::Workload;

@@ -1,174 +1,90 @@
 //! The results of a run.
 
 use anyhow::Result;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::plan::Plan;
-use super::subject::Through;
+use super::subject::Subject;
 use super::workers::Rate;
 use crate::statistics::{deviation, mean, median};
 
-/// All results of a run.
-#[derive(Serialize)]
-pub struct Report {
-    command: &'static str,
-    workload: &'static str,
-    content: String,
-    through: &'static str,
-    algorithm: String,
-    kernel_algorithm: Option<String>,
-    block_bytes: usize,
-    /// Bytes of each thread in the modes of iozone, else of the shared device.
-    area_bytes: usize,
-    /// Loops of a fio job, or pages of each thread on the small device.
-    laps: Option<u32>,
-    repeat: usize,
-    cpus: usize,
-    unit: &'static str,
-    base: String,
-    subjects: Vec<Line>,
-    cells: Vec<Cell>,
-    #[serde(skip)]
-    threads: Vec<usize>,
-    #[serde(skip)]
-    modes: Vec<&'static str>,
+/// The rates of all repetitions.
+pub struct Report<'a> {
+    plan: &'a Plan,
+    /// By number of threads, mode and subject.
+    samples: Vec<Vec<Rate>>,
 }
 
-#[derive(Serialize)]
-struct Line {
-    name: String,
-    slots: Option<String>,
-    streams: Option<String>,
-    counters: Option<String>,
-    slot_bytes_per_page: Option<f64>,
+/// Adds the figures of all repetitions to an object. `over_base` is the median of the ratios to the
+/// base in the same repetition.
+fn figures(mut all: Value, rates: &[Rate], base: &[Rate], of: fn(&Rate) -> f64) -> Value {
+    let [samples, base] = [rates, base].map(|rates| rates.iter().map(of).collect::<Vec<f64>>());
+    all["median"] = json!(median(samples.iter().copied()));
+    all["mean"] = json!(mean(&samples));
+    all["deviation"] = json!(deviation(&samples));
+    all["over_base"] = json!(median(samples.iter().zip(&base).map(|(ours, base)| ours / base)));
+    all["samples"] = json!(samples);
+    all
 }
 
-/// One cell of the table.
-#[derive(Serialize)]
-struct Cell {
-    workload: &'static str,
-    content: String,
-    through: &'static str,
-    threads: usize,
-    mode: &'static str,
-    subject: String,
-    #[serde(flatten)]
-    wall: Figures,
-    /// By CPU time. `None` where other processes do the work.
-    cpu: Option<Figures>,
-}
-
-/// The figures of all repetitions.
-#[derive(Clone, Default, Serialize)]
-struct Figures {
-    median: f64,
-    mean: f64,
-    deviation: f64,
-    /// The median of the ratios to the base in the same repetition.
-    over_base: f64,
-    samples: Vec<f64>,
-}
-
-impl Figures {
-    fn finish(&mut self, base: &[f64]) {
-        self.median = median(self.samples.iter().copied());
-        self.mean = mean(&self.samples);
-        self.deviation = deviation(&self.samples);
-        let ratios = self.samples.iter().zip(base).map(|(ours, base)| ours / base);
-        self.over_base = median(ratios);
-    }
-}
-
-impl Report {
+impl Report<'_> {
     /// A report without figures.
-    ///
-    /// # Errors
-    /// A subject cannot report its bytes for a page.
-    pub fn new(command: &'static str, plan: &Plan) -> Result<Report> {
-        let Plan { workload, content, threads, repeat, subjects, setting, cpus } = plan;
-        let mut lines = Vec::new();
-        for subject in subjects {
-            let variants = subject.ours.as_ref().map(|ours| &ours.variants);
-            lines.push(Line {
-                name: subject.name.clone(),
-                slots: variants.map(|variants| variants.slots.clone()),
-                streams: variants.map(|variants| variants.streams.clone()),
-                counters: variants.map(|variants| variants.counters.clone()),
-                slot_bytes_per_page: subject.slot_bytes()?,
-            });
+    pub fn new(plan: &Plan) -> Report<'_> {
+        let Plan { workload, threads, subjects, .. } = plan;
+        let cells = threads.len() * workload.modes().len() * subjects.len();
+        Report { plan, samples: vec![Vec::new(); cells] }
+    }
+
+    /// Adds a turn of a subject: the rate of each mode.
+    pub fn add(&mut self, block: usize, subject: usize, rates: &[Rate]) {
+        let subjects = self.plan.subjects.len();
+        for (mode, rate) in rates.iter().enumerate() {
+            self.samples[(block * rates.len() + mode) * subjects + subject].push(*rate);
         }
-        let through = |name: &str| match name {
-            "kernel" => Through::Device.name(),
-            _ => setting.through.name(),
+    }
+
+    /// All results, after all turns.
+    pub fn finished(&self, command: &str) -> Result<Value> {
+        let Plan { workload, content, threads, repeat, subjects, setting, cpus } = self.plan;
+        let line = |subject: &Subject| {
+            let variants = subject.variants.as_ref();
+            Ok(json!({
+                "name": subject.name,
+                "slots": variants.map(|variants| &variants.slots),
+                "streams": variants.map(|variants| &variants.streams),
+                "counters": variants.map(|variants| &variants.counters),
+                "slot_bytes_per_page": subject.slot_bytes()?,
+            }))
         };
         let mut cells = Vec::new();
-        for &threads in threads {
-            for mode in workload.modes() {
-                cells.extend(subjects.iter().map(|subject| Cell {
-                    workload: workload.name(),
-                    content: content.name(),
-                    through: through(&subject.name),
-                    threads,
-                    mode,
-                    subject: subject.name.clone(),
-                    wall: Figures::default(),
-                    cpu: (setting.through == Through::Process).then(Figures::default),
+        let mut rows = self.samples.chunks(subjects.len());
+        for threads in threads {
+            for (mode, row) in workload.modes().into_iter().zip(&mut rows) {
+                cells.extend(subjects.iter().zip(row).map(|(subject, rates)| {
+                    let cell = json!({ "threads": threads, "mode": mode, "subject": subject.name });
+                    let mut cell = figures(cell, rates, &row[0], |rate| rate.wall);
+                    cell["cpu"] = figures(json!({}), rates, &row[0], |rate| rate.cpu);
+                    cell
                 }));
             }
         }
-        Ok(Report {
-            command,
-            workload: workload.name(),
-            content: content.name(),
-            through: setting.through.name(),
-            algorithm: setting.algorithm.clone(),
-            kernel_algorithm: setting.kernel.as_ref().map(|(_, algorithm)| algorithm.clone()),
-            block_bytes: workload.block(),
-            area_bytes: workload.device_bytes(1),
-            laps: workload.repeats(),
-            repeat: *repeat,
-            cpus: cpus.len(),
-            unit: "KB/s",
-            base: subjects.first().map(|subject| subject.name.clone()).unwrap_or_default(),
-            subjects: lines,
-            cells,
-            threads: threads.clone(),
-            modes: workload.modes(),
-        })
-    }
-
-    /// Adds a subject's turn: the rate of each mode.
-    pub fn add(&mut self, threads: usize, subject: usize, rates: &[Rate]) {
-        for (mode, rate) in rates.iter().enumerate() {
-            if let Some(index) = self.index(threads, mode, subject) {
-                let cell = &mut self.cells[index];
-                cell.wall.samples.push(rate.wall);
-                if let Some(cpu) = &mut cell.cpu {
-                    cpu.samples.push(rate.cpu);
-                }
-            }
-        }
-    }
-
-    /// Completes the report after all turns.
-    #[must_use]
-    pub fn finished(mut self) -> Report {
-        let step = self.subjects.len().max(1);
-        for cells in self.cells.chunks_mut(step) {
-            let wall = cells[0].wall.samples.clone();
-            let cpu = cells[0].cpu.as_ref().map(|cpu| cpu.samples.clone()).unwrap_or_default();
-            for cell in cells {
-                cell.wall.finish(&wall);
-                if let Some(figures) = &mut cell.cpu {
-                    figures.finish(&cpu);
-                }
-            }
-        }
-        self
-    }
-
-    fn index(&self, threads: usize, mode: usize, subject: usize) -> Option<usize> {
-        let block = self.threads.iter().position(|&other| other == threads)?;
-        Some((block * self.modes.len() + mode) * self.subjects.len() + subject)
+        Ok(json!({
+            "command": command,
+            "workload": workload.name(),
+            "content": content.name(),
+            "algorithm": setting.algorithm,
+            "kernel_algorithm": setting.kernel.as_ref().map(|(_, algorithm)| algorithm),
+            "block_bytes": workload.block(),
+            // Bytes of each thread in the modes of iozone, else of the shared device.
+            "area_bytes": workload.device_bytes(1),
+            // Loops of a fio job, or pages of each thread on the small device.
+            "laps": workload.repeats(),
+            "repeat": repeat,
+            "cpus": cpus.len(),
+            "unit": "KB/s",
+            "base": subjects[0].name,
+            "subjects": subjects.iter().map(line).collect::<Result<Vec<Value>>>()?,
+            "cells": cells,
+        }))
     }
 }

@@ -9,18 +9,16 @@
 //! add the speed of a CPU that it did not have.) The threads do the rest of their parts off the
 //! clock, so that every mode finds the device as it expects.
 
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result};
 use sync::atomic::{AtomicBool, Ordering};
 
 use super::content::Source;
 use super::modes::{Part, Step};
-use super::target::Target;
-use crate::interrupt;
-use crate::sys::{self, Memory};
+use crate::pages::Target;
+use crate::sys::{Memory, thread_time};
+use crate::{interrupt, threads};
 
 /// Steps between two checks for an interrupt.
 const LOOK: usize = 256;
@@ -35,35 +33,13 @@ pub struct Rate {
     pub cpu: f64,
 }
 
-/// Runs all parts at once, each on a thread of its own. The threads take `cpus` in turn.
-///
-/// # Errors
-/// The error of the target, or an interrupt.
+/// Runs all parts at once, each on a thread and a CPU of its own.
 pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<Rate> {
-    if cpus.is_empty() {
-        bail!("the system does not tell which CPUs there are");
-    }
     let block = source.block(0).len();
-    let workers = Workers {
-        barrier: Barrier::new(parts.len()),
-        ended: AtomicBool::new(false),
-        target,
-        source,
-        block,
-    };
-    let paces = thread::scope(|scope| {
-        let workers = &workers;
-        let start = |(number, part)| {
-            let cpu = cpus[number % cpus.len()];
-            scope.spawn(move || workers.work(part, cpu))
-        };
-        let running: Vec<_> = parts.iter().enumerate().map(start).collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Pace>>| {
-            thread.join().map_err(|_| anyhow!("a thread panicked"))?
-        };
-        // Joins all threads before it returns the first error: a scope must not end with a panic.
-        let paces = running.into_iter().map(join).collect::<Vec<_>>();
-        paces.into_iter().collect::<Result<Vec<Pace>>>()
+    let workers = Workers { ended: AtomicBool::new(false), target, source, block };
+    let prepare = |number| Ok((number, Memory::new(block).context("no memory for a buffer")?));
+    let paces = threads::on_each(cpus, prepare, |(number, mut buffer): (usize, Memory)| {
+        workers.work(&parts[number], &mut buffer)
     })?;
     let kilobytes = |pace: &Pace| pace.steps as f64 * block as f64 / 1024.0;
     let seconds = |time: Duration| time.as_secs_f64().max(1e-9);
@@ -87,7 +63,6 @@ struct Pace {
 }
 
 struct Workers<'a> {
-    barrier: Barrier,
     ended: AtomicBool,
     target: &'a dyn Target,
     source: &'a Source,
@@ -95,20 +70,15 @@ struct Workers<'a> {
 }
 
 impl Workers<'_> {
-    fn work(&self, part: &Part, cpu: usize) -> Result<Pace> {
-        let pinned = host::pin_to_cpu(cpu);
-        let buffer = Memory::new(self.block);
-        self.barrier.wait();
-        pinned?;
-        let mut buffer = buffer.context("no memory for a buffer")?;
-        let (cpu, begun) = (sys::thread_time(), Instant::now());
-        let cpu = || sys::thread_time().saturating_sub(cpu);
+    fn work(&self, part: &Part, buffer: &mut [u8]) -> Result<Pace> {
+        let (cpu, begun) = (thread_time(), Instant::now());
+        let cpu = || thread_time().saturating_sub(cpu);
         let (mut steps, mut pace) = (0, None);
         for _ in 0..part.laps {
             for some in part.steps.chunks(LOOK) {
                 interrupt::check()?;
                 for step in some {
-                    self.step(step, &mut buffer)?;
+                    self.step(step, buffer)?;
                     steps += 1;
                     // Relaxed: the flag is alone and publishes nothing.
                     if pace.is_none() && self.ended.load(Ordering::Relaxed) {

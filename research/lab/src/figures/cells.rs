@@ -52,6 +52,26 @@ pub fn items<'a>(value: &'a Value, pointer: &str) -> Vec<&'a Value> {
     value.pointer(pointer).and_then(Value::as_array).into_iter().flatten().collect()
 }
 
+/// The texts at `key` in all `values`, each once, in order.
+pub fn distinct(values: &[&Value], key: &str) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    for value in values {
+        let word = match &value[key] {
+            Value::String(word) => word.clone(),
+            other => other.to_string(),
+        };
+        if !all.contains(&word) {
+            all.push(word);
+        }
+    }
+    all
+}
+
+/// The number at `key`, or one that is none.
+pub fn float(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or(f64::NAN)
+}
+
 /// A Markdown table: a row of names and the rows below it.
 pub struct Table {
     text: String,

@@ -14,9 +14,6 @@ const WIDTH: usize = 100;
 
 /// The tables of all measurements in `out` that are of this commit and this size, in the order of
 /// the list.
-///
-/// # Errors
-/// A file does not parse.
 pub fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
     let mut text = machine.describe();
     if quick {

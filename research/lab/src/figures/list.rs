@@ -1,7 +1,6 @@
 //! The list of all measurements.
 
 use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::taken::Taken;
@@ -33,6 +32,17 @@ pub struct Measurement {
     pub tables: fn(&Taken) -> String,
 }
 
+/// A measurement that needs nothing special.
+const fn measurement(
+    name: &'static str,
+    title: &'static str,
+    seconds: u32,
+    runs: fn(&Sizes) -> Vec<(String, String)>,
+    tables: fn(&Taken) -> String,
+) -> Measurement {
+    Measurement { name, title, seconds, long: false, dumps: false, needs: &[], runs, tables }
+}
+
 /// A need that a machine may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
@@ -48,8 +58,8 @@ impl Need {
     /// Whether this machine meets the need.
     pub fn met(&self) -> bool {
         match self {
-            Need::Root => is_root(),
-            Need::Zram => is_root() && Path::new("/dev/zram0").exists(),
+            Need::Root => host::effective_user() == 0,
+            Need::Zram => Need::Root.met() && Path::new("/dev/zram0").exists(),
             Need::Program(name) => programs::find(name).is_some(),
         }
     }
@@ -62,11 +72,6 @@ impl Need {
             Need::Program(name) => format!("program {name}"),
         }
     }
-}
-
-/// Whether we are root: then `/proc/self` belongs to root.
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
 }
 
 /// The size of the measurements, and what takes part.
@@ -115,173 +120,120 @@ fn one(label: &str, line: String) -> Vec<(String, String)> {
 /// All measurements, in the order of runs and tables.
 pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
-        name: "pages",
-        title: "Pages of programs, stored and loaded",
-        seconds: 330,
-        long: false,
         dumps: true,
-        needs: &[],
-        runs: pages,
-        tables: tables::pages,
+        ..measurement("pages", "Pages of programs, stored and loaded", 330, pages, tables::pages)
+    },
+    Measurement { dumps: true, ..measurement("codecs", "Codecs", 60, codecs, tables::codecs) },
+    Measurement {
+        dumps: true,
+        ..measurement("locks", "Slot schemes: the experiment of 2014", 300, locks, tables::in_short)
     },
     Measurement {
-        name: "codecs",
-        title: "Codecs",
-        seconds: 60,
-        long: false,
         dumps: true,
-        needs: &[],
-        runs: codecs,
-        tables: tables::codecs,
+        ..measurement(
+            "locks-sim",
+            "Slot schemes on more CPUs, simulated",
+            240,
+            locks_sim,
+            studies::locks_sim,
+        )
     },
     Measurement {
-        name: "locks",
-        title: "Slot schemes: the experiment of 2014",
-        seconds: 300,
-        long: false,
         dumps: true,
-        needs: &[],
-        runs: locks,
-        tables: tables::in_short,
+        ..measurement(
+            "streams",
+            "Streams: the other experiment of 2014",
+            120,
+            streams,
+            tables::in_short,
+        )
     },
     Measurement {
-        name: "locks-sim",
-        title: "Slot schemes on more CPUs, simulated",
-        seconds: 240,
-        long: false,
-        dumps: true,
-        needs: &[],
-        runs: |sizes| {
-            let size = sizes.either(
-                "--operations 10000",
-                "--repeat 3 --milliseconds 3 --operations 300 --threads 4",
-            );
-            let line = |dump| one("", format!("locks-sim --corpus {dump} {size}"));
-            sizes.typical().map_or(Vec::new(), line)
-        },
-        tables: studies::locks_sim,
-    },
-    Measurement {
-        name: "streams",
-        title: "Streams: the other experiment of 2014",
-        seconds: 120,
-        long: false,
-        dumps: true,
-        needs: &[],
-        runs: streams,
-        tables: tables::in_short,
-    },
-    Measurement {
-        name: "nbd",
-        title: "NBD",
-        seconds: 80,
-        long: false,
-        dumps: false,
         needs: &[Need::Program("fio"), Need::Program("nbdkit")],
-        runs: |sizes| {
-            let size = sizes.either(
-                "--size 256M --milliseconds 3000 --repeat 3",
-                "--size 8M --milliseconds 100 --repeat 2",
-            );
-            one("", format!("nbd {size}"))
-        },
-        tables: tables::nbd,
+        ..measurement("nbd", "NBD", 80, nbd, tables::nbd)
     },
+    measurement("backing", "Reading and writing a backing file", 45, backing, tables::backing),
+    measurement("index", "Indexes of swap", 75, index, studies::index),
+    measurement("zone", "Page allocators", 150, zone, studies::zone),
+    measurement(
+        "zone-sim",
+        "Page allocators on more CPUs, simulated",
+        120,
+        zone_sim,
+        studies::zone_sim,
+    ),
+    measurement("churn", "A pool that is churned", 15, churn, studies::churn),
     Measurement {
-        name: "backing",
-        title: "Reading and writing a backing file",
-        seconds: 45,
-        long: false,
-        dumps: false,
-        needs: &[],
-        runs: |sizes| {
-            let size = sizes.either("", "--size 4M --milliseconds 10 --repeat 2");
-            one("", format!("backing {size}"))
-        },
-        tables: tables::backing,
-    },
-    Measurement {
-        name: "index",
-        title: "Indexes of swap",
-        seconds: 75,
-        long: false,
-        dumps: false,
-        needs: &[],
-        runs: |sizes| {
-            let alone = sizes.either(
-                "--repeat 5 --milliseconds 1000",
-                "--repeat 2 --milliseconds 10 --pages 4096",
-            );
-            let whole = sizes.either(
-                "--repeat 5 --milliseconds 600 --pages 65536",
-                "--repeat 2 --milliseconds 10 --pages 2048",
-            );
-            vec![
-                ("alone".to_owned(), format!("index {alone}")),
-                ("whole".to_owned(), format!("index --whole {whole}")),
-            ]
-        },
-        tables: studies::index,
-    },
-    Measurement {
-        name: "zone",
-        title: "Page allocators",
-        seconds: 150,
-        long: false,
-        dumps: false,
-        needs: &[],
-        runs: |sizes| {
-            let size = sizes.either("--repeat 5", "--repeat 2 --cycles 1 --frames 8192");
-            let workloads = "bulk,repeat,cross-free,page-fault1";
-            one("", format!("zone --workload {workloads} --start stagger {size}"))
-        },
-        tables: studies::zone,
-    },
-    Measurement {
-        name: "zone-sim",
-        title: "Page allocators on more CPUs, simulated",
-        seconds: 120,
-        long: false,
-        dumps: false,
-        needs: &[],
-        runs: |sizes| {
-            let size = sizes.either(
-                "--threads 2,16,112",
-                "--size 32M --repeat 1 --pages 256 --cycles 1 --threads 2,112",
-            );
-            one("", format!("zone-sim {size}"))
-        },
-        tables: studies::zone_sim,
-    },
-    Measurement {
-        name: "churn",
-        title: "A pool that is churned",
-        seconds: 15,
-        long: false,
-        dumps: false,
-        needs: &[],
-        runs: |sizes| {
-            let size = sizes.either("--size 128M --rounds 10", "--size 8M --rounds 2");
-            one("", format!("churn {size}"))
-        },
-        tables: studies::churn,
-    },
-    Measurement {
-        name: "kernel-build",
-        title: "A kernel built with too little memory",
-        seconds: 2700,
         long: true,
-        dumps: false,
         needs: &[Need::Root],
-        runs: |sizes| {
-            let swap = "file,kernel-zswap:lzo,rampack:lz4,kernel-zram:lz4";
-            let repeat = sizes.either("3", "1");
-            let size = format!("--jobs 8 --limit 256M --timeout 300 --repeat {repeat}");
-            one("", format!("kernel-build --swap {swap} {size}"))
-        },
-        tables: studies::kernel_build,
+        ..measurement(
+            "kernel-build",
+            "A kernel built with too little memory",
+            2700,
+            kernel_build,
+            studies::kernel_build,
+        )
     },
 ];
+
+fn locks_sim(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes
+        .either("--operations 10000", "--repeat 3 --milliseconds 3 --operations 300 --threads 4");
+    let line = |dump| one("", format!("locks-sim --corpus {dump} {size}"));
+    sizes.typical().map_or(Vec::new(), line)
+}
+
+fn nbd(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either(
+        "--size 256M --milliseconds 3000 --repeat 3",
+        "--size 8M --milliseconds 100 --repeat 2",
+    );
+    one("", format!("nbd {size}"))
+}
+
+fn backing(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("", "--size 4M --milliseconds 10 --repeat 2");
+    one("", format!("backing {size}"))
+}
+
+fn index(sizes: &Sizes) -> Vec<(String, String)> {
+    let alone =
+        sizes.either("--repeat 5 --milliseconds 1000", "--repeat 2 --milliseconds 10 --pages 4096");
+    let whole = sizes.either(
+        "--repeat 5 --milliseconds 600 --pages 65536",
+        "--repeat 2 --milliseconds 10 --pages 2048",
+    );
+    vec![
+        ("alone".to_owned(), format!("index {alone}")),
+        ("whole".to_owned(), format!("index --whole {whole}")),
+    ]
+}
+
+fn zone(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("--repeat 5", "--repeat 2 --cycles 1 --frames 8192");
+    let workloads = "bulk,repeat,cross-free,page-fault1";
+    one("", format!("zone --workload {workloads} --start stagger {size}"))
+}
+
+fn zone_sim(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either(
+        "--threads 2,16,112",
+        "--size 32M --repeat 1 --pages 256 --cycles 1 --threads 2,112",
+    );
+    one("", format!("zone-sim {size}"))
+}
+
+fn churn(sizes: &Sizes) -> Vec<(String, String)> {
+    let size = sizes.either("--size 128M --rounds 10", "--size 8M --rounds 2");
+    one("", format!("churn {size}"))
+}
+
+fn kernel_build(sizes: &Sizes) -> Vec<(String, String)> {
+    let swap = "file,kernel-zswap:lzo,rampack:lz4,kernel-zram:lz4";
+    let repeat = sizes.either("3", "1");
+    let size = format!("--jobs 8 --limit 256M --timeout 300 --repeat {repeat}");
+    one("", format!("kernel-build --swap {swap} {size}"))
+}
 
 /// One thread and two take turns on each content. Each run contains the engine and the kernel.
 fn pages(sizes: &Sizes) -> Vec<(String, String)> {

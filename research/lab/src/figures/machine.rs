@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::programs::{find, said, version};
+use crate::programs::{find, now, said, version};
 
 /// What the figures depend on.
 pub struct Machine {
@@ -16,9 +16,6 @@ pub struct Machine {
 
 impl Machine {
     /// This machine, now.
-    ///
-    /// # Errors
-    /// The command line gives no commit, and git finds none.
     pub fn now(commit: Option<&str>) -> Result<Machine> {
         let commit = match commit {
             Some(commit) => commit.to_owned(),
@@ -27,19 +24,14 @@ impl Machine {
             }
         };
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let after = |text: &str, name: &str| {
-            let line = text.lines().find(|line| line.starts_with(name));
-            line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_owned())
-        };
-        let cpu = after(&read("/proc/cpuinfo"), "model name").unwrap_or_default();
-        let memory = after(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
-        let kilobytes: u64 =
-            memory.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0);
+        let cpus = read("/proc/cpuinfo");
+        let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name"));
+        let cpu = cpu.unwrap_or_default().trim_matches([' ', '\t', ':']);
         let mut lines = vec![
             ("commit", commit.clone()),
-            ("date", crate::corpus::now()),
+            ("date", now()),
             ("CPU", format!("{cpu}, {} of them", host::allowed_cpus().len())),
-            ("memory", units::human(kilobytes * 1024).to_string()),
+            ("memory", units::human(host::machine_memory()).to_string()),
             ("kernel", read("/proc/sys/kernel/osrelease").trim().to_owned()),
             ("load before", read("/proc/loadavg").split(' ').next().unwrap_or("").to_owned()),
         ];

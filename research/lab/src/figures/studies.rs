@@ -2,28 +2,9 @@
 
 use serde_json::Value;
 
-use super::cells::{Table, cell, items, number, numbers, text};
+use super::cells::{Table, cell, distinct, float, items, number, numbers, text};
 use super::taken::Taken;
 use crate::level::named;
-
-/// The texts at `key` in all `values`, each once, in order.
-fn distinct(values: &[&Value], key: &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for value in values {
-        let word = match &value[key] {
-            Value::String(word) => word.clone(),
-            other => other.to_string(),
-        };
-        if !all.contains(&word) {
-            all.push(word);
-        }
-    }
-    all
-}
-
-fn float(value: &Value, key: &str) -> f64 {
-    value[key].as_f64().unwrap_or(f64::NAN)
-}
 
 /// A thread's nanoseconds for a call, one row for each index.
 pub fn index(taken: &Taken) -> String {

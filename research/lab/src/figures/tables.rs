@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::cells::{Table, all_numbers, cell, items, number, numbers, ratios, text};
+use super::cells::{Table, all_numbers, cell, distinct, items, number, numbers, ratios, text};
 use super::taken::Taken;
 use crate::level::named;
 use crate::statistics::median;
@@ -226,49 +226,31 @@ pub fn codecs(taken: &Taken) -> String {
     ) + &said
 }
 
-/// The cell of a run of `locks` or `streams`.
-fn find<'a>(result: &'a Value, threads: u64, mode: &str, subject: &str) -> Option<&'a Value> {
-    items(result, "/cells").into_iter().find(|cell| {
-        cell["threads"] == threads && cell["mode"] == mode && cell["subject"] == subject
-    })
-}
-
-fn samples(cell: Option<&Value>) -> Vec<f64> {
-    cell.map(|cell| numbers(&cell["samples"])).unwrap_or_default()
-}
-
-/// The texts at `key` in all cells, each once.
-fn distinct<'a>(result: &'a Value, key: &str) -> Vec<&'a str> {
-    let mut all = Vec::new();
-    for cell in items(result, "/cells") {
-        let word = cell[key].as_str().unwrap_or_default();
-        if !all.contains(&word) {
-            all.push(word);
-        }
-    }
-    all
-}
-
 /// Ratios of slot schemes or stream policies to the first of them, for each content: the median of
 /// all modes. The JSON file has the results of each mode.
 pub fn in_short(taken: &Taken) -> String {
     let Some(first) = taken.runs.first() else { return String::new() };
-    let subjects = distinct(&first.result, "subject");
+    let subjects = distinct(&items(&first.result, "/subjects"), "name");
     let base = format!("{}, 1000 KB/s", subjects[0]);
-    let mut table = Table::new(&[&["content", "threads", &base], &subjects[1..]].concat());
+    let head = ["content".to_owned(), "threads".to_owned(), base];
+    let mut table = Table::new(&[&head, &subjects[1..]].concat());
     for run in &taken.runs {
-        let threads: Vec<&Value> = items(&run.result, "/cells");
-        let mut threads: Vec<u64> = threads.iter().filter_map(|c| c["threads"].as_u64()).collect();
-        threads.dedup();
-        for threads in threads {
-            let of = |mode: &&str, subject| samples(find(&run.result, threads, mode, subject));
-            let modes = distinct(&run.result, "mode");
-            let rates: Vec<f64> = modes.iter().map(|mode| median(of(mode, subjects[0]))).collect();
-            let mut row = vec![run.label.clone(), threads.to_string(), cell(&rates, 1000.0, 0)];
-            for subject in &subjects[1..] {
-                let over = |mode| median(ratios(&of(mode, subject), &of(mode, subjects[0])));
-                row.push(cell(&modes.iter().map(over).collect::<Vec<f64>>(), 1.0, 2));
-            }
+        let cells = items(&run.result, "/cells");
+        for of in cells.chunk_by(|one, other| one["threads"] == other["threads"]) {
+            // A row for each mode, with a cell of each subject.
+            let modes = of.chunks(subjects.len()).map(|row| {
+                row.iter().map(|cell| numbers(&cell["samples"])).collect::<Vec<Vec<f64>>>()
+            });
+            let modes: Vec<_> = modes.collect();
+            let over = |subject: usize| {
+                let ratio = |mode: &Vec<Vec<f64>>| median(ratios(&mode[subject], &mode[0]));
+                cell(&modes.iter().map(ratio).collect::<Vec<f64>>(), 1.0, 2)
+            };
+            let rates: Vec<f64> =
+                modes.iter().map(|mode| median(mode[0].iter().copied())).collect();
+            let threads = of[0]["threads"].to_string();
+            let mut row = vec![run.label.clone(), threads, cell(&rates, 1000.0, 0)];
+            row.extend((1..subjects.len()).map(over));
             table.row(&row);
         }
     }

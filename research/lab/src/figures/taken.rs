@@ -46,16 +46,13 @@ impl Taken {
             name: name.to_owned(),
             quick,
             commit: machine.commit.clone(),
-            date: crate::corpus::now(),
+            date: crate::programs::now(),
             missing: None,
             runs: Vec::new(),
         }
     }
 
     /// Writes the measurement to `NAME.json`.
-    ///
-    /// # Errors
-    /// The error of the file system.
     pub fn write(&self, out: &Path) -> Result<()> {
         let path = out.join(format!("{}.json", self.name));
         let text = serde_json::to_string_pretty(self)? + "\n";

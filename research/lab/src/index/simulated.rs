@@ -6,23 +6,22 @@
 //! line of a node. In a table the words of neighbours share a line; it stands for that of a node.
 
 use anyhow::Result;
+use serde_json::{Value, json};
 
-use super::report::{Predicted, Report};
 use super::variant::{Locked, Variant};
-use super::workers::{Call, Mix};
+use super::workers::{Call, Measured, Mix};
 use crate::args::IndexArgs;
-use crate::locks_sim::lines::{Costs, LineId};
-use crate::locks_sim::lock::{Lock, LockId, Manner, Mode};
-use crate::locks_sim::machine::{Machine, Model, Step};
-use crate::locks_sim::primitives::{Primitives, two_cpus};
+use crate::locks_sim::primitives::Primitives;
 use crate::locks_sim::schemes::{QUEUES, give, take};
+use crate::sim::lines::{Costs, LineId};
+use crate::sim::lock::{Lock, LockId, Manner, Mode};
+use crate::sim::machine::{Length, Machine, Model, Step};
+use crate::threads::two_cpus;
 
 /// Lines of nodes in a part: a line written by one call is seldom wanted by the next.
 const NODES: usize = 256;
-/// Calls in a simulation.
-const CALLS: u64 = 60_000;
-/// Events after which a simulation ends, if it has not done its calls.
-const EVENTS: u64 = 3_000_000;
+/// Calls in a simulation, and events after which it ends, if it has not done them.
+const LENGTH: Length = Length::of(60_000, 3_000_000);
 /// Calls after which a CPU has forgotten a line.
 const REACH: u64 = 4096;
 /// The share of a call that is the thread's own work: drawing an offset, keeping its lists.
@@ -98,47 +97,59 @@ fn simulate(
     let held = (alone - own - 3.0 * costs.local).max(1.0);
     let next = vec![0; threads];
     let mut scene = Scene { variant, mix, own, held, between, locks, nodes, next };
-    let outcome = machine.run(&mut scene, CALLS, EVENTS, alone + between + 1000.0);
+    let outcome = machine.run(&mut scene, LENGTH, alone + between + 1000.0);
     let ns = threads as f64 / outcome.rate * 1e9;
     (ns, outcome.busiest, outcome.utilisation)
 }
 
-/// Adds the simulations to a report.
-///
-/// # Errors
-/// The machine has only one CPU.
-pub fn add(report: &mut Report, args: &IndexArgs, variants: &[Variant]) -> Result<()> {
-    let costs = Primitives::measure(two_cpus()?)?.costs();
+/// The simulations of one thread and two with the measured times, and those of more threads.
+pub fn all(
+    args: &IndexArgs,
+    variants: &[Variant],
+    measured: &[Measured],
+) -> Result<(Vec<Value>, Vec<Value>)> {
+    let costs = Primitives::measure(two_cpus()?)?.costs;
+    let (mut validation, mut predicted) = (Vec::new(), Vec::new());
     for mix in Mix::ALL {
         for &variant in variants {
-            let measured = |threads| report.measured(variant.name, mix, threads);
+            let name = variant.name;
+            let measured = |threads| {
+                let mut all = measured.iter();
+                let is = |m: &&Measured| (m.variant, m.mix, m.threads) == (name, mix, threads);
+                all.find(is).map(|measured| measured.ns)
+            };
             let Some(alone) = measured(1) else { continue };
-            let mut checks = Vec::new();
             for threads in [1, 2] {
                 let Some(real) = measured(threads) else { continue };
                 let (ns, ..) = simulate(variant, mix, alone, (threads, 0.0), args, &costs);
-                checks.push((threads, real, ns));
+                validation.push(json!({
+                    "variant": name,
+                    "mix": mix,
+                    "threads": threads,
+                    "measured_ns": real,
+                    "simulated_ns": ns,
+                    "error_percent": (ns / real - 1.0) * 100.0,
+                }));
             }
-            report.check(variant.name, mix, &checks);
             for &between in &args.between {
                 for &threads in &args.simulate {
                     let setting = (threads as usize, f64::from(between));
                     let (ns, busiest, utilisation) =
                         simulate(variant, mix, alone, setting, args, &costs);
-                    let (variant, threads) = (variant.name, threads as usize);
-                    report.predicted.push(Predicted {
-                        variant,
-                        mix,
-                        threads,
-                        between,
-                        ns,
-                        busiest,
-                        utilisation,
-                        simulated: true,
-                    });
+                    predicted.push(json!({
+                        "variant": name,
+                        "mix": mix,
+                        "threads": threads,
+                        // A thread's own work between calls, included in `ns`.
+                        "between": between,
+                        "ns": ns,
+                        "busiest": busiest,
+                        "utilisation": utilisation,
+                        "simulated": true,
+                    }));
                 }
             }
         }
     }
-    Ok(())
+    Ok((validation, predicted))
 }

@@ -1,24 +1,21 @@
 //! The subject of the calls: an index by itself, or the engine around it.
 
 use std::fs;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use control::ControlError;
-use designs::{AnySwap, Machine, Variants, make_index};
+use designs::make_index;
 use units::{Cpu, PAGE_SIZE, Page};
-use zswap::{AreaOptions, Index, Key, Memcg, SwapType, Word};
+use zswap::{Index, Key, Word};
 
 use crate::page;
+use crate::pages::Swap;
 
 /// Pages of this program that the engine stores, all equally often.
 const CONTENTS: usize = 1024;
 
 /// The cache of swap pages, without a backing device.
 pub struct Whole {
-    zswap: Arc<dyn AnySwap>,
-    swap: SwapType,
-    memcg: Memcg,
+    cache: Swap,
     contents: Vec<u8>,
 }
 
@@ -32,37 +29,23 @@ pub enum Subject {
 
 impl Subject {
     /// The index of that name, for this many pages and entries.
-    ///
-    /// # Errors
-    /// Memory is out.
     pub fn alone(index: &str, pages: u32, cpus: usize) -> Result<Subject> {
         let made = make_index(index, &host::Mmap, (u64::from(pages), pages, cpus));
         Ok(Subject::Alone(made.map_err(|error| anyhow!("{error}"))?))
     }
 
     /// The engine with the index of that name, and an area of this many pages.
-    ///
-    /// # Errors
-    /// Memory is out, or this program's own file cannot be read.
     pub fn whole(index: &str, pages: u32) -> Result<Subject> {
         let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
-        let make = || -> Result<Whole, ControlError> {
-            let variants = Variants { index: index.to_owned(), ..Variants::default() };
-            let zswap = Machine::of(variants)?.swap()?;
-            zswap.set_max_pool_percent(100)?;
-            let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
-            let options = AreaOptions { device: None, memcg: memcg.clone() };
-            zswap.swapon(swap, u64::from(pages), options)?;
-            Ok(Whole { zswap, swap, memcg, contents: Vec::new() })
-        };
-        let made = make().map_err(|error| anyhow!("{error}"));
-        let mut whole = made.context("the cache of swap pages")?;
+        let cache = Swap::new(pages as usize, zcomp::DEFAULT_ALGORITHM, index)?;
+        let mut whole = Whole { cache, contents: Vec::new() };
         // Without a backing device the engine refuses pages that do not compress.
         let (cpu, key) = (host::cpu(), whole.key(0));
-        let taken = |page: &&Page| whole.zswap.store(cpu, key, &whole.memcg, page).is_ok();
+        let taken =
+            |page: &&Page| whole.cache.zswap.store(cpu, key, &whole.cache.memcg, page).is_ok();
         let contents = page::pages(&own).filter(taken).take(CONTENTS).flatten().copied();
         whole.contents = contents.collect();
-        whole.zswap.invalidate_page(cpu, key);
+        whole.cache.zswap.invalidate_page(cpu, key);
         if whole.contents.len() < CONTENTS * PAGE_SIZE {
             bail!("/proc/self/exe has fewer than {CONTENTS} pages that compress");
         }
@@ -70,9 +53,6 @@ impl Subject {
     }
 
     /// Looks up a page that is there as `word`. The engine also reads the page.
-    ///
-    /// # Errors
-    /// The index holds something else.
     pub fn load(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.get(cpu, offset) {
@@ -81,7 +61,7 @@ impl Subject {
             },
             Subject::Whole(whole) => {
                 let mut into: Page = [0; PAGE_SIZE];
-                let loaded = whole.zswap.load_and_keep(cpu, whole.key(offset), &mut into);
+                let loaded = whole.cache.zswap.load_and_keep(cpu, whole.key(offset), &mut into);
                 loaded.map_err(|error| anyhow!("loading page {offset}: {error:?}"))?;
                 if into != *whole.content(word) {
                     bail!("page {offset} is not what was stored");
@@ -92,9 +72,6 @@ impl Subject {
     }
 
     /// Stores a page in an empty place.
-    ///
-    /// # Errors
-    /// The place is not empty, or memory is out.
     pub fn store(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.insert(cpu, offset, word) {
@@ -103,16 +80,13 @@ impl Subject {
             },
             Subject::Whole(whole) => {
                 let (key, page) = (whole.key(offset), whole.content(word));
-                let stored = whole.zswap.store(cpu, key, &whole.memcg, page);
+                let stored = whole.cache.zswap.store(cpu, key, &whole.cache.memcg, page);
                 stored.map_err(|reject| anyhow!("storing page {offset}: {reject:?}"))
             }
         }
     }
 
     /// Removes a page that is there as `word`.
-    ///
-    /// # Errors
-    /// The index holds something else.
     pub fn invalidate(&self, cpu: Cpu, offset: u64, word: Word) -> Result<()> {
         match self {
             Subject::Alone(index) => match index.remove(cpu, offset) {
@@ -120,7 +94,7 @@ impl Subject {
                 other => bail!("invalidating {offset} gives {other:?} instead of {word:?}"),
             },
             Subject::Whole(whole) => {
-                whole.zswap.invalidate_page(cpu, whole.key(offset));
+                whole.cache.zswap.invalidate_page(cpu, whole.key(offset));
                 Ok(())
             }
         }
@@ -130,14 +104,14 @@ impl Subject {
     pub fn validate(&self) {
         match self {
             Subject::Alone(index) => index.validate(),
-            Subject::Whole(whole) => whole.zswap.validate(),
+            Subject::Whole(whole) => whole.cache.zswap.validate(),
         }
     }
 }
 
 impl Whole {
     fn key(&self, offset: u64) -> Key {
-        Key { swap: self.swap, offset }
+        Key { swap: self.cache.swap, offset }
     }
 
     fn content(&self, word: Word) -> &Page {

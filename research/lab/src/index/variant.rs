@@ -40,9 +40,6 @@ const VARIANTS: [Variant; 5] = [
 ];
 
 /// The indexes with these names. All, if `names` is empty.
-///
-/// # Errors
-/// A name is unknown, or appears twice.
 pub fn named(names: &[String]) -> Result<Vec<Variant>> {
     if names.is_empty() {
         return Ok(VARIANTS.to_vec());

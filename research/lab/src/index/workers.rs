@@ -1,7 +1,5 @@
 //! The threads' calls to an index, alone or within the engine, and their times.
 
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
@@ -11,6 +9,8 @@ use zswap::Word;
 
 use super::subject::Subject;
 use super::variant::Variant;
+use crate::statistics::mean;
+use crate::threads;
 
 /// Rounds of calls between two clock readings.
 const AT_ONCE: usize = 32;
@@ -70,6 +70,21 @@ pub struct Workers {
     pub seed: u64,
     /// Whether the threads call the whole engine, with compression, instead of the index alone.
     pub whole: bool,
+}
+
+/// The measurements of a situation.
+#[derive(Serialize)]
+pub struct Measured {
+    /// The index.
+    pub variant: &'static str,
+    /// The mix of calls.
+    pub mix: Mix,
+    /// The number of threads.
+    pub threads: usize,
+    /// A thread's nanoseconds for a call: the median of the rounds.
+    pub ns: f64,
+    /// The same in each round.
+    pub samples: Vec<f64>,
 }
 
 /// A thread's pages: stored ones, empty places, and numbers of entries.
@@ -145,25 +160,15 @@ impl CpuState {
 
 impl Workers {
     /// Lets the threads work for `seconds`. Returns a thread's nanoseconds for a call.
-    ///
-    /// # Errors
-    /// Memory is out, or an index returns a wrong entry.
     pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
         let index = &if self.whole {
             Subject::whole(self.variant.name, self.pages)?
         } else {
             Subject::alone(self.variant.name, self.pages, self.threads)?
         };
-        let start = &Barrier::new(self.threads);
-        let time = Duration::from_secs_f64(seconds);
-        let work = move |n: usize| -> Result<f64> {
-            let cpu = Cpu(n as u32);
-            let pinned = host::pin_to_cpu(cpus[n]).map_err(|error| anyhow!("{error}"));
-            let own = pinned.and_then(|()| CpuState::new(self, n, index));
-            // Every thread must reach this barrier, even after an error.
-            start.wait();
-            let mut own = own?;
-            let calls = self.mix.calls();
+        let (calls, time) = (self.mix.calls(), Duration::from_secs_f64(seconds));
+        let prepare = |n: usize| Ok((Cpu(n as u32), CpuState::new(self, n, index)?));
+        let work = |(cpu, mut own): (Cpu, CpuState)| {
             let (begun, mut rounds) = (Instant::now(), 0usize);
             while begun.elapsed() < time {
                 for _ in 0..AT_ONCE {
@@ -173,13 +178,8 @@ impl Workers {
             }
             Ok(begun.elapsed().as_nanos() as f64 / (rounds * calls.len()) as f64)
         };
-        let times: Result<Vec<f64>> = thread::scope(|scope| {
-            let all: Vec<_> = (0..self.threads).map(|n| scope.spawn(move || work(n))).collect();
-            let joined = all.into_iter().map(thread::ScopedJoinHandle::join);
-            joined.map(|end| end.map_err(|_| anyhow!("a thread panicked"))?).collect()
-        });
-        let times = times?;
+        let times = threads::on_each(&cpus[..self.threads], prepare, work)?;
         index.validate();
-        Ok(times.iter().sum::<f64>() / times.len() as f64)
+        Ok(mean(&times))
     }
 }

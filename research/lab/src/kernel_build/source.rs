@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
-use indicatif::ProgressBar;
 
-use crate::interrupt;
 use crate::programs::{self, Running};
 
 /// Where Debian's packages put archives of the kernel's source.
@@ -28,10 +26,7 @@ pub struct Source {
 
 impl Source {
     /// The tree `wanted`; else one in `directory`; else an archive's, unpacked there.
-    ///
-    /// # Errors
-    /// There is no source, or tools are missing: the message names their packages.
-    pub fn find(wanted: Option<&Path>, directory: &Path, bar: &ProgressBar) -> Result<Source> {
+    pub fn find(wanted: Option<&Path>, directory: &Path) -> Result<Source> {
         let found = match wanted {
             Some(path) => path.to_owned(),
             None => newest(directory, |path| path.join("Makefile").is_file())
@@ -47,7 +42,7 @@ impl Source {
         };
         let tree = match found.is_dir() {
             true => found,
-            false => unpack(&found, directory, bar)?,
+            false => unpack(&found, directory)?,
         };
         if !tree.join("Makefile").is_file() {
             bail!("{} has no Makefile", tree.display());
@@ -83,9 +78,6 @@ impl Source {
     }
 
     /// Configures a kernel's tree with `tinyconfig`, if it has no configuration.
-    ///
-    /// # Errors
-    /// make fails.
     pub fn configure(&self) -> Result<()> {
         if self.is_kernel() && !self.tree.join(".config").is_file() {
             self.chore("tinyconfig")?;
@@ -94,9 +86,6 @@ impl Source {
     }
 
     /// Removes the results of a build.
-    ///
-    /// # Errors
-    /// make fails; there may be no target `clean`.
     pub fn clean(&self) -> Result<()> {
         self.chore("clean")
     }
@@ -146,24 +135,19 @@ fn stem(archive: &Path) -> Result<String> {
 }
 
 /// Unpacks an archive in `directory`, once.
-fn unpack(archive: &Path, directory: &Path, bar: &ProgressBar) -> Result<PathBuf> {
+fn unpack(archive: &Path, directory: &Path) -> Result<PathBuf> {
     let tree = directory.join(stem(archive)?);
     if tree.join("Makefile").is_file() {
         return Ok(tree);
     }
-    bar.set_message(format!("unpacking {}", archive.display()));
+    eprintln!("unpacking {}", archive.display());
     let part = tempfile::TempDir::with_prefix_in("rampack-lab-", directory)
         .with_context(|| format!("cannot write in {}", directory.display()))?;
     let tar = programs::find("tar").context("tar is not installed (package tar)")?;
-    let log = tempfile::tempfile().context("cannot make a temporary file")?;
     let mut command = Command::new(tar);
-    command.arg("-xf").arg(archive).arg("-C").arg(part.path());
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
-    let mut running = Running::start(&mut command, false)?;
-    let status = interrupt::wait_for("tar", UNPACKING, || Ok(running.child().try_wait()?))?;
-    if !status.success() {
-        bail!("tar -xf {}: {status}: {}", archive.display(), programs::last_words(log));
-    }
+    command.arg("-xf").arg(archive).arg("-C").arg(part.path()).stdout(Stdio::null());
+    let unpacked = Running::start(&mut command, false)?.finish(UNPACKING);
+    unpacked.with_context(|| archive.display().to_string())?;
     let inside: Vec<PathBuf> =
         fs::read_dir(part.path())?.flatten().map(|entry| entry.path()).collect();
     let [top] = inside.as_slice() else {

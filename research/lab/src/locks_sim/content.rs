@@ -31,9 +31,6 @@ pub struct Contents {
 
 impl Contents {
     /// Reads the pages of a corpus, or makes them up.
-    ///
-    /// # Errors
-    /// The file cannot be read or has less than eight pages to compress, or memory is out.
     pub fn new(corpus: Option<&std::path::Path>, bench: &Bench) -> Result<Contents> {
         let (name, bytes) = match corpus {
             Some(path) => (path.display().to_string(), crate::page::read(path)?),
@@ -41,10 +38,7 @@ impl Contents {
         };
         let compressed = bench.objects(&bytes)?;
         let mut chosen: Vec<usize> = (0..compressed.len()).collect();
-        chosen.retain(|&at| {
-            let page = page(&bytes, at);
-            page[8..] != page[..PAGE_SIZE - 8]
-        });
+        chosen.retain(|&at| zcomp::same_filled(page(&bytes, at)).is_none());
         if chosen.len() < 8 {
             bail!("{name}: fewer than 8 pages that are not one pattern over and over");
         }

@@ -1,12 +1,10 @@
 //! The simulated engine: operations as steps, after crates/zram/src/engine.rs.
 
-use super::lines::{Costs, LineId};
-use super::lock::{Lock, LockId, Manner, Mode};
-use super::machine::{Machine, Model, Outcome, Step};
 use super::reader_epochs::{Object, Readers};
-use super::schemes::{
-    Content, Guard, LINE, Op, QUEUES, Scheme, StreamPolicy, Workload, give, take,
-};
+use super::schemes::{Cell, Content, Guard, LINE, Op, QUEUES, Workload, give, take};
+use crate::sim::lines::{Costs, LineId};
+use crate::sim::lock::{Lock, LockId, Manner, Mode};
+use crate::sim::machine::{Length, Machine, Model, Outcome, Step};
 
 /// Times of the parts of an operation, in nanoseconds, on one thread.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +26,8 @@ pub struct Parts {
 /// A situation to simulate.
 #[derive(Clone, Debug)]
 pub struct Scene<'a> {
-    /// The slot scheme.
-    pub scheme: Scheme,
-    /// The slots that the threads work on.
-    pub workload: Workload,
-    /// The contents of the pages.
-    pub content: Content,
-    /// The operation of the threads.
-    pub op: Op,
+    /// The situation.
+    pub cell: Cell,
     /// The times of the parts.
     pub parts: Parts,
     /// Factors of a body's time, whose mean is 1. Each body draws one.
@@ -43,21 +35,8 @@ pub struct Scene<'a> {
     /// Size classes of stored pages and the lines of their objects. Each store draws one; under
     /// `eight` each page has its own.
     pub objects: &'a [(usize, u32)],
-    /// Whether all CPUs share the counters.
-    pub shared_counters: bool,
-    /// The policy by which threads get a stream.
-    pub streams: StreamPolicy,
     /// Operations after which a CPU's caches have forgotten a line.
     pub reach: u64,
-}
-
-/// The length of a simulation.
-#[derive(Clone, Copy, Debug)]
-pub struct Length {
-    /// Operations.
-    pub operations: u64,
-    /// Events after which the simulation ends, if it has not done its operations.
-    pub events: u64,
 }
 
 /// The current operation of a thread.
@@ -104,14 +83,14 @@ pub fn simulate(
     let mut machine = Machine::new(threads, costs.clone(), scene.reach, seed);
     let mut engine = Engine::new(scene, &mut machine);
     let stagger = scene.parts.store_body.max(scene.parts.load_body) + 1000.0;
-    machine.run(&mut engine, length.operations, length.events, stagger)
+    machine.run(&mut engine, length, stagger)
 }
 
 impl<'a> Engine<'a> {
     fn new(scene: &'a Scene<'a>, machine: &mut Machine) -> Engine<'a> {
         let cpus = machine.cpus();
-        let slots = scene.workload.slots();
-        let per_line = LINE / scene.scheme.bytes;
+        let slots = scene.cell.workload.slots();
+        let per_line = LINE / scene.cell.scheme.bytes;
         // The last writer of a line is drawn: after a while a real run is in such a state.
         let lines: Vec<LineId> = (0..slots.div_ceil(per_line))
             .map(|_| {
@@ -122,7 +101,7 @@ impl<'a> Engine<'a> {
         let slot_lines: Vec<LineId> = (0..slots).map(|slot| lines[slot / per_line]).collect();
         let queues: Vec<LineId> =
             (0..QUEUES).map(|_| machine.lines.add("queue to wait in", 1, 0)).collect();
-        let slot_locks = match scene.scheme.guard {
+        let slot_locks = match scene.cell.scheme.guard {
             Guard::Global(manner) => {
                 let line = machine.lines.add("line of the global lock", 1, 0);
                 vec![machine.add_lock(Lock::new("global lock", manner, line, queues[0]))]
@@ -145,7 +124,7 @@ impl<'a> Engine<'a> {
                 (machine.add_lock(lock), Vec::new())
             })
             .collect();
-        let stream = scene.streams.manner().map(|manner| {
+        let stream = scene.cell.streams.manner().map(|manner| {
             let line = machine.lines.add("line of the streams", 1, 0);
             machine.add_lock(Lock::new("streams", manner, line, line))
         });
@@ -163,12 +142,12 @@ impl<'a> Engine<'a> {
             readers: Readers::new(machine),
             tasks: vec![Task::default(); cpus],
         };
-        if scene.content == Content::Pages {
+        if scene.cell.content == Content::Pages {
             for slot in 0..slots {
                 let class = engine.draw(slot, machine);
                 let owner = machine.random.usize(..cpus);
                 let object = engine.new_object(class, owner, machine);
-                if scene.op == Op::Load {
+                if scene.cell.op == Op::Load {
                     machine.lines.share(object.memory);
                     machine.lines.share(object.zspage);
                 }
@@ -176,7 +155,7 @@ impl<'a> Engine<'a> {
             }
         }
         // All CPUs share the lines that are only read.
-        if scene.op == Op::Load && !matches!(scene.scheme.guard, Guard::Each(_)) {
+        if scene.cell.op == Op::Load && !matches!(scene.cell.scheme.guard, Guard::Each(_)) {
             engine.slot_lines.iter().for_each(|&line| machine.lines.share(line));
         }
         engine
@@ -185,7 +164,7 @@ impl<'a> Engine<'a> {
     /// Draws the class and lines of a page that is stored in `slot`.
     fn draw(&self, slot: usize, machine: &mut Machine) -> (usize, u32) {
         let objects = self.scene.objects;
-        match self.scene.workload {
+        match self.scene.cell.workload {
             Workload::Eight => objects[slot % objects.len()],
             Workload::Spread => objects[machine.random.usize(..objects.len())],
         }
@@ -211,7 +190,7 @@ impl<'a> Engine<'a> {
         let (parts, line) = (&scene.parts, self.slot_lines[slot]);
         let body = self.body(parts.store_body, machine);
         let mut steps = vec![Step::Work(parts.outside / 2.0), Step::Prefetch(line)];
-        match scene.content {
+        match scene.cell.content {
             // `make` first searches the page for a pattern, and peeks then.
             Content::SameFilled => steps.extend([body, Step::Read(line)]),
             Content::Pages => {
@@ -231,7 +210,7 @@ impl<'a> Engine<'a> {
         }
         // SlotTable::update of each scheme.
         let held = Step::Work(parts.update_held);
-        match scene.scheme.guard {
+        match scene.cell.scheme.guard {
             Guard::Global(_) => {
                 let lock = self.slot_locks[0];
                 steps.extend([take(lock, Mode::Write), Step::Own(line), held]);
@@ -248,11 +227,11 @@ impl<'a> Engine<'a> {
             }
         }
         steps.push(Step::Call(RETIRE, 0));
-        if scene.shared_counters {
+        if scene.cell.shared_counters {
             // crates/zram/src/counts.rs: `Writes` in the first line of counters, `ComprBytes` in
             // the second; a same-filled page in place of another changes no gauge.
             steps.push(Step::Own(self.counters[0]));
-            if scene.content == Content::Pages {
+            if scene.cell.content == Content::Pages {
                 steps.push(Step::Own(self.counters[1]));
             }
         }
@@ -267,7 +246,7 @@ impl<'a> Engine<'a> {
         let body = self.body(parts.load_body, machine);
         let look = [Step::Read(line), Step::Call(LOOK, slot), body];
         let mut steps = vec![Step::Work(parts.outside / 2.0)];
-        let lock = match scene.scheme.guard {
+        let lock = match scene.cell.scheme.guard {
             Guard::Global(_) => Some(self.slot_locks[0]),
             Guard::Each(_) => Some(self.slot_locks[slot]),
             Guard::Published => None,
@@ -284,7 +263,7 @@ impl<'a> Engine<'a> {
                 steps.extend(self.readers.leave(me));
             }
         }
-        if scene.shared_counters {
+        if scene.cell.shared_counters {
             steps.push(Step::Own(self.counters[0]));
         }
         steps.push(Step::Work(parts.outside / 2.0));
@@ -314,7 +293,7 @@ impl Model for Engine<'_> {
     fn plan(&mut self, me: usize, machine: &mut Machine) {
         let slot = machine.random.usize(..self.contents.len());
         self.tasks[me] = Task::default();
-        let stores = match self.scene.op {
+        let stores = match self.scene.cell.op {
             Op::Store => true,
             Op::Load => false,
             Op::Mix => machine.random.bool(),
@@ -354,7 +333,7 @@ impl Model for Engine<'_> {
             }
             RETIRE => {
                 if let Some(displaced) = self.tasks[me].displaced.take() {
-                    match self.scene.scheme.guard {
+                    match self.scene.cell.scheme.guard {
                         Guard::Published => self.readers.retire(me, displaced, machine),
                         _ => self.free(me, displaced, machine),
                     }

@@ -5,20 +5,19 @@
 //! remain.
 
 use std::fs;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, anyhow};
-use designs::{Disk, Machine, Variants};
-use rampack::DiskOptions;
-use sync::atomic::{AtomicU64, Ordering, spin_hint};
+use anyhow::Result;
+use designs::Variants;
 use units::{PAGE_SIZE, Page};
 
 use super::content::Contents;
 use super::schemes::{Content, Op, Workload};
 use crate::page::{page, page_mut};
+use crate::pages::{Engine, Target};
 use crate::statistics::median;
 use crate::sys::Memory;
+use crate::threads::on_each;
 
 /// Same-filled pages of each thread.
 const PATTERNS: usize = 8;
@@ -29,27 +28,21 @@ const ENOUGH: usize = 3;
 
 /// A device ready for measurement.
 pub struct Device {
-    disk: Disk,
+    engine: Engine,
     workload: Workload,
     content: Content,
 }
 
 impl Device {
     /// A device with every page stored.
-    ///
-    /// # Errors
-    /// The error of the engine.
     pub fn new(
         variants: &Variants,
         workload: Workload,
         content: Content,
         contents: &Contents,
     ) -> Result<Device> {
-        let size = (workload.slots() * PAGE_SIZE) as u64;
-        let options = DiskOptions { size, ..DiskOptions::default() };
-        let make = || Machine::of(variants.clone())?.disk(&options);
-        let disk = make().map_err(|fault| anyhow!("{fault}")).context("the engine")?;
-        let device = Device { disk, workload, content };
+        let engine = Engine::new(workload.slots(), rampack::DEFAULT_ALGORITHM, None, variants)?;
+        let device = Device { engine, workload, content };
         let mut hand = Hand::new(&device, contents, 0)?;
         for slot in 0..workload.slots() {
             hand.store(slot)?;
@@ -90,15 +83,13 @@ impl<'a> Hand<'a> {
 
     #[inline]
     fn store(&mut self, slot: usize) -> Result<()> {
-        let disk = &self.device.disk;
-        let stored = disk.store(slot as u64, self.source(slot));
-        stored.map_err(|error| anyhow!("storing page {slot}: {error}"))
+        let engine = &self.device.engine;
+        engine.store(slot as u64, self.source(slot))
     }
 
     #[inline]
     fn load(&mut self, slot: usize) -> Result<()> {
-        let loaded = self.device.disk.load(slot as u64, page_mut(&mut self.buffer, 0));
-        loaded.map_err(|error| anyhow!("loading page {slot}: {error}"))
+        self.device.engine.load(slot as u64, page_mut(&mut self.buffer, 0))
     }
 
     #[inline]
@@ -166,9 +157,6 @@ fn is_calm(before: (u64, u64), after: (u64, u64), elapsed: Duration) -> bool {
 
 /// Lets one thread for each of `devices` work for a time, each on a CPU of its own. Notes the rate
 /// of all together. All may be the same device.
-///
-/// # Errors
-/// The engine fails, or a thread cannot run on its CPU.
 pub fn turn(
     devices: &[&Device],
     contents: &Contents,
@@ -177,19 +165,9 @@ pub fn turn(
     time: Duration,
     rates: &mut Rates,
 ) -> Result<()> {
-    // Relaxed: it only lets all threads begin together, and publishes nothing.
-    let ready = &AtomicU64::new(0);
-    let count = devices.len() as u64;
     let start = Instant::now();
-    let work = |device, cpu: usize| -> Result<Share> {
-        let pinned = host::pin_to_cpu(cpu);
-        let hand = Hand::new(device, contents, cpu as u64 + 1);
-        ready.fetch_add(1, Ordering::Relaxed);
-        while ready.load(Ordering::Relaxed) < count {
-            spin_hint();
-        }
-        pinned?;
-        let mut hand = hand?;
+    let prepare = |number: usize| Hand::new(devices[number], contents, cpus[number] as u64 + 1);
+    let results = on_each(&cpus[..devices.len()], prepare, |mut hand: Hand<'_>| {
         // Warm-up. It also replaces the cache contents of the situation before.
         let begun = Instant::now();
         while begun.elapsed() < time / 2 {
@@ -210,20 +188,7 @@ pub fn turn(
                 return Ok(Share { rate, calm, begun: begun - start });
             }
         }
-    };
-    let results: Vec<Result<Share>> = thread::scope(|scope| {
-        let work = &work;
-        let running: Vec<_> = devices
-            .iter()
-            .zip(cpus)
-            .map(|(device, cpu)| scope.spawn(move || work(device, cpu)))
-            .collect();
-        let join = |thread: thread::ScopedJoinHandle<'_, Result<Share>>| {
-            thread.join().unwrap_or_else(|_| Err(anyhow!("a thread panicked")))
-        };
-        running.into_iter().map(join).collect()
-    });
-    let results = results.into_iter().collect::<Result<Vec<_>>>()?;
+    })?;
     let rate = results.iter().map(|share| share.rate).sum();
     rates.all.push(rate);
     // A thread that works before the other begins or after it ends works alone.
@@ -240,9 +205,6 @@ const SINGLE: usize = 3000;
 
 /// Factors of single operations to their mean; the mean of the factors is 1. The slowest hundredth,
 /// which the system causes, takes the value before it.
-///
-/// # Errors
-/// The error of the engine.
 pub fn spread(device: &Device, contents: &Contents, op: Op, clock: f64) -> Result<Vec<f64>> {
     let mut hand = Hand::new(device, contents, 7)?;
     let mut times = Vec::with_capacity(SINGLE);

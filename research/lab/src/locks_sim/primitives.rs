@@ -4,16 +4,16 @@
 //! time is the median of many, which leaves out disturbed ones.
 
 use std::hint::black_box;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use serde::Serialize;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
 use sync::{CachePadded, WaitQueues};
 
-use super::lines::{Costs, Wake};
+use crate::sim::lines::{Costs, Wake};
 use crate::statistics::median;
+use crate::threads::on_each;
 
 /// Lines used one by one in a turn.
 const SINGLE: usize = 16;
@@ -35,31 +35,15 @@ const WAITS: [u64; 6] = [1_000, 2_000, 4_000, 10_000, 25_000, 80_000];
 pub struct Primitives {
     /// Reading the clock. It is subtracted from everything else.
     pub clock_ns: f64,
-    /// An atomic read-modify-write of a line that the CPU holds.
-    pub rmw_local_ns: f64,
-    /// A read-modify-write of a line that the other CPU has changed.
-    pub rmw_remote_ns: f64,
-    /// A read-modify-write of a line that both CPUs have read.
-    pub rmw_shared_ns: f64,
     /// A read-modify-write of a line that the other CPU changed and this CPU then read, without the
     /// read.
     pub rmw_after_read_ns: f64,
-    /// Reading a line that this CPU has changed and the other has read since.
+    /// Reading a line that this CPU has changed and the other has read since. It shows whether
+    /// lines move to their reader.
     pub reread_ns: f64,
-    /// Whether these times show that lines move to their reader.
-    pub reading_moves_lines: bool,
-    /// Reading a line that the other CPU has changed.
-    pub read_remote_ns: f64,
-    /// Reading one of many lines in a row that the other CPU has changed.
-    pub read_row_ns: f64,
-    /// Writing one of many in a row that the other CPU has changed.
-    pub write_row_ns: f64,
-    /// One iteration of a spinning loop.
-    pub pause_ns: f64,
-    /// A system call (getpid).
-    pub system_call_ns: f64,
-    /// Costs of waking a sleeper on another CPU, by the time it has slept: lower quartiles.
-    pub wakes: Vec<Wake>,
+    /// The costs for the simulation. Those of waking sleepers are lower quartiles.
+    #[serde(flatten)]
+    pub costs: Costs,
 }
 
 /// The data that both threads use.
@@ -168,37 +152,30 @@ fn duel(
     after: impl Fn(&Field) + Sync,
 ) -> Result<f64> {
     let field = &Field::new();
-    let times = thread::scope(|scope| {
-        let preparing = scope.spawn(|| {
-            let pinned = host::pin_to_cpu(cpus[0]);
+    let times = on_each(&cpus, Ok, |thread| {
+        let mut times = Vec::new();
+        if thread == 0 {
             for turn in 0..TURNS {
                 field.wait_for(2 * turn);
                 first(field);
                 field.pass(2 * turn + 1);
             }
-            pinned
-        });
-        let timed = scope.spawn(|| {
-            let pinned = host::pin_to_cpu(cpus[1]);
-            let mut times = Vec::with_capacity(TURNS as usize);
-            let mine = CachePadded::new(AtomicU64::new(0));
-            for turn in 0..TURNS {
-                field.wait_for(2 * turn + 1);
-                let begun = Instant::now();
-                second(field);
-                // On x86 this waits until all writes have arrived. Relaxed: only this thread uses
-                // it.
-                mine.fetch_add(1, Ordering::Relaxed);
-                times.push(begun.elapsed().as_nanos() as f64);
-                after(field);
-                field.pass(2 * turn + 2);
-            }
-            pinned.map(|()| times)
-        });
-        let (preparing, timed) = (preparing.join(), timed.join());
-        preparing.map_err(|_| anyhow!("a thread panicked"))??;
-        Ok::<_, anyhow::Error>(timed.map_err(|_| anyhow!("a thread panicked"))??)
+            return Ok(times);
+        }
+        let mine = CachePadded::new(AtomicU64::new(0));
+        for turn in 0..TURNS {
+            field.wait_for(2 * turn + 1);
+            let begun = Instant::now();
+            second(field);
+            // On x86 this waits until all writes have arrived. Relaxed: only this thread uses it.
+            mine.fetch_add(1, Ordering::Relaxed);
+            times.push(begun.elapsed().as_nanos() as f64);
+            after(field);
+            field.pass(2 * turn + 2);
+        }
+        Ok(times)
     })?;
+    let times = times.into_iter().flatten();
     Ok((median(times) - clock).max(0.0))
 }
 
@@ -212,22 +189,8 @@ pub fn each(count: u32, mut job: impl FnMut(u32)) -> f64 {
     median(tries.collect::<Vec<_>>())
 }
 
-/// The first two CPUs that this process may use.
-///
-/// # Errors
-/// This process may use only one CPU.
-pub fn two_cpus() -> Result<[usize; 2]> {
-    match host::allowed_cpus()[..] {
-        [first, second, ..] => Ok([first, second]),
-        _ => bail!("contention is measured between two CPUs, and there is one"),
-    }
-}
-
 impl Primitives {
     /// Measures between two CPUs.
-    ///
-    /// # Errors
-    /// A thread cannot run on its CPU.
     pub fn measure(cpus: [usize; 2]) -> Result<Primitives> {
         let clocks = (0..1000).map(|_| Instant::now().elapsed().as_nanos() as f64);
         let clock = median(clocks.collect::<Vec<_>>());
@@ -264,38 +227,21 @@ impl Primitives {
                 latency_ns: latency.max(0.0),
             });
         }
-        Ok(Primitives {
-            clock_ns: clock,
-            rmw_local_ns: local,
-            rmw_remote_ns: remote.max(local),
-            rmw_shared_ns: shared.max(local),
-            rmw_after_read_ns: (both - read).max(local),
-            reread_ns: reread,
-            reading_moves_lines: reread > read / 2.0,
-            read_remote_ns: read,
-            read_row_ns: read_row,
-            write_row_ns: write_row,
-            pause_ns: pause.max(1.0),
-            system_call_ns: system_call,
-            wakes: woken,
-        })
-    }
-
-    /// The costs for the simulation.
-    pub fn costs(&self) -> Costs {
-        Costs {
-            local: self.rmw_local_ns,
-            take: self.rmw_remote_ns,
-            upgrade: self.rmw_shared_ns,
-            reading_moves: self.reading_moves_lines,
-            read: self.read_remote_ns,
-            read_in_row: self.read_row_ns,
-            write_in_row: self.write_row_ns,
-            pause: self.pause_ns,
+        let costs = Costs {
+            local,
+            take: remote.max(local),
+            upgrade: shared.max(local),
+            reading_moves: reread > read / 2.0,
+            read,
+            read_in_row: read_row,
+            write_in_row: write_row,
+            pause: pause.max(1.0),
             spins: Costs::SPINS,
-            system_call: self.system_call_ns,
-            wakes: self.wakes.clone(),
-        }
+            system_call,
+            wakes: woken,
+        };
+        let rmw_after_read_ns = (both - read).max(local);
+        Ok(Primitives { clock_ns: clock, rmw_after_read_ns, reread_ns: reread, costs })
     }
 }
 
@@ -315,42 +261,34 @@ fn wakes(cpus: [usize; 2], wait: Duration) -> Result<(f64, f64)> {
     let begin = Instant::now();
     let now = || begin.elapsed().as_nanos() as u64;
     let woken_at = &AtomicU64::new(0);
-    let times = thread::scope(|scope| {
-        let sleeper = scope.spawn(move || {
-            let pinned = host::pin_to_cpu(cpus[1]);
-            for turn in 0..WAKES {
+    let times = on_each(&cpus, Ok, |thread| {
+        let mut times = Vec::new();
+        for turn in 0..WAKES {
+            if thread == 1 {
                 field.wait_for(2 * turn + 1);
                 queues.lock(word, 0);
                 // Relaxed: the turn orders it.
                 woken_at.store(now(), Ordering::Relaxed);
                 queues.unlock(word, 0, 0);
                 field.pass(2 * turn + 2);
+                continue;
             }
-            pinned
-        });
-        let waker = scope.spawn(move || {
-            let pinned = host::pin_to_cpu(cpus[0]);
-            let mut times = Vec::new();
-            for turn in 0..WAKES {
-                queues.lock(word, 0);
-                field.pass(2 * turn + 1);
-                let begun = Instant::now();
-                while begun.elapsed() < wait {
-                    spin_hint();
-                }
-                let before = now();
-                queues.unlock(word, 0, 0);
-                let after = now();
-                field.wait_for(2 * turn + 2);
-                let woken = woken_at.load(Ordering::Relaxed);
-                times.push(((after - before) as f64, woken as f64 - after as f64));
+            queues.lock(word, 0);
+            field.pass(2 * turn + 1);
+            let begun = Instant::now();
+            while begun.elapsed() < wait {
+                spin_hint();
             }
-            pinned.map(|()| times)
-        });
-        let (sleeper, waker) = (sleeper.join(), waker.join());
-        sleeper.map_err(|_| anyhow!("a thread panicked"))??;
-        Ok::<_, anyhow::Error>(waker.map_err(|_| anyhow!("a thread panicked"))??)
+            let before = now();
+            queues.unlock(word, 0, 0);
+            let after = now();
+            field.wait_for(2 * turn + 2);
+            let woken = woken_at.load(Ordering::Relaxed);
+            times.push(((after - before) as f64, woken as f64 - after as f64));
+        }
+        Ok(times)
     })?;
+    let times: Vec<(f64, f64)> = times.into_iter().flatten().collect();
     // The lower quartile: in some tries another program had the sleeper's CPU.
     let quartile = |of: fn(&(f64, f64)) -> f64| {
         let mut times: Vec<f64> = times.iter().map(of).collect();

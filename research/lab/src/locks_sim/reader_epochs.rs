@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::lines::LineId;
-use super::machine::{Machine, Step};
+use crate::sim::lines::LineId;
+use crate::sim::machine::{Machine, Step};
 
 /// Words in the bag of a CPU: `BAG` in crates/zram/src/slots/epoch.rs.
 const BAG: usize = 128;

@@ -1,7 +1,5 @@
 //! The results of a study.
 
-use std::fmt::Write;
-
 use serde_json::{Value, json};
 
 use super::study::{Check, Row, Study};
@@ -11,51 +9,30 @@ use crate::statistics::median;
 /// A larger error, in percent, is pointed out.
 const LARGE: f64 = 25.0;
 
-/// The errors of the simulation.
-pub struct Errors {
-    /// The median of the absolute errors, in percent.
-    pub median: f64,
-    /// The largest absolute error, in percent.
-    pub maximum: f64,
-    /// The row of the largest error.
-    pub of: String,
-    /// Number of errors.
-    pub count: usize,
-    /// Number of errors above 25 %.
-    pub large: usize,
-}
-
-/// The errors at `threads` threads of the rows that `counts` accepts.
-pub fn errors(study: &Study, threads: usize, counts: impl Fn(&Row) -> bool) -> Errors {
-    let mut sizes = Vec::new();
-    let (mut maximum, mut of) = (0.0, String::new());
-    for row in study.rows.iter().filter(|row| counts(row)) {
-        for check in row.checks.iter().filter(|check| check.threads == threads) {
-            let size = check.error_percent.abs();
-            sizes.push(size);
-            if size >= maximum {
-                (maximum, of) = (size, name(row));
-            }
-        }
+/// The absolute errors of the simulation at this many threads, in percent.
+fn errors(study: &Study, threads: usize) -> Value {
+    let mut sizes: Vec<(f64, String)> = Vec::new();
+    for row in &study.rows {
+        let checks = row.checks.iter().filter(|check| check.threads == threads);
+        sizes.extend(checks.map(|check| (check.error_percent.abs(), name(row))));
     }
-    let (count, large) = (sizes.len(), sizes.iter().filter(|size| **size > LARGE).count());
-    Errors { median: median(sizes), maximum, of, count, large }
+    let largest = sizes.iter().max_by(|one, other| one.0.total_cmp(&other.0));
+    json!({
+        "threads": threads,
+        "points": sizes.len(),
+        "median_absolute_error_percent": median(sizes.iter().map(|size| size.0)),
+        "maximum_absolute_error_percent": largest.map_or(0.0, |largest| largest.0),
+        "maximum_at": largest.map_or("", |largest| &largest.1),
+        "above_25_percent": sizes.iter().filter(|size| size.0 > LARGE).count(),
+    })
 }
 
 fn name(row: &Row) -> String {
     let cell = &row.cell;
-    let mut name = format!(
-        "{} {} {} {}",
-        cell.workload.name(),
-        cell.content.name(),
-        cell.op.name(),
-        cell.scheme.name
-    );
-    let variant = cell.variant();
-    if !variant.is_empty() {
-        let _ = write!(name, ", {variant}");
-    }
-    name
+    let (workload, content, op) = (cell.workload.name(), cell.content.name(), cell.op.name());
+    let counters = if cell.shared_counters { ", shared counters" } else { "" };
+    let streams = cell.streams.name();
+    format!("{workload} {content} {op} {}, streams {streams}{counters}", cell.scheme.name)
 }
 
 /// All results as one object.
@@ -93,17 +70,6 @@ pub fn json(study: &Study, args: &LocksSimArgs) -> Value {
         });
         with(row, measured)
     };
-    let summary = |threads| {
-        let errors = errors(study, threads, |_| true);
-        json!({
-            "threads": threads,
-            "points": errors.count,
-            "median_absolute_error_percent": errors.median,
-            "maximum_absolute_error_percent": errors.maximum,
-            "maximum_at": errors.of,
-            "above_25_percent": errors.large,
-        })
-    };
     let validation: Vec<Value> =
         study.rows.iter().flat_map(|row| row.checks.iter().map(|c| check(row, c))).collect();
     let predictions: Vec<Value> = study
@@ -118,7 +84,7 @@ pub fn json(study: &Study, args: &LocksSimArgs) -> Value {
         "primitives": study.primitives,
         "sections": study.sections,
         "two_threads_on_devices_of_their_own": study.beside,
-        "errors": [summary(1), summary(2)],
+        "errors": [errors(study, 1), errors(study, 2)],
         "validation": validation,
         "predictions": predictions,
     })

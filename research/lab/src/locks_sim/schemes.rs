@@ -3,8 +3,8 @@
 //! Everything else (codecs, copying, a CPU's own counters) is private work, of which only the time
 //! counts. Every entry names the file it comes from.
 
-use super::lock::{LockStep, Manner, Mode};
-use super::machine::Step;
+use crate::sim::lock::{LockStep, Manner, Mode};
+use crate::sim::machine::Step;
 
 /// The way in which a scheme guards slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,6 +157,51 @@ impl Workload {
             Workload::Spread => 4096,
             Workload::Eight => 8,
         }
+    }
+}
+
+/// A situation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// The slot scheme.
+    pub scheme: Scheme,
+    /// The slots that the threads work on.
+    pub workload: Workload,
+    /// The contents of the pages.
+    pub content: Content,
+    /// The operation of the threads.
+    pub op: Op,
+    /// Whether all CPUs share the counters.
+    pub shared_counters: bool,
+    /// The policy by which threads get a stream.
+    pub streams: StreamPolicy,
+}
+
+impl Cell {
+    /// All situations of usual counters and streams.
+    pub fn plain_ones() -> Vec<Cell> {
+        let (shared_counters, streams) = (false, StreamPolicy::PerCpu);
+        let mut cells = Vec::new();
+        for workload in Workload::ALL {
+            for content in Content::ALL {
+                for op in Op::ALL {
+                    cells.extend(SCHEMES.map(|scheme| Cell {
+                        scheme,
+                        workload,
+                        content,
+                        op,
+                        shared_counters,
+                        streams,
+                    }));
+                }
+            }
+        }
+        cells
+    }
+
+    /// The same situation with usual counters and streams.
+    pub fn plain(&self) -> Cell {
+        Cell { shared_counters: false, streams: StreamPolicy::PerCpu, ..*self }
     }
 }
 

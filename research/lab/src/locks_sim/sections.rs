@@ -56,9 +56,6 @@ pub struct Sections {
 
 impl Sections {
     /// Measures on this thread, which should be pinned.
-    ///
-    /// # Errors
-    /// Memory is out.
     pub fn measure() -> Result<Sections> {
         let (readers, counters) = (ReaderEpochs::new(2), PerCpuCounters::<2>::new(2));
         let outside = each(GOES, |_| {
@@ -112,9 +109,6 @@ pub struct Bench {
 
 impl Bench {
     /// An empty pool.
-    ///
-    /// # Errors
-    /// The process has no address range for it.
     pub fn new() -> Result<Bench> {
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, 1 << 14)).map_err(no_memory)?;
         let options = PoolOptions { frames: Arc::new(zone), limit_frames: 0 };
@@ -155,9 +149,6 @@ impl Bench {
 
     /// For each page of `corpus`: its size class after lz4, its compressed length, and the lines of
     /// the object.
-    ///
-    /// # Errors
-    /// Memory is out.
     pub fn objects(&self, corpus: &[u8]) -> Result<Vec<(usize, usize, u32)>> {
         let codec = Lz4::new(&Params::default())?;
         let mut context = codec.context()?;

@@ -10,68 +10,35 @@ use std::time::Duration;
 
 use anyhow::Result;
 use designs::Variants;
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::content::Contents;
-use super::engine::{Length, Parts, Scene, simulate};
-use super::lines::Costs;
-use super::machine::Outcome;
+use super::engine::{Parts, Scene, simulate};
 use super::points::{self, Device, Rates};
-use super::primitives::{Primitives, two_cpus};
-use super::schemes::{Content, Op, SCHEMES, Scheme, StreamPolicy, Workload};
+use super::primitives::Primitives;
+use super::schemes::{Cell, Content, Op, SCHEMES, StreamPolicy, Workload};
 use super::sections::{Bench, Sections};
 use crate::args::LocksSimArgs;
-use crate::interrupt;
+use crate::report::{begin, step};
+use crate::sim::lines::Costs;
+use crate::sim::machine::{Length, Outcome};
+use crate::threads::{on_each, two_cpus};
 
-/// A situation.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cell {
-    /// The slot scheme.
-    pub scheme: Scheme,
-    /// The slots that the threads work on.
-    pub workload: Workload,
-    /// The contents of the pages.
-    pub content: Content,
-    /// The operation of the threads.
-    pub op: Op,
-    /// Whether all CPUs share the counters.
-    pub shared_counters: bool,
-    /// The policy by which threads get a stream.
-    pub streams: StreamPolicy,
-}
-
-impl Cell {
-    /// The special property of the situation, if any.
-    pub fn variant(&self) -> String {
-        match (self.shared_counters, self.streams) {
-            (true, _) => "shared counters".to_owned(),
-            (_, StreamPolicy::PerCpu) => String::new(),
-            (_, streams) => format!("streams {}", streams.name()),
-        }
-    }
-
-    /// The same situation without its special property.
-    fn plain(&self) -> Cell {
-        Cell { shared_counters: false, streams: StreamPolicy::PerCpu, ..*self }
-    }
-
-    /// The variants of the engine, if this build has them and they describe the situation.
-    fn variants(&self) -> Option<Variants> {
-        let counters = if self.shared_counters { "shared" } else { "percpu" };
-        let streams = match self.streams {
-            StreamPolicy::PerCpu => "percpu",
-            StreamPolicy::Single => "single",
-            StreamPolicy::Multi(_) => return None,
-        };
-        let variants = Variants {
-            slots: self.scheme.name.to_owned(),
-            counters: counters.to_owned(),
-            streams: streams.to_owned(),
-            ..Variants::default()
-        };
-        variants.check().is_ok().then_some(variants)
-    }
+/// The variants of the engine in a situation, if this build has them.
+fn variants(cell: &Cell) -> Option<Variants> {
+    let counters = if cell.shared_counters { "shared" } else { "percpu" };
+    let streams = match cell.streams {
+        StreamPolicy::PerCpu => "percpu",
+        StreamPolicy::Single => "single",
+        StreamPolicy::Multi(_) => return None,
+    };
+    let variants = Variants {
+        slots: cell.scheme.name.to_owned(),
+        counters: counters.to_owned(),
+        streams: streams.to_owned(),
+        ..Variants::default()
+    };
+    variants.check().is_ok().then_some(variants)
 }
 
 /// A simulated rate, with its uncertainty.
@@ -159,35 +126,22 @@ const PAGE_BYTES: f64 = 4096.0;
 
 /// The situations of the study.
 fn cells() -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for workload in Workload::ALL {
-        for content in Content::ALL {
-            for op in Op::ALL {
-                for scheme in SCHEMES {
-                    let (shared_counters, streams) = (false, StreamPolicy::PerCpu);
-                    cells.push(Cell { scheme, workload, content, op, shared_counters, streams });
-                }
-            }
-        }
-    }
-    // The scheme without locks, so that the counters show.
-    let epoch = cells.iter().filter(|cell| {
+    let mut cells = Cell::plain_ones();
+    // The scheme without locks, so that the counters and the streams show.
+    let epoch = |cell: &&Cell| {
         cell.scheme.name == "epoch" && cell.workload == Workload::Spread && cell.op != Op::Mix
-    });
-    let counted: Vec<Cell> = epoch.map(|cell| Cell { shared_counters: true, ..*cell }).collect();
-    let stores = |cell: &&Cell| cell.content == Content::Pages && cell.op == Op::Store;
-    let stored = counted.iter().find(stores).map(Cell::plain);
+    };
+    let epoch: Vec<Cell> = cells.iter().filter(epoch).copied().collect();
+    cells.extend(epoch.iter().map(|cell| Cell { shared_counters: true, ..*cell }));
     let policies = [
         StreamPolicy::Single,
         StreamPolicy::Multi(2),
         StreamPolicy::Multi(4),
         StreamPolicy::Multi(16),
     ];
-    let streams =
-        stored.into_iter().flat_map(|cell| policies.map(|streams| Cell { streams, ..cell }));
-    let streams: Vec<Cell> = streams.collect();
-    cells.extend(counted);
-    cells.extend(streams);
+    for cell in epoch.iter().filter(|cell| cell.content == Content::Pages && cell.op == Op::Store) {
+        cells.extend(policies.map(|streams| Cell { streams, ..*cell }));
+    }
     cells
 }
 
@@ -204,14 +158,12 @@ fn measure(
     contents: &Contents,
     clock: f64,
     cpus: [usize; 2],
-    bar: &ProgressBar,
 ) -> Result<Measured> {
     let time = Duration::from_micros(u64::from(args.milliseconds) * 1000 / u64::from(args.repeat));
     let mut devices: Vec<(Variants, Workload, Content, Device)> = Vec::new();
     let mut places: Vec<Option<usize>> = Vec::new();
     for cell in cells {
-        interrupt::check()?;
-        let Some(variants) = cell.variants() else {
+        let Some(variants) = variants(cell) else {
             places.push(None);
             continue;
         };
@@ -239,8 +191,7 @@ fn measure(
     let mut alone: HashMap<(Content, Op), [Rates; 2]> = HashMap::new();
     for round in 0..args.repeat {
         for (number, place) in places.iter().enumerate() {
-            interrupt::check()?;
-            bar.inc(1);
+            step("measuring")?;
             let Some(place) = place else { continue };
             let device = &devices[*place].3;
             let rates = rates.entry(number).or_default();
@@ -252,13 +203,10 @@ fn measure(
         }
         for (content, [first, second]) in &apart {
             for op in [Op::Store, Op::Load] {
-                let [one, two] = alone.entry((*content, op)).or_default();
-                if round % 2 == 0 {
-                    points::turn(&[first], contents, op, cpus, time, one)?;
-                }
-                points::turn(&[first, second], contents, op, cpus, time, two)?;
-                if round % 2 != 0 {
-                    points::turn(&[first], contents, op, cpus, time, one)?;
+                let rates = alone.entry((*content, op)).or_default();
+                for threads in if round % 2 == 0 { [1, 2] } else { [2, 1] } {
+                    let devices = &[first, second][..threads];
+                    points::turn(devices, contents, op, cpus, time, &mut rates[threads - 1])?;
                 }
             }
         }
@@ -287,7 +235,7 @@ struct Ground<'a> {
     operations: u64,
 }
 
-const CALIBRATION: Length = Length { operations: 4000, events: u64::MAX };
+const CALIBRATION: Length = Length::of(4000, u64::MAX);
 /// An operation that needs more events is in an obvious collapse.
 const EVENTS_EACH: u64 = 40;
 
@@ -296,21 +244,11 @@ impl Ground<'_> {
         let spread_out = cell.workload == Workload::Spread && cell.content == Content::Pages;
         let bytes = PAGE_BYTES + 2.0 * self.mean_length;
         let reach = if spread_out { (self.cache as f64 / bytes) as u64 } else { u64::MAX };
-        Scene {
-            scheme: cell.scheme,
-            workload: cell.workload,
-            content: cell.content,
-            op: cell.op,
-            parts,
-            spread,
-            objects: match cell.workload {
-                Workload::Spread => &self.spread_objects,
-                Workload::Eight => &self.eight_objects,
-            },
-            shared_counters: cell.shared_counters,
-            streams: cell.streams,
-            reach,
-        }
+        let objects = match cell.workload {
+            Workload::Spread => &self.spread_objects,
+            Workload::Eight => &self.eight_objects,
+        };
+        Scene { cell: *cell, parts, spread, objects, reach }
     }
 
     /// The parts of stores and loads in a cell, from the times of one thread.
@@ -362,7 +300,7 @@ impl Ground<'_> {
         let scene = self.scene(cell, parts, spread.map_or(&[1.0], |spread| spread));
         // Enough operations to fill the bag of each CPU before the first search of a bag.
         let operations = self.operations.max(200 * threads as u64);
-        let length = Length { operations, events: operations * EVENTS_EACH };
+        let length = Length::of(operations, operations * EVENTS_EACH);
         simulate(&scene, threads, costs, self.seed, length)
     }
 
@@ -419,18 +357,14 @@ fn private_cache() -> u64 {
 
 impl Study {
     /// Measures and simulates.
-    ///
-    /// # Errors
-    /// The machine has only one CPU, the corpus cannot be read, the engine fails, or an interrupt.
-    pub fn make(args: &LocksSimArgs, bar: &ProgressBar) -> Result<Study> {
+    pub fn make(args: &LocksSimArgs) -> Result<Study> {
         let cpus = two_cpus()?;
         let cells = cells();
-        bar.set_length(cells.len() as u64 * (u64::from(args.repeat) + 1));
-        bar.set_message("measuring");
+        begin(cells.len() as u64 * (u64::from(args.repeat) + 1));
         let primitives = Primitives::measure(cpus)?;
-        let sections = pinned(cpus[0], Sections::measure)?;
+        let sections = on_each(&cpus[..1], Ok, |_| Sections::measure())?.remove(0);
         let contents = Contents::new(args.corpus.as_deref(), &Bench::new()?)?;
-        let measured = measure(&cells, args, &contents, primitives.clock_ns, cpus, bar)?;
+        let measured = measure(&cells, args, &contents, primitives.clock_ns, cpus)?;
         let beside = beside(&measured);
         let classes = |objects: &[(usize, usize, u32)]| {
             objects.iter().map(|&(_, class, lines)| (class, lines)).collect()
@@ -438,7 +372,7 @@ impl Study {
         let ground = Ground {
             measured,
             sections: &sections,
-            costs: primitives.costs(),
+            costs: primitives.costs.clone(),
             spread_objects: classes(&contents.objects),
             eight_objects: classes(&contents.eight),
             mean_length: contents.mean_length,
@@ -446,12 +380,10 @@ impl Study {
             seed: args.seed,
             operations: u64::from(args.operations),
         };
-        bar.set_message("simulating");
         let threads: Vec<usize> = args.threads.iter().map(|&threads| threads as usize).collect();
         let mut rows: Vec<Row> = Vec::new();
         for number in 0..cells.len() {
-            interrupt::check()?;
-            bar.inc(1);
+            step("simulating")?;
             let mut row = ground.row(&cells, number, &threads);
             compare(&rows, &mut row);
             rows.push(row);
@@ -463,9 +395,11 @@ impl Study {
 
 /// Sets the ratio of a row to the base, which comes before it.
 fn compare(rows: &[Row], row: &mut Row) {
-    let special = row.cell.variant().is_empty();
-    let base_cell =
-        if special { Cell { scheme: SCHEMES[0], ..row.cell } } else { row.cell.plain() };
+    let plain = row.cell.plain();
+    let base_cell = match row.cell == plain {
+        true => Cell { scheme: SCHEMES[0], ..plain },
+        false => plain,
+    };
     let Some(base) = rows.iter().find(|base| base.cell == base_cell) else { return };
     for (mine, its) in row.predictions.iter_mut().zip(&base.predictions) {
         mine.over_base = Some(mine.pages_per_s / its.pages_per_s);
@@ -481,15 +415,4 @@ fn beside(measured: &Measured) -> Vec<Beside> {
         }
     }
     beside
-}
-
-/// Runs `job` on a thread that stays on one CPU.
-fn pinned<T: Send>(cpu: usize, job: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| {
-            host::pin_to_cpu(cpu)?;
-            job()
-        });
-        running.join().unwrap_or_else(|_| Err(anyhow::anyhow!("a thread panicked")))
-    })
 }

@@ -1,10 +1,10 @@
 //! The simulated machine against what can be worked out by hand, and flaws it must not have.
 
-use super::engine::{Length, Parts, Scene, simulate};
-use super::lines::{Costs, LineId};
-use super::lock::{Lock, Manner, Mode};
-use super::machine::{Machine, Model, Outcome, Step};
-use super::schemes::{Content, Guard, Op, SCHEMES, StreamPolicy, Workload, give, take};
+use super::engine::{Parts, Scene, simulate};
+use super::schemes::{Cell, Guard, Op, SCHEMES, give, take};
+use crate::sim::lines::{Costs, LineId};
+use crate::sim::lock::{Lock, Manner, Mode};
+use crate::sim::machine::{Length, Machine, Model, Outcome, Step};
 
 /// A machine on which only what a test is about takes time.
 fn free() -> Costs {
@@ -57,7 +57,7 @@ fn run(
     machine.lines.no_queue = flaw == Flaw::NoQueue;
     let what = prepare(&mut machine);
     let plan = |thread, machine: &mut Machine| plan(thread, what, machine);
-    machine.run(&mut Loop(plan), 40_000, u64::MAX, 1000.0)
+    machine.run(&mut Loop(plan), Length::of(40_000, u64::MAX), 1000.0)
 }
 
 fn add_lock(machine: &mut Machine, manner: Manner) -> usize {
@@ -202,39 +202,20 @@ fn a_line_without_a_queue_is_found() {
 }
 
 fn scenes<'a>(objects: &'a [(usize, u32)], spread: &'a [f64]) -> Vec<Scene<'a>> {
-    let mut scenes = Vec::new();
-    for scheme in SCHEMES {
-        for workload in Workload::ALL {
-            for content in Content::ALL {
-                for op in Op::ALL {
-                    scenes.push(Scene {
-                        scheme,
-                        workload,
-                        content,
-                        op,
-                        parts: Parts {
-                            outside: 20.0,
-                            update_held: 5.0,
-                            class_take: 15.0,
-                            class_leave: 15.0,
-                            store_body: 900.0,
-                            load_body: 300.0,
-                        },
-                        spread,
-                        objects,
-                        shared_counters: false,
-                        streams: StreamPolicy::PerCpu,
-                        reach: u64::MAX,
-                    });
-                }
-            }
-        }
-    }
-    scenes
+    let parts = Parts {
+        outside: 20.0,
+        update_held: 5.0,
+        class_take: 15.0,
+        class_leave: 15.0,
+        store_body: 900.0,
+        load_body: 300.0,
+    };
+    let scene = |cell| Scene { cell, parts: parts.clone(), spread, objects, reach: u64::MAX };
+    Cell::plain_ones().into_iter().map(scene).collect()
 }
 
 fn real() -> Costs {
-    use super::lines::Wake;
+    use crate::sim::lines::Wake;
     Costs {
         local: 5.0,
         reading_moves: true,
@@ -248,7 +229,7 @@ fn real() -> Costs {
     }
 }
 
-const SHORT: Length = Length { operations: 3000, events: u64::MAX };
+const SHORT: Length = Length::of(3000, u64::MAX);
 
 #[test]
 fn the_same_seed_gives_the_same_numbers() {
@@ -268,7 +249,7 @@ fn nobody_is_faster_together() {
     for scene in scenes(&[(3, 20), (5, 30)], &[1.0]) {
         let rate = |threads| simulate(&scene, threads, &real(), 1, SHORT).rate;
         let (one, two, many) = (rate(1), rate(2), rate(24));
-        let what = (scene.scheme.name, scene.workload, scene.content, scene.op);
+        let what = scene.cell;
         assert!(two < one * 2.03 && two > one * 0.02, "{what:?}: {one} {two}");
         assert!(many < one * 24.5 && many > one * 0.01, "{what:?}: {one} {many}");
     }
@@ -278,12 +259,12 @@ fn nobody_is_faster_together() {
 #[test]
 fn epoch_loads_scale() {
     for scene in scenes(&[(3, 20)], &[1.0]) {
-        if scene.scheme.guard != Guard::Published || scene.op != Op::Load {
+        if scene.cell.scheme.guard != Guard::Published || scene.cell.op != Op::Load {
             continue;
         }
         let rate = |threads| simulate(&scene, threads, &real(), 1, SHORT).rate;
         let (one, many) = (rate(1), rate(64));
-        assert!(many > one * 60.0, "{:?}: {one} {many}", (scene.workload, scene.content));
+        assert!(many > one * 60.0, "{:?}: {one} {many}", scene.cell);
     }
 }
 

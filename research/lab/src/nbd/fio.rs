@@ -1,15 +1,14 @@
 //! Runs fio with its NBD engine.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
 use super::server::Server;
-use crate::interrupt;
-use crate::programs::Running;
+use crate::programs::{Running, text_of};
 
 /// Requests under way at a time.
 pub const QUEUE_DEPTH: u32 = 16;
@@ -80,25 +79,15 @@ impl Fio {
     }
 
     /// Runs a load on a server.
-    ///
-    /// # Errors
-    /// fio fails or reports errors, the server has ended, or the run is interrupted.
-    pub fn run(&self, server: &mut Server, load: Load) -> Result<Figures> {
-        let output = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    pub fn run(&self, server: &Server, load: Load) -> Result<Figures> {
+        let on = || format!("fio on {}", server.name);
+        let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(&server.uri, load)).stdin(Stdio::null());
-        command.stdout(output.reopen()?).stderr(output.reopen()?);
-        let mut running = Running::start(&mut command, false)?;
+        command.args(self.arguments(&server.uri, load)).stdout(output.try_clone()?);
         let limit = Duration::from_millis(u64::from(self.milliseconds)) + Duration::from_secs(120);
-        let status = interrupt::wait_for("fio", limit, || {
-            server.check()?;
-            Ok(running.child().try_wait()?)
-        })?;
-        let text = std::fs::read_to_string(output.path()).context("what fio says")?;
-        if !status.success() {
-            bail!("fio on {}: {status}: {}", server.name, text.trim());
-        }
-        parse(&text, load).with_context(|| format!("fio on {}: {}", server.name, text.trim()))
+        Running::start(&mut command, false)?.finish(limit).with_context(on)?;
+        let text = text_of(&mut output);
+        parse(&text, load).with_context(|| format!("{}: {}", on(), text.trim()))
     }
 }
 

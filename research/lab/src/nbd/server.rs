@@ -1,15 +1,14 @@
 //! Servers: ours and others', each on a socket of its own.
 
-use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
-use crate::interrupt;
-use crate::programs::{self, Running, last_words};
+use crate::proc_files::kib;
+use crate::programs::{self, Running};
 
 /// Time a server may take to listen.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -29,9 +28,6 @@ pub struct Server {
 
 impl Server {
     /// Starts our server with one device of `bytes`.
-    ///
-    /// # Errors
-    /// The server does not start.
     pub fn ours(program: &Path, directory: &Path, bytes: u64) -> Result<Server> {
         let root = directory.join("rampack");
         let mut command = Command::new(program);
@@ -42,9 +38,6 @@ impl Server {
     }
 
     /// Starts nbdkit's memory plugin with one of its allocators.
-    ///
-    /// # Errors
-    /// The server does not start.
     pub fn nbdkit(
         program: &Path,
         allocator: Option<&str>,
@@ -78,16 +71,9 @@ impl Server {
             .get_args()
             .map(|argument| argument.to_string_lossy().replace(&*directory, "DIR"))
             .collect();
-        let log = tempfile::tempfile().context("cannot make a temporary file")?;
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log.try_clone()?);
+        command.stdout(Stdio::null());
         let mut running = Running::start(&mut command, false)?;
-        let listening = interrupt::wait_for(name, PATIENCE, || {
-            running.check()?;
-            Ok(UnixStream::connect(socket).ok())
-        });
-        if let Err(error) = listening {
-            bail!("{error:#}: {}", last_words(log));
-        }
+        running.wait_until(PATIENCE, || Ok(UnixStream::connect(socket).ok()))?;
         Ok(Server {
             name: name.to_owned(),
             command: format!("{file} {}", arguments.join(" ")),
@@ -97,33 +83,15 @@ impl Server {
         })
     }
 
-    /// Succeeds while the server runs.
-    ///
-    /// # Errors
-    /// The server has ended.
-    pub fn check(&mut self) -> Result<()> {
-        self.running.check()
-    }
-
     /// Bytes of resident memory of the server.
-    ///
-    /// # Errors
-    /// The server has ended.
-    pub fn resident_bytes(&mut self) -> Result<u64> {
-        self.check()?;
-        let path = format!("/proc/{}/status", self.running.id());
-        let text = fs::read_to_string(&path).context(path)?;
-        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
-        let number = line.split_ascii_whitespace().next().unwrap_or_default();
-        Ok(number.parse::<u64>().context("its resident memory")? * 1024)
+    pub fn resident_bytes(&self) -> Result<u64> {
+        kib(&format!("/proc/{}/status", self.running.id()), "VmRSS")
+            .with_context(|| format!("{} has ended", self.name))
     }
 }
 
 /// The allocators of nbdkit to compare with: the compressing one if nbdkit was built with it, and
 /// the plain one.
-///
-/// # Errors
-/// nbdkit has no memory plugin.
 pub fn allocators(nbdkit: &Path) -> Result<Vec<Option<&'static str>>> {
     let text = programs::said(nbdkit, &["--dump-plugin", "memory"])?;
     let zstd = text.lines().any(|line| line.trim() == "zstd=yes");

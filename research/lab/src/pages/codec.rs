@@ -6,81 +6,64 @@
 //! pages can be arranged better. A page that does not shrink is copied.
 
 use std::hint::black_box;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use units::PAGE_SIZE;
-use zcomp::{Compressor, Context, Deflate, Eight42, Lz4, Lz4hc, Lzo, LzoRle, Params, Zstd};
+use zcomp::Context;
 
-use super::work::{CHUNK, Share, Speed, Work, clock};
+use super::work::{CHUNK, Speed, Work, clock};
 use crate::page::{page, page_mut};
 use crate::sys::Memory;
 
-/// The codec `name`, or `None` if it is unknown here.
-///
-/// # Errors
-/// The level is out of range.
-pub fn by_name(name: &str, level: Option<i32>) -> Result<Option<Box<dyn Compressor>>> {
-    let params = Params::at_level(level);
-    Ok(Some(match name {
-        zcomp::LZO_RLE => Box::new(LzoRle::new(&params)?),
-        zcomp::LZO => Box::new(Lzo::new(&params)?),
-        zcomp::LZ4 => Box::new(Lz4::new(&params)?),
-        zcomp::LZ4HC => Box::new(Lz4hc::new(&params)?),
-        zcomp::ZSTD => Box::new(Zstd::new(&params)?),
-        zcomp::DEFLATE => Box::new(Deflate::new(&params)?),
-        zcomp::EIGHT42 => Box::new(Eight42::new(&params)?),
-        _ => return Ok(None),
-    }))
-}
-
 /// A codec with the contexts and memory of each thread.
-pub struct Codec {
-    cpus: Vec<Mutex<Cpu>>,
+pub struct Codec(Vec<Cpu>);
+
+/// What a thread has, which no other thread uses.
+struct Cpu {
+    context: Mutex<Box<dyn Context>>,
+    log: Mutex<Log>,
 }
 
-struct Cpu {
-    context: Box<dyn Context>,
-    log: Memory,
-    /// The length of each object in the log.
+/// Compressed pages, end to end.
+struct Log {
+    bytes: Memory,
+    /// The length of each object.
     lengths: Vec<u16>,
+}
+
+fn lock<T>(own: &Mutex<T>) -> MutexGuard<'_, T> {
+    own.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Codec {
     /// Allocates all that compressing the pages of `work` needs.
-    ///
-    /// # Errors
-    /// Memory is out.
-    pub fn new(compressor: &dyn Compressor, work: &Work<'_>) -> Result<Codec> {
+    pub fn new(work: &Work<'_>, context: impl Fn() -> Result<Box<dyn Context>>) -> Result<Codec> {
         let pages = work.largest_share();
         let cpu = |_| {
-            Ok(Mutex::new(Cpu {
-                context: compressor.context()?,
-                // The codec may use two pages for the last one.
-                log: Memory::new((pages + 1) * PAGE_SIZE).context("no memory for the codec")?,
-                lengths: vec![1; pages],
-            }))
+            // The codec may use two pages for the last one.
+            let bytes = Memory::new((pages + 1) * PAGE_SIZE).context("no memory for the codec")?;
+            let log = Mutex::new(Log { bytes, lengths: vec![1; pages] });
+            Ok(Cpu { context: Mutex::new(context()?), log })
         };
-        Ok(Codec { cpus: (0..work.threads()).map(cpu).collect::<Result<_>>()? })
+        Ok(Codec((0..work.threads()).map(cpu).collect::<Result<_>>()?))
     }
 
     /// Compresses every page.
-    ///
-    /// # Errors
-    /// Only those of threads.
     pub fn compress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
-            let cpu = &mut *self.cpu(&share);
+            let cpu = &self.0[share.thread];
+            let (mut context, log) = (lock(&cpu.context), &mut *lock(&cpu.log));
             let mut end = 0;
             clock(|| {
-                for (&index, length) in share.indexes.iter().zip(&mut cpu.lengths) {
+                for (&index, length) in share.indexes.iter().zip(&mut log.lengths) {
                     let source = page(work.corpus(), index as usize);
                     zcomp::prefetch_beginning(source);
                     // The engine looks at the page here, and so waits for its first line.
                     black_box(source[0]);
                     zcomp::prefetch_sequel(source);
-                    let room = &mut cpu.log[end..end + 2 * PAGE_SIZE];
-                    let taken = match cpu.context.compress(source, room) {
+                    let room = &mut log.bytes[end..end + 2 * PAGE_SIZE];
+                    let taken = match context.compress(source, room) {
                         Some(taken) if taken < PAGE_SIZE => taken,
                         _ => {
                             room[..PAGE_SIZE].copy_from_slice(source);
@@ -96,49 +79,47 @@ impl Codec {
     }
 
     /// Decompresses the objects that [`compress`](Codec::compress) left.
-    ///
-    /// # Errors
-    /// An object cannot be decompressed.
     pub fn decompress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
-            let cpu = &mut *self.cpu(&share);
+            let cpu = &self.0[share.thread];
+            let (mut context, log) = (lock(&cpu.context), lock(&cpu.log));
             let mut end = 0;
             clock(|| {
-                for (chunk, lengths) in share.indexes.chunks(CHUNK).zip(cpu.lengths.chunks(CHUNK)) {
+                for (chunk, lengths) in share.indexes.chunks(CHUNK).zip(log.lengths.chunks(CHUNK)) {
                     let lengths = &lengths[..chunk.len()];
-                    end = decompress_chunk(&mut *cpu.context, &cpu.log, end, lengths, &mut buffer)?;
+                    end = decompress_chunk(&mut **context, &log.bytes, end, lengths, &mut buffer)?;
                 }
                 Ok(())
             })
         })
     }
 
-    /// Compares the decompressed pages with the original ones, and returns the bytes of all
-    /// objects. Untimed.
-    ///
-    /// # Errors
-    /// A page differs from the compressed one.
-    pub fn verify(&self, work: &Work<'_>) -> Result<u64> {
-        let bytes = work.on_each_thread(|share| {
+    /// Compares what `reader` makes of the compressed pages with the original ones. Untimed.
+    pub fn verify(&self, work: &Work<'_>, reader: &Codec) -> Result<()> {
+        work.on_each_thread(|share| {
             let mut buffer = Memory::new(PAGE_SIZE)?;
-            let cpu = &mut *self.cpu(&share);
+            let mut context = lock(&reader.0[share.thread].context);
+            let log = lock(&self.0[share.thread].log);
             let mut end = 0;
-            for (&index, length) in share.indexes.iter().zip(&cpu.lengths) {
+            for (&index, length) in share.indexes.iter().zip(&log.lengths) {
                 let lengths = std::slice::from_ref(length);
-                end = decompress_chunk(&mut *cpu.context, &cpu.log, end, lengths, &mut buffer)?;
+                end = decompress_chunk(&mut **context, &log.bytes, end, lengths, &mut buffer)?;
                 if page(&buffer, 0) != page(work.corpus(), index as usize) {
                     bail!("the codec brings back page {index} as it was not");
                 }
             }
-            Ok(end as u64)
+            Ok(())
         })?;
-        Ok(bytes.iter().sum())
+        Ok(())
     }
 
-    /// The CPU state of a thread, which no other thread uses.
-    fn cpu(&self, share: &Share<'_>) -> std::sync::MutexGuard<'_, Cpu> {
-        self.cpus[share.thread].lock().unwrap_or_else(PoisonError::into_inner)
+    /// The length of each compressed page, in no order. A page that did not shrink counts whole.
+    pub fn lengths(&self, work: &Work<'_>) -> Result<Vec<u16>> {
+        let lengths = work.on_each_thread(|share| {
+            Ok(lock(&self.0[share.thread].log).lengths[..share.indexes.len()].to_vec())
+        })?;
+        Ok(lengths.concat())
     }
 }
 
@@ -160,7 +141,7 @@ fn decompress_chunk(
         if object.len() == PAGE_SIZE {
             into.copy_from_slice(object);
         } else if context.decompress(object, into).is_err() {
-            bail!("the codec cannot decompress what it compressed");
+            bail!("what was compressed cannot be decompressed");
         }
     }
     Ok(end)

@@ -5,44 +5,57 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use anyhow::Result;
-use designs::Variants;
-use indicatif::ProgressBar;
+use anyhow::{Result, bail};
+use designs::{INDEXES, MEMORIES, SLOT_SCHEMES, Variants, ZONES};
+use zcomp::Params;
 
-use super::codec::{self, Codec};
+use super::codec::Codec;
 use super::device::Device;
 use super::engine::Engine;
 use super::kernel;
 use super::swap::Swap;
 use super::target::{Figures, Target};
 use super::work::{Speed, Work};
-use crate::interrupt;
+use crate::report;
+
+/// The seams of our engine whose designs can take part, in process: how the command line names
+/// each, what a design of it is, and the designs.
+const SEAMS: [(&str, &str, &[&str]); 4] = [
+    ("engine", "slot scheme", SLOT_SCHEMES),
+    ("zone", "zone", ZONES),
+    ("memory", "memory", MEMORIES),
+    // The cache in front of swap devices.
+    ("swap", "index", INDEXES),
+];
 
 /// A kind of target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Our engine in process, with this slot scheme.
-    Engine(&'static str),
-    /// Our engine in process, with the default slot scheme and this page allocator.
-    Zone(&'static str),
-    /// Our engine in process, with the default designs in this kind of memory.
-    Memory(&'static str),
-    /// Our cache in front of swap devices, in process, with this index.
-    Swap(&'static str),
+    /// Our engine in process, with this design of a seam.
+    Ours(&'static str, &'static str),
     /// The block device or file at this path.
     Device(PathBuf),
 }
 
 impl Kind {
+    /// The kind of this name: `SEAM`, `SEAM:DESIGN` or a path.
+    pub fn parse(text: &str) -> Result<Kind> {
+        let (seam, name) = text.split_once(':').unwrap_or((text, ""));
+        let Some((seam, what, designs)) = SEAMS.iter().find(|(known, ..)| *known == seam) else {
+            return Ok(Kind::Device(text.into()));
+        };
+        match designs.iter().find(|design| name.is_empty() || **design == name) {
+            Some(design) => Ok(Kind::Ours(seam, design)),
+            None => bail!("no {what} {name:?}; there are: {}", designs.join(" ")),
+        }
+    }
+
     /// Its name in results.
     pub fn name(&self) -> String {
         match self {
-            Kind::Engine(slots) if *slots == designs::SLOT_SCHEMES[0] => "engine".to_owned(),
-            Kind::Engine(slots) => format!("engine:{slots}"),
-            Kind::Zone(zone) => format!("zone:{zone}"),
-            Kind::Memory(memory) => format!("memory:{memory}"),
-            Kind::Swap(index) if *index == designs::INDEXES[0] => "swap".to_owned(),
-            Kind::Swap(index) => format!("swap:{index}"),
+            Kind::Ours("engine", slots) if *slots == SLOT_SCHEMES[0] => "engine".to_owned(),
+            Kind::Ours("swap", index) if *index == INDEXES[0] => "swap".to_owned(),
+            Kind::Ours(seam, design) => format!("{seam}:{design}"),
             Kind::Device(path) => path.display().to_string(),
         }
     }
@@ -50,9 +63,25 @@ impl Kind {
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
-            Kind::Engine(_) | Kind::Zone(_) | Kind::Memory(_) | Kind::Swap(_) => None,
+            Kind::Ours(..) => None,
             Kind::Device(path) => Some(path),
         }
+    }
+
+    fn open(&self, pages: usize, algorithm: &str, level: Option<i32>) -> Result<Box<dyn Target>> {
+        let (seam, design) = match self {
+            Kind::Device(path) => return Ok(Box::new(Device::open(path, pages)?)),
+            Kind::Ours(seam, design) => (*seam, (*design).to_owned()),
+        };
+        let usual = Variants::default();
+        let variants = match seam {
+            "swap" if level.is_some() => bail!("--level: codecs of swap have their default levels"),
+            "swap" => return Ok(Box::new(Swap::new(pages, algorithm, &design)?)),
+            "zone" => Variants { zone: design, ..usual },
+            "memory" => Variants { memory: design, ..usual },
+            _ => Variants { slots: design, ..usual },
+        };
+        Ok(Box::new(Engine::new(pages, algorithm, level, &variants)?))
     }
 }
 
@@ -96,115 +125,56 @@ pub struct Round {
     pub growth: Option<u64>,
 }
 
-/// A contest on some work.
-pub struct Contest<'a> {
-    work: &'a Work<'a>,
-    contestants: Vec<Contestant>,
-}
-
-impl<'a> Contest<'a> {
-    /// Makes contestants for `work`. The engine uses `algorithm` or lz4. A device uses the
-    /// algorithm that it reports, else `algorithm` or lz4.
-    ///
-    /// # Errors
-    /// The engine does not know the algorithm, the level is out of range, or memory is out.
-    pub fn new(
-        work: &'a Work<'a>,
-        kinds: &[Kind],
-        algorithm: Option<&str>,
-        level: Option<i32>,
-    ) -> Result<Contest<'a>> {
-        let mut contestants: Vec<Contestant> = Vec::new();
-        for kind in kinds {
-            let said = kind.path().and_then(kernel::algorithm);
-            let algorithm = said.as_deref().or(algorithm).unwrap_or(zcomp::LZ4).to_owned();
-            let shared = contestants.iter().find(|other| other.algorithm == algorithm);
-            let codec = match shared {
-                Some(other) => other.codec.clone(),
-                None => codec::by_name(&algorithm, level)?
-                    .map(|codec| Codec::new(&*codec, work).map(Rc::new))
-                    .transpose()?,
-            };
-            let (kind, codec_bytes, rounds) = (kind.clone(), None, Vec::new());
-            contestants.push(Contestant { kind, algorithm, codec, codec_bytes, level, rounds });
-        }
-        Ok(Contest { work, contestants })
-    }
-
-    /// Number of steps of `rounds` rounds.
-    pub fn steps(&self, rounds: u32) -> u64 {
-        u64::from(rounds) * self.contestants.len() as u64 * STEPS
-    }
-
-    /// Runs `rounds` rounds. Returns the contestants with their results.
-    ///
-    /// # Errors
-    /// A target fails, a page comes back changed, or the run is interrupted.
-    pub fn run(mut self, rounds: u32, bar: &ProgressBar) -> Result<Vec<Contestant>> {
-        for _ in 0..rounds {
-            for contestant in &mut self.contestants {
-                let round = contestant.round(self.work, bar)?;
-                contestant.rounds.push(round);
+/// Makes contestants for `work`. The engine uses `algorithm` or lz4. A device uses the algorithm
+/// that it reports, else `algorithm` or lz4.
+pub fn contestants(
+    work: &Work<'_>,
+    kinds: Vec<Kind>,
+    algorithm: Option<&str>,
+    level: Option<i32>,
+) -> Result<Vec<Contestant>> {
+    let mut contestants: Vec<Contestant> = Vec::new();
+    for kind in kinds {
+        let said = kind.path().and_then(kernel::algorithm);
+        let algorithm = said.as_deref().or(algorithm).unwrap_or(zcomp::LZ4).to_owned();
+        let codec = match contestants.iter().find(|other| other.algorithm == algorithm) {
+            Some(other) => other.codec.clone(),
+            None if zcomp::ALGORITHMS.contains(&&*algorithm) => {
+                let codec = zcomp::open(&algorithm, &Params::at_level(level))?;
+                Some(Rc::new(Codec::new(work, || Ok(codec.context()?))?))
             }
-        }
-        Ok(self.contestants)
+            None => None,
+        };
+        let (codec_bytes, rounds) = (None, Vec::new());
+        contestants.push(Contestant { kind, algorithm, codec, codec_bytes, level, rounds });
     }
+    Ok(contestants)
 }
-
-/// Steps of a round.
-const STEPS: u64 = 6;
 
 impl Contestant {
-    fn round(&mut self, work: &Work<'_>, bar: &ProgressBar) -> Result<Round> {
-        bar.set_message(format!("{} {}", self.kind.name(), self.algorithm));
-        let step = || {
-            bar.inc(1);
-            interrupt::check()
-        };
+    /// Does the work once.
+    pub fn round(&mut self, work: &Work<'_>) -> Result<()> {
+        report::step(format!("{} {}", self.kind.name(), self.algorithm))?;
         if let (Some(codec), None) = (&self.codec, self.codec_bytes) {
             codec.compress(work)?;
-            self.codec_bytes = Some(codec.verify(work)?);
+            codec.verify(work, codec)?;
+            self.codec_bytes = Some(codec.lengths(work)?.into_iter().map(u64::from).sum());
         }
         let codec = self.codec.as_deref();
-
         let before = host::resident_bytes();
-        let target: Box<dyn Target> = match &self.kind {
-            Kind::Engine(slots) => {
-                let variants = Variants { slots: (*slots).to_owned(), ..Variants::default() };
-                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
-            }
-            Kind::Zone(zone) => {
-                let variants = Variants { zone: (*zone).to_owned(), ..Variants::default() };
-                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
-            }
-            Kind::Memory(memory) => {
-                let variants = Variants { memory: (*memory).to_owned(), ..Variants::default() };
-                Box::new(Engine::new(work.pages(), &self.algorithm, self.level, variants)?)
-            }
-            Kind::Swap(index) => {
-                Box::new(Swap::new(work.pages(), &self.algorithm, self.level, index)?)
-            }
-            Kind::Device(path) => Box::new(Device::open(path, work.pages())?),
-        };
-        let target = &*target;
+        let target = &*self.kind.open(work.pages(), &self.algorithm, self.level)?;
         let store = work.store_first(target)?;
         let first_figures = target.figures();
         target.rest();
-        step()?;
         let overwrite = work.store(target)?;
         let growth =
             self.kind.path().is_none().then(|| host::resident_bytes().saturating_sub(before));
         let figures = target.figures();
-        step()?;
         let compress = codec.map(|codec| codec.compress(work)).transpose()?;
-        step()?;
         let (load, verified) = work.load_verified(target)?;
-        step()?;
         let reload = work.load(target)?;
-        step()?;
         let decompress = codec.map(|codec| codec.decompress(work)).transpose()?;
-        step()?;
-        Ok(Round {
+        self.rounds.push(Round {
             store,
             overwrite,
             load,
@@ -215,6 +185,7 @@ impl Contestant {
             figures,
             first_figures,
             growth,
-        })
+        });
+        Ok(())
     }
 }

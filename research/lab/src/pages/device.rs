@@ -10,28 +10,34 @@ use units::{PAGE_SIZE, Page};
 
 use super::kernel;
 use super::target::{Figures, Target};
-use crate::sys;
 
 /// An open device. Its contents are lost, so it is opened exclusively: the kernel refuses that
 /// while it is mounted or otherwise in use. Its pages are discarded at the beginning and at the
 /// end, if it can do that.
 pub struct Device {
     path: PathBuf,
+    // Dropped in this order: an open device cannot be reset.
     file: File,
     bytes: u64,
+    _setup: Option<kernel::Setup>,
 }
 
 impl Device {
+    /// Sets a zram device of the kernel up for this many pages, and opens it. Drop resets it.
+    pub fn of_kernel(path: &Path, algorithm: &str, pages: usize) -> Result<Device> {
+        let setup = kernel::Setup::new(path, algorithm, pages)?;
+        let mut device = Device::open(path, pages)?;
+        device._setup = Some(setup);
+        Ok(device)
+    }
+
     /// Opens the device at `path` for this many pages.
-    ///
-    /// # Errors
-    /// The device cannot be opened, is in use or too small, or is neither a device nor a file.
     pub fn open(path: &Path, pages: usize) -> Result<Device> {
         let shown = path.display();
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
-            .custom_flags(sys::O_DIRECT | sys::O_EXCL)
+            .custom_flags(host::flags::O_DIRECT | host::flags::O_EXCL)
             .open(path)
             .with_context(|| format!("cannot open {shown} for direct I/O and exclusively"))?;
         let kind = file.metadata()?.file_type();
@@ -43,49 +49,37 @@ impl Device {
         if size < bytes {
             bail!("{shown} has {size} bytes; the corpus needs {bytes}");
         }
-        let device = Device { path: path.to_owned(), file, bytes };
+        let device = Device { path: path.to_owned(), file, bytes, _setup: None };
         device.discard();
         Ok(device)
-    }
-
-    /// Writes `from` at `offset` in one call. Both are multiples of a page.
-    ///
-    /// # Errors
-    /// The error of the system call, with the offset.
-    pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<()> {
-        self.file
-            .write_all_at(from, offset)
-            .with_context(|| format!("{}: writing at {offset}", self.path.display()))
-    }
-
-    /// Fills `into` from `offset`. Both are multiples of a page.
-    ///
-    /// # Errors
-    /// The error of the system call, with the offset.
-    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.file
-            .read_exact_at(into, offset)
-            .with_context(|| format!("{}: reading at {offset}", self.path.display()))
     }
 
     /// Discards all pages. A device that cannot discard keeps them, and its first store overwrites
     /// them.
     fn discard(&self) {
-        let _ = sys::discard(&self.file, self.bytes);
+        let _ = host::discard(&self.file, 0, self.bytes);
     }
 }
 
 impl Target for Device {
     fn store(&self, index: u64, page: &Page) -> Result<()> {
-        self.file
-            .write_all_at(page, index * PAGE_SIZE as u64)
-            .with_context(|| format!("{}: storing page {index}", self.path.display()))
+        let stored = self.file.write_all_at(page, index * PAGE_SIZE as u64);
+        stored.with_context(|| format!("{}: storing page {index}", self.path.display()))
     }
 
     fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        self.file
-            .read_exact_at(page, index * PAGE_SIZE as u64)
-            .with_context(|| format!("{}: loading page {index}", self.path.display()))
+        let loaded = self.file.read_exact_at(page, index * PAGE_SIZE as u64);
+        loaded.with_context(|| format!("{}: loading page {index}", self.path.display()))
+    }
+
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        let written = self.file.write_all_at(from, offset);
+        written.with_context(|| format!("{}: writing at {offset}", self.path.display()))
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let read = self.file.read_exact_at(into, offset);
+        read.with_context(|| format!("{}: reading at {offset}", self.path.display()))
     }
 
     fn figures(&self) -> Figures {

@@ -73,9 +73,6 @@ pub struct Setup {
 
 impl Setup {
     /// Sets `device` up with `algorithm` and room for this many pages.
-    ///
-    /// # Errors
-    /// It is no zram device, is set up already, or the kernel refuses.
     pub fn new(device: &Path, algorithm: &str, pages: usize) -> Result<Setup> {
         let shown = device.display();
         let Some(directory) = directory(device) else {

@@ -2,24 +2,33 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use units::Page;
+use units::{PAGE_SIZE, Page};
 
-/// A store for pages by number. All threads may call it at any time, each for pages of its own.
-pub trait Target: Sync {
+use crate::page::{pages, pages_mut};
+
+/// A store for pages by number. All threads may call it at any time. An error names the page.
+pub trait Target: Send + Sync {
     /// Stores `page` under `index`, in place of an earlier page.
-    ///
-    /// # Errors
-    /// The error of the target, with the page's number.
     fn store(&self, index: u64, page: &Page) -> Result<()>;
 
     /// Loads the page last stored under `index`. `page` begins at a page boundary.
-    ///
-    /// # Errors
-    /// The error of the target, with the page's number.
     fn load(&self, index: u64, page: &mut Page) -> Result<()>;
 
+    /// Stores whole pages from `offset` on, in one call if it can.
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        (offset / PAGE_SIZE as u64..).zip(pages(from)).try_for_each(|(n, page)| self.store(n, page))
+    }
+
+    /// Loads whole pages from `offset` on, in one call if it can.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
+        let mut pages = (offset / PAGE_SIZE as u64..).zip(pages_mut(into));
+        pages.try_for_each(|(n, page)| self.load(n, page))
+    }
+
     /// The figures of the target now.
-    fn figures(&self) -> Figures;
+    fn figures(&self) -> Figures {
+        Figures::default()
+    }
 
     /// Does the background work of a daemon between two passes.
     fn rest(&self) {}

@@ -10,11 +10,9 @@
 //! stored pages. The second load has no such interruptions, which would push its data out of the
 //! caches.
 
-use std::sync::Barrier;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use serde::Serialize;
 use sync::atomic::{AtomicU64, Ordering};
 use units::PAGE_SIZE;
@@ -22,6 +20,7 @@ use units::PAGE_SIZE;
 use super::target::Target;
 use crate::page::{page, page_mut};
 use crate::sys::{self, Memory};
+use crate::{interrupt, threads};
 
 /// Pages loaded before the clock stops for comparing.
 pub const CHUNK: usize = 64;
@@ -58,9 +57,6 @@ pub struct Taken {
 }
 
 /// Runs `job` and returns its time.
-///
-/// # Errors
-/// The error of `job`.
 pub fn clock(job: impl FnOnce() -> Result<()>) -> Result<Taken> {
     let (cpu, begun) = (sys::thread_time(), Instant::now());
     job()?;
@@ -81,9 +77,6 @@ pub struct Share<'a> {
 impl<'a> Work<'a> {
     /// The pages of `corpus` for `threads` threads. The threads take the CPUs of this process in
     /// turn.
-    ///
-    /// # Errors
-    /// There are fewer pages than threads, or memory is out.
     pub fn new(corpus: &'a [u8], threads: usize) -> Result<Work<'a>> {
         let pages = corpus.len() / PAGE_SIZE;
         if threads == 0 || pages < threads {
@@ -91,11 +84,7 @@ impl<'a> Work<'a> {
         }
         let mut order: Vec<u32> = (0..u32::try_from(pages)?).collect();
         fastrand::Rng::with_seed(SEED).shuffle(&mut order);
-        let allowed = host::allowed_cpus();
-        if allowed.is_empty() {
-            bail!("the system does not tell which CPUs there are");
-        }
-        let cpus = (0..threads).map(|thread| allowed[thread % allowed.len()]).collect();
+        let cpus = threads::cpus(threads)?;
         let (front, back) = order.split_at(pages / 2);
         let others = [back, front].concat();
         let work = Work { corpus, order, others, churn: false, cpus };
@@ -131,42 +120,20 @@ impl<'a> Work<'a> {
     }
 
     /// Runs `job` on all threads at once. Each thread is pinned and has its share.
-    ///
-    /// # Errors
-    /// The error of the first thread that failed.
     pub fn on_each_thread<T: Send>(
         &self,
         job: impl Fn(Share<'_>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let (job, barrier, threads) = (&job, &Barrier::new(self.threads()), self.threads());
-        let run = |thread: usize, cpu: usize| {
-            let share = |thread| self.order.len() * thread / threads;
+        let share = |thread: usize| self.order.len() * thread / self.threads();
+        threads::on_each(&self.cpus, Ok, |thread| {
             let first = share(thread);
-            let indexes = &self.order[first..share(thread + 1)];
-            let pinned = host::pin_to_cpu(cpu);
-            barrier.wait();
-            pinned?;
-            job(Share { thread, first, indexes })
-        };
-        thread::scope(|scope| {
-            let run = &run;
-            let cpus = self.cpus.iter().enumerate();
-            let running: Vec<_> =
-                cpus.map(|(thread, &cpu)| scope.spawn(move || run(thread, cpu))).collect();
-            let join = |thread: thread::ScopedJoinHandle<'_, Result<T>>| {
-                thread.join().map_err(|_| anyhow!("a thread panicked"))?
-            };
-            // Joins all threads before it returns the first error: a scope must not end with a
-            // panic.
-            running.into_iter().map(join).collect::<Vec<_>>().into_iter().collect()
+            job(Share { thread, first, indexes: &self.order[first..share(thread + 1)] })
         })
     }
 
     /// Runs `job` on all threads. `job` returns the time of its share.
-    ///
-    /// # Errors
-    /// The error of the first thread that failed.
     pub fn timed(&self, job: impl Fn(Share<'_>) -> Result<Taken> + Sync) -> Result<Speed> {
+        interrupt::check()?;
         let times = self.on_each_thread(|share| {
             let pages = share.indexes.len();
             Ok((job(share)?, pages))
@@ -183,18 +150,12 @@ impl<'a> Work<'a> {
     }
 
     /// The first store: every page goes to its own place or, with churn, to another page's.
-    ///
-    /// # Errors
-    /// The error of the target.
     pub fn store_first(&self, target: &dyn Target) -> Result<Speed> {
         let sources = if self.churn { &self.others } else { &self.order };
         self.timed(|share| self.store_from(target, &share, &sources[share.first..]))
     }
 
     /// Stores every page in its own place.
-    ///
-    /// # Errors
-    /// The error of the target.
     pub fn store(&self, target: &dyn Target) -> Result<Speed> {
         self.timed(|share| self.store_from(target, &share, share.indexes))
     }
@@ -210,9 +171,6 @@ impl<'a> Work<'a> {
     }
 
     /// Loads every page. Stops the clock to compare it with the stored page.
-    ///
-    /// # Errors
-    /// The target fails, or a page differs from the stored one.
     pub fn load_verified(&self, target: &dyn Target) -> Result<(Speed, u64)> {
         // Relaxed throughout: a count that is read after all threads have been joined.
         let verified = AtomicU64::new(0);
@@ -237,9 +195,6 @@ impl<'a> Work<'a> {
     }
 
     /// Loads every page without comparing it.
-    ///
-    /// # Errors
-    /// The error of the target.
     pub fn load(&self, target: &dyn Target) -> Result<Speed> {
         self.timed(|share| {
             let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;

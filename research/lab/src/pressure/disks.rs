@@ -30,9 +30,6 @@ pub struct Disk {
 
 impl Disks {
     /// The counters now.
-    ///
-    /// # Errors
-    /// There is no `/proc/diskstats`.
     pub fn now() -> Result<Disks> {
         let text = fs::read_to_string("/proc/diskstats").context("/proc/diskstats")?;
         // Partitions are in the directories of their disks.

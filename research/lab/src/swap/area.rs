@@ -1,10 +1,8 @@
 //! A swap file, and other swap by path.
 
-use std::fs::{self, OpenOptions};
+use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
-use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use tempfile::TempDir;
@@ -14,9 +12,6 @@ use super::{Area, Shop, Told, Vmstat};
 use crate::programs;
 use crate::sys;
 
-/// Time for which signals may disturb swapoff.
-const LEAVING: Duration = Duration::from_secs(60);
-
 /// A path that the system swaps to until drop.
 pub struct On {
     path: PathBuf,
@@ -25,9 +20,6 @@ pub struct On {
 
 impl On {
     /// Writes a swap header (mkswap(8)) and turns the swap on.
-    ///
-    /// # Errors
-    /// The error of mkswap or of the system call.
     pub fn new(path: &Path, first: bool) -> Result<On> {
         let mkswap = programs::find_for_root("mkswap")
             .context("mkswap is not installed; the package util-linux brings it")?;
@@ -39,31 +31,14 @@ impl On {
     }
 
     /// Turns the swap off. The kernel reads all its pages back into memory.
-    ///
-    /// # Errors
-    /// The error of the system call. Then the swap stays on.
     pub fn off(&mut self) -> Result<()> {
         if self.on {
-            off(&self.path)?;
+            let path = self.path.display();
+            host::swap_off(&self.path)
+                .with_context(|| format!("swap to {path} stays on; try `swapoff {path}`"))?;
             self.on = false;
         }
         Ok(())
-    }
-}
-
-/// Turns swap off. Signals disturb the system call, so it is repeated.
-pub fn off(path: &Path) -> Result<()> {
-    let begun = Instant::now();
-    loop {
-        match sys::swapoff(path) {
-            Ok(()) => return Ok(()),
-            Err(_) if begun.elapsed() < LEAVING => thread::sleep(Duration::from_millis(50)),
-            Err(error) => {
-                let path = path.display();
-                let message = format!("swap to {path} stays on; try `swapoff {path}`");
-                return Err(error).context(message);
-            }
-        }
     }
 }
 
@@ -83,9 +58,6 @@ pub struct SwapFile {
 
 impl SwapFile {
     /// Makes the file.
-    ///
-    /// # Errors
-    /// The directory cannot be written, or the disk is full.
     pub fn new(shop: &Shop) -> Result<SwapFile> {
         let directory = TempDir::with_prefix_in("rampack-lab-", &shop.directory)
             .with_context(|| format!("cannot write in {}", shop.directory.display()))?;
@@ -125,9 +97,6 @@ pub struct Plain {
 
 impl Plain {
     /// Makes the swap.
-    ///
-    /// # Errors
-    /// The errors of [`SwapFile::new`] and [`On::new`].
     pub fn new(shop: &Shop) -> Result<Plain> {
         let backing = SwapFile::new(shop)?;
         let on = On::new(backing.path(), shop.first)?;
@@ -154,11 +123,4 @@ pub fn on_disk(counted: Vmstat) -> Told {
         disk_written_bytes: bytes(counted.pswpout),
         ..Told::default()
     }
-}
-
-/// The number after a name and a colon, in KiB, as in `/proc/meminfo` and `/proc/PID/status`.
-pub fn kib(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
-    let rest = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(rest.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }

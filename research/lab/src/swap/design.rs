@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::area::{On, SwapFile, on_disk};
+use super::zswap::percent;
 use super::{Area, Shop, Told, Vmstat};
 use crate::served::Up;
 
@@ -16,9 +17,6 @@ pub struct Design {
 
 impl Design {
     /// Makes the swap. The variant is an index, and optionally `+` and a codec.
-    ///
-    /// # Errors
-    /// No index is named, the index is unknown, or a block device is not possible here.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Design> {
         let Some(variant) = variant else {
             bail!("which index? {}", designs::INDEXES.join(", "));
@@ -30,10 +28,7 @@ impl Design {
         if !codec.is_empty() {
             arguments.extend(["--algorithm", codec]);
         }
-        let percent = shop.max_pool.map(|bytes| {
-            let percent = bytes.saturating_mul(100).div_ceil(host::total_memory().max(1));
-            percent.clamp(1, 100).to_string()
-        });
+        let percent = shop.max_pool.map(|bytes| percent(bytes, host::total_memory()).to_string());
         if let Some(percent) = &percent {
             arguments.extend(["--max-pool-percent", percent]);
         }

@@ -34,9 +34,6 @@ pub struct Mode {
 
 impl Mode {
     /// Parses `KIND` or `KIND:VARIANT`.
-    ///
-    /// # Errors
-    /// The kind is unknown (the message lists the kinds), or has no variants.
     pub fn parse(text: &str) -> Result<Mode, String> {
         let (name, variant) = match text.split_once(':') {
             Some((name, variant)) => (name, Some(variant)),
@@ -60,9 +57,6 @@ impl Mode {
     }
 
     /// Parses the modes in an argument: `all`, or names with commas between them.
-    ///
-    /// # Errors
-    /// The errors of [`Mode::parse`].
     pub fn list(texts: &[String], all: &[Kind]) -> Result<Vec<Mode>> {
         let mut modes = Vec::new();
         for text in texts {

@@ -2,19 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use units::PAGE_SIZE;
 
-use super::area::{self, SwapFile, kib};
+use super::area::SwapFile;
 use super::{Area, Daemon, Shop, Told, Vmstat, active};
-use crate::cgroup::{Times, numbers};
-use crate::interrupt;
-use crate::programs::{self, Running, last_words};
+use crate::proc_files::{Times, kib, numbers};
+use crate::programs::{self, Running};
 use crate::sys;
 
 /// Time the daemon may take to start.
@@ -60,9 +58,6 @@ struct State {
 
 impl Ours {
     /// Starts the daemon. The variant is a codec.
-    ///
-    /// # Errors
-    /// The program has no swap, or cannot offer swap here; the message contains its output.
     pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
         let program = shop.rampack.clone().context("the program rampack is not known")?;
         let backing = SwapFile::new(shop)?;
@@ -84,21 +79,12 @@ impl Ours {
             command.args(["--priority", &i16::MAX.to_string()]);
         }
         let said = backing.directory().join("said");
-        let complained = tempfile::tempfile().context("cannot make a temporary file")?;
         let out = File::create(&said).with_context(|| format!("cannot make {}", said.display()))?;
-        command.stdin(Stdio::null()).stdout(out).stderr(complained.try_clone()?);
-        // A process group of its own: Ctrl-C reaches only us, and we end it when its swap is empty.
-        command.process_group(0);
-        let mut running = Running::start_gently(&mut command, LEAVING)?;
-        let device = interrupt::wait_for("rampack swap on", PATIENCE, || {
-            running.check()?;
+        let mut running = Running::start_gently(command.stdout(out), LEAVING)?;
+        let device = running.wait_until(PATIENCE, || {
             let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
             Ok(device(&text, &active()?))
-        });
-        let device = match device {
-            Ok(device) => device,
-            Err(error) => bail!("{error:#}: {}", last_words(complained)),
-        };
+        })?;
         Ok(Ours {
             program,
             root,
@@ -117,15 +103,15 @@ impl Ours {
     fn rows(&self) -> Result<BTreeMap<String, i64>> {
         let root = self.root.to_string_lossy();
         let text = programs::said(&self.program, &["--root", &root, "get", COUNTERS, "--all"]);
-        Ok(parse_rows(&text?))
+        Ok(numbers(&text?))
     }
 
     fn state(&mut self) -> Result<State> {
         let id = self.running()?.id();
         let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         let times = Times::parse(&text).context("rampack swap on is gone")?;
-        let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default().replace(':', "");
-        let io = numbers(&io);
+        let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
+        let io = numbers::<u64>(&io);
         let io = |name: &str| io.get(name).copied().unwrap_or(0);
         let ticks = sys::ticks();
         Ok(State {
@@ -147,11 +133,11 @@ impl Ours {
         };
         if is_on(&self.device) {
             // The daemon could not turn the swap off, or is gone.
-            if let Err(error) = area::off(&self.device) {
+            if let Err(error) = host::swap_off(&self.device) {
                 // Without the daemon, a process with pages in its swap would be killed.
                 backing.abandon();
                 std::mem::forget(running);
-                return Err(error);
+                return Err(error).context(format!("swap to {} stays on", self.device.display()));
             }
         }
         // The daemon ends by itself now, or when asked to.
@@ -166,15 +152,6 @@ fn device(text: &str, active: &[String]) -> Option<PathBuf> {
     let words = text.split_ascii_whitespace().map(|word| word.trim_end_matches([',', '.', ':']));
     let mut devices = words.filter(|word| word.starts_with("/dev/"));
     devices.find(|word| active.iter().any(|path| path == word)).map(PathBuf::from)
-}
-
-/// Parses lines of a name and a number. Other lines are left out.
-fn parse_rows(text: &str) -> BTreeMap<String, i64> {
-    let row = |line: &str| {
-        let (name, value) = line.split_once([' ', '=', '\t'])?;
-        Some((name.trim().to_owned(), value.trim().parse().ok()?))
-    };
-    text.lines().filter_map(row).collect()
 }
 
 impl Area for Ours {
@@ -246,13 +223,5 @@ mod tests {
         let active = ["/dev/sda2".to_owned(), "/dev/loop3".to_owned()];
         assert_eq!(device(text, &active), Some(PathBuf::from("/dev/loop3")));
         assert_eq!(device("swap0: /dev/loop3, 4G", &active), Some(PathBuf::from("/dev/loop3")));
-    }
-
-    #[test]
-    fn rows_are_names_and_numbers() {
-        let rows = parse_rows("stored_pages 12\nlist\tx\nwritten_back_pages=3\nreject 1 of 2\n\n");
-        assert_eq!(rows.get("stored_pages"), Some(&12));
-        assert_eq!(rows.get("written_back_pages"), Some(&3));
-        assert_eq!(rows.len(), 2);
     }
 }

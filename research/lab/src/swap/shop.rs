@@ -1,18 +1,16 @@
 //! The interface between a measurement and its swap, and the lock that lets one process have swap.
 
 use std::fs::{self, File, OpenOptions};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::Serialize;
 
 use super::mode::{Kind, Mode};
-use crate::args::SwapArgs;
-use crate::cgroup::numbers;
-use crate::interrupt;
-use crate::programs;
-use crate::sys;
+use crate::args::KernelBuildArgs;
+use crate::proc_files::numbers;
+use crate::{interrupt, programs};
 
 /// The process that has swap on keeps this file open and locked.
 const LOCK: &str = "/run/rampack-lab.lock";
@@ -36,16 +34,13 @@ pub struct Vmstat {
 
 impl Vmstat {
     /// The counters now.
-    ///
-    /// # Errors
-    /// There is no `/proc/vmstat`.
     pub fn now() -> Result<Vmstat> {
         let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
         Ok(Vmstat::parse(&text))
     }
 
     pub(super) fn parse(text: &str) -> Vmstat {
-        let all = numbers(text);
+        let all = numbers::<u64>(text);
         let get = |name: &str| all.get(name).copied();
         Vmstat {
             pswpin: get("pswpin").unwrap_or(0),
@@ -107,31 +102,19 @@ pub struct Daemon {
 /// Swap that is on until drop.
 pub trait Area {
     /// Begins the measurement: takes the base of the counters.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
     fn begin(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// Samples values that rise and fall. Called some times a second.
-    ///
-    /// # Errors
-    /// The process that serves the swap is gone.
     fn sample(&mut self) -> Result<()> {
         Ok(())
     }
 
     /// The figures of the swap; `counted` is the growth of the kernel's counters since `begin`.
-    ///
-    /// # Errors
-    /// The counters cannot be read.
     fn told(&mut self, counted: Vmstat) -> Result<Told>;
 
     /// Takes the swap away. The kernel first reads all its pages back.
-    ///
-    /// # Errors
-    /// The swap stays on.
     fn end(self: Box<Self>) -> Result<()>;
 }
 
@@ -144,56 +127,37 @@ pub struct Shop {
     pub(super) rampack: Option<PathBuf>,
     /// Whether our swap comes before all other swap.
     pub(super) first: bool,
-    _turn: Turn,
+    /// The right to have swap on.
+    _lock: File,
 }
 
 impl Shop {
     /// Waits until no other process has swap, then is ready to make swap in `directory`.
-    ///
-    /// # Errors
-    /// Other swap is on without `--force`; `rampack` is needed and missing; or an interrupt.
-    pub fn new(args: &SwapArgs, directory: &Path, modes: &[Mode]) -> Result<Shop> {
+    pub fn new(args: &KernelBuildArgs, modes: &[Mode]) -> Result<Shop> {
         let rampack = match modes.iter().any(|mode| mode.kind == Kind::Rampack) {
             true => Some(args.rampack.clone().map_or_else(programs::beside_us, Ok)?),
             false => None,
         };
-        let turn = alone(args.force)?;
+        let lock = turn()?;
+        let others = active()?.join(", ");
+        if !others.is_empty() && !args.force {
+            bail!(
+                "this machine swaps to {others} already, so nobody could tell who used which; take \
+                 it away (swapoff PATH), or use --force, and ours comes first"
+            );
+        }
+        if !others.is_empty() {
+            eprintln!("warning: other swap is on ({others}); ours comes first");
+        }
         Ok(Shop {
-            directory: directory.to_owned(),
+            directory: args.dir.clone(),
             bytes: args.swap_size,
             max_pool: args.max_pool,
             rampack,
-            first: turn.others,
-            _turn: turn,
+            first: !others.is_empty(),
+            _lock: lock,
         })
     }
-}
-
-/// The right to have swap on, until drop.
-pub struct Turn {
-    /// Whether other swap is on.
-    pub others: bool,
-    _lock: File,
-}
-
-/// Waits until no other process of this program has swap on.
-///
-/// # Errors
-/// Other swap is on without `force`; or an interrupt.
-pub fn alone(force: bool) -> Result<Turn> {
-    let lock = turn()?;
-    let others = active()?;
-    if !others.is_empty() && !force {
-        bail!(
-            "this machine swaps to {} already, so nobody could tell who used which; take it away \
-             (swapoff PATH), or use --force, and ours comes first",
-            others.join(", ")
-        );
-    }
-    if !others.is_empty() {
-        eprintln!("warning: other swap is on ({}); ours comes first", others.join(", "));
-    }
-    Ok(Turn { others: !others.is_empty(), _lock: lock })
 }
 
 /// Waits until no other process of this program has swap on.
@@ -202,7 +166,7 @@ fn turn() -> Result<File> {
     let file = open.with_context(|| format!("cannot write {LOCK}; swap takes root"))?;
     let mut told = false;
     interrupt::wait_for("another rampack-lab that has swap on", TURN, || {
-        if sys::try_lock(&file).with_context(|| LOCK.to_owned())? {
+        if host::try_lock(&file).with_context(|| LOCK.to_owned())? {
             return Ok(Some(()));
         }
         if !told {
@@ -215,9 +179,6 @@ fn turn() -> Result<File> {
 }
 
 /// Paths of the swap that is on.
-///
-/// # Errors
-/// There is no `/proc/swaps`.
 pub fn active() -> Result<Vec<String>> {
     let text = fs::read_to_string("/proc/swaps").context("/proc/swaps")?;
     Ok(paths(&text))

@@ -25,9 +25,6 @@ pub struct Zram {
 
 impl Zram {
     /// Sets up zram0 and swaps to it.
-    ///
-    /// # Errors
-    /// The machine has no zram0, zram0 is set up already, or the algorithm is unknown.
     pub fn new(shop: &Shop, algorithm: Option<&str>) -> Result<Zram> {
         let pages = (shop.bytes / PAGE_SIZE as u64) as usize;
         let setup = Setup::new(Path::new(DEVICE), algorithm.unwrap_or(ALGORITHM), pages)?;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::area::{Plain, kib, on_disk};
+use super::area::{Plain, on_disk};
 use super::{Area, Shop, Told, Vmstat};
+use crate::proc_files::kib;
 
 const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
@@ -17,9 +18,6 @@ struct Parameters {
 
 impl Parameters {
     /// Sets the parameters in this order.
-    ///
-    /// # Errors
-    /// The kernel has no zswap, or refuses a value.
     fn set(values: &[(&'static str, String)]) -> Result<Parameters> {
         if !Path::new(PARAMETERS).is_dir() {
             bail!("this kernel has no zswap");
@@ -52,7 +50,7 @@ impl Drop for Parameters {
 }
 
 /// The least percentage of the memory that is at least `bytes`, as the kernel wants it.
-fn percent(bytes: u64, total: u64) -> u64 {
+pub fn percent(bytes: u64, total: u64) -> u64 {
     (bytes.saturating_mul(100)).div_ceil(total.max(1)).clamp(1, 100)
 }
 
@@ -66,9 +64,6 @@ pub struct Zswap {
 
 impl Zswap {
     /// Sets zswap up and swaps to a file.
-    ///
-    /// # Errors
-    /// The kernel has no zswap or does not know the compressor, or a swap file is not possible.
     pub fn new(shop: &Shop, compressor: Option<&str>) -> Result<Zswap> {
         let mut values = Vec::new();
         if let Some(bytes) = shop.max_pool {

@@ -1,14 +1,12 @@
 //! What the rounds of `writeback` share: pages, a file, and how pages come back.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use block::{BlockDevice, Operation};
-use rampack::{HostSystem, Machine, MachineOptions};
-use tempfile::NamedTempFile;
+use rampack::{HostSystem, Machine};
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::args::WritebackArgs;
@@ -48,21 +46,7 @@ pub struct Sample {
 }
 
 pub fn machine() -> Result<Machine> {
-    let options = MachineOptions {
-        cpus: host::cpus(),
-        memory: host::total_memory(),
-        files: Arc::new(HostSystem),
-        swap_scenario: Arc::new(host::Mmap),
-        track_access: false,
-    };
-    Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
-}
-
-pub fn file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
-    let file = NamedTempFile::with_prefix_in("rampack-lab-", dir)
-        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
-    file.as_file().set_len(bytes).context("cannot make the file as long as wanted")?;
-    Ok(file)
+    crate::pages::machine(Arc::new(HostSystem), false)
 }
 
 pub fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {

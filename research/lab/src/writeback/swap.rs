@@ -12,8 +12,9 @@ use rampack::{AreaOptions, HostFiles, HostSystem, SwapDevice, SwapType};
 use units::PAGE_SIZE;
 use zswap::PARAMETERS;
 
-use super::round::{CPU, Corpus, SMALLEST, Sample, back, file, machine};
+use super::round::{CPU, Corpus, SMALLEST, Sample, back, machine};
 use crate::args::WritebackArgs;
+use crate::backing_file::new_file;
 
 /// The path in messages.
 const FILE: &str = "the file";
@@ -31,7 +32,7 @@ pub enum Below {
 pub fn out_and_back(corpus: &Corpus<'_>, kind: Below, args: &WritebackArgs) -> Result<Sample> {
     let pages = corpus.pages as u64;
     let bytes = 2 * pages * PAGE_SIZE as u64 + SMALLEST;
-    let file = file(&args.dir, bytes)?;
+    let file = new_file(&args.dir, bytes)?;
     let fault = |error: ControlError| anyhow!("{error}");
     let below = HostSystem.open_backing(&file.path().display().to_string(), None);
     let below = below.map_err(fault)?;

@@ -39,12 +39,6 @@ impl Visit {
         Visit { pages, lockless: 0.0, write_ns: pages * held, ..Visit::NONE }
     }
 
-    /// The shared lock, with `heads` heads of lists of `head_ns` each.
-    #[must_use]
-    pub fn beside(pages: f64, held: f64, heads: f64, head_ns: f64) -> Visit {
-        Visit { reads: 1.0, read_ns: pages * held, heads, head_ns, ..Visit::alone(pages, 0.0) }
-    }
-
     /// The same visits with hold times multiplied by `factor`.
     #[must_use]
     pub fn times(self, factor: f64) -> Visit {

@@ -210,15 +210,6 @@ pub fn page_fault1(threads: usize, pages: f64, cycles: u32, stagger: bool) -> Lo
     Load { threads, pages, frees: true, cycles, alloc_ns: OWN_NS, free_ns: 0.0, stagger }
 }
 
-/// A thread's own time for a page of a design that is not here: that of Linux's allocator on one
-/// core, less the time under the lock.
-#[must_use]
-pub fn own_ns() -> (f64, f64) {
-    let costs = Costs::of(SOCKET);
-    let own = |curve: &[f64; 5]| (curve[0] - held_ns(curve, BATCH, &costs)).max(0.0);
-    (own(&BUDDY_ALLOC), own(&BUDDY_FREE))
-}
-
 /// An input number of the simulation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Constant {
@@ -312,7 +303,5 @@ mod tests {
         for constant in constants() {
             assert!(!constant.source.is_empty() && !constant.value.is_empty(), "{constant:?}");
         }
-        let (alloc, free) = own_ns();
-        assert!(alloc > 0.0 && free > 0.0);
     }
 }

@@ -1,15 +1,17 @@
 //! The study: measurements, tests of the simulation, and predictions.
 
 use anyhow::Result;
-use indicatif::ProgressBar;
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::engine::{Outcome, simulate};
-use super::held::{Held, Source, Wanted};
-use super::load::{Costs, Demand, Load};
-use super::published::{self, Curve, SEED_THREADS, SOCKET, SeedRow, page_fault1};
+use super::held::{Held, Measured, find_out};
+use super::load::{Costs, Demand, Load, Visit};
+use super::published::{self, SEED_THREADS, SOCKET, SeedRow, page_fault1};
 use crate::args::ZoneSimArgs;
-use crate::interrupt;
+use crate::report::{begin, step};
+use crate::statistics::median;
+use crate::zone::plan::Plan;
 
 /// Factors for the uncertainty of the times under the lock.
 const HELD: [f64; 2] = [0.8, 1.2];
@@ -20,7 +22,7 @@ const ACROSS: [f64; 2] = [110.0, 140.0];
 /// The threads' work besides allocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Around {
+enum Around {
     /// The work of page_fault1 in the kernel: faults, zeroing, a limit by memory.
     PageFault1,
     /// No work: only the allocator's own time, which is the hardest case for a lock.
@@ -28,113 +30,16 @@ pub enum Around {
 }
 
 /// The range of results under other assumptions.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Band {
-    /// Pages a second.
-    pub pages_per_s: [f64; 2],
-    /// Waiting for the zone's lock, in percent.
-    pub lock_wait_percent: [f64; 2],
-    /// Waiting for heads of lists, in percent.
-    pub head_wait_percent: [f64; 2],
-}
-
-impl Band {
-    fn of(outcomes: &[Outcome]) -> Band {
-        let range = |of: fn(&Outcome) -> f64| {
-            let values = outcomes.iter().map(of);
-            [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)]
-        };
-        Band {
-            pages_per_s: range(|outcome| outcome.pages_per_s),
-            lock_wait_percent: range(Outcome::lock_wait_percent),
-            head_wait_percent: range(|outcome| outcome.head_wait_percent),
-        }
-    }
-}
-
-/// The prediction for a design.
-#[derive(Clone, Debug, Serialize)]
-pub struct Prediction {
-    /// The design.
-    pub design: String,
-    /// Threads of the machine, half of them on each of two zones.
-    pub threads: usize,
-    /// The threads' other work.
-    pub around: Around,
-    /// Always true.
-    pub simulated: bool,
-    /// Pages a second of all threads.
-    pub pages_per_s: f64,
-    /// Waiting for the zone's lock, in percent of the time.
-    pub lock_wait_percent: f64,
-    /// The part of that for the shared lock.
-    pub read_wait_percent: f64,
-    /// The part of that for the exclusive lock.
-    pub write_wait_percent: f64,
-    /// Waiting for heads of lists, in percent of the time.
-    pub head_wait_percent: f64,
-    /// The results if all threads begin at once.
-    pub lockstep: Outcome,
-    /// The range for hold times 20 % off, lines within a socket of 40 to 60 ns, and both starts.
-    pub one_socket: Option<Band>,
-    /// The range for lines of 110 to 140 ns, as if each zone's threads were on both sockets.
-    pub across_sockets: Option<Band>,
-}
-
-/// A row of the seed and the simulation of the kernel's own design.
-#[derive(Clone, Debug, Serialize)]
-pub struct Row {
-    /// Its name in the seed.
-    pub row: &'static str,
-    /// Our design of the same kind.
-    pub design: &'static str,
-    /// Pages a second in the seed.
-    pub published_pages_per_s: f64,
-    /// Waiting for the lock in the seed, in percent.
-    pub published_lock_percent: f64,
-    /// Whether its rate was an input of the simulation. Then its error proves nothing.
-    pub given: bool,
-    /// The simulation from published times.
-    pub kernel: Outcome,
-    /// The simulation if all threads begin at once.
-    pub kernel_lockstep: Outcome,
-    /// The error of its rate, in percent.
-    pub error_percent: f64,
-    /// Always true.
-    pub simulated: bool,
-}
-
-/// The measurement of one or two threads here, and the simulation.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// The design.
-    pub design: String,
-    /// Threads.
-    pub threads: usize,
-    /// Measured pages a second.
-    pub measured_pages_per_s: f64,
-    /// Simulated pages a second.
-    pub simulated_pages_per_s: f64,
-    /// The error of the simulation, in percent. One thread calibrates the simulation.
-    pub error_percent: f64,
-    /// Always true.
-    pub simulated: bool,
-}
-
-/// The study.
-pub struct Study {
-    /// Transfer time of a line on this machine.
-    pub transfer_ns: Option<f64>,
-    /// Published curves and their simulation.
-    pub curves: Vec<Curve>,
-    /// Rows of the seed and their simulation.
-    pub rows: Vec<Row>,
-    /// The known data of the designs.
-    pub held: Vec<Held>,
-    /// Checks on this machine.
-    pub checks: Vec<Check>,
-    /// Predictions for more threads.
-    pub predictions: Vec<Prediction>,
+fn band(outcomes: &[Outcome]) -> Value {
+    let range = |of: fn(&Outcome) -> f64| {
+        let values = outcomes.iter().map(of);
+        [values.clone().fold(f64::INFINITY, f64::min), values.fold(0.0, f64::max)]
+    };
+    json!({
+        "pages_per_s": range(|outcome| outcome.pages_per_s),
+        "lock_wait_percent": range(Outcome::lock_wait_percent),
+        "head_wait_percent": range(|outcome| outcome.head_wait_percent),
+    })
 }
 
 /// A machine of two zones.
@@ -175,95 +80,130 @@ fn bare(own: (f64, f64), threads: usize, args: &ZoneSimArgs, stagger: bool) -> L
     }
 }
 
-impl Study {
-    /// Measures and simulates.
-    ///
-    /// # Errors
-    /// Memory is out, an interrupt, or a zone that allocates wrong frames.
-    pub fn make(
-        args: &ZoneSimArgs,
-        transfer_ns: Option<f64>,
-        wanted: &Wanted,
-        bar: &ProgressBar,
-    ) -> Result<Study> {
-        let seed = published::seed();
-        let rows = seed.len() as u64;
-        bar.set_length(wanted.turns() + 1 + rows);
-        let held = wanted.find_out(bar)?;
-        bar.inc_length((held.len() * args.threads.len()) as u64);
-        bar.set_message("curves of others");
-        let curves = published::curves(args.seed);
-        bar.inc(1);
-        let mut study = Study {
-            transfer_ns,
-            curves,
-            rows: Vec::new(),
-            held,
-            checks: Vec::new(),
-            predictions: Vec::new(),
-        };
-        for row in &seed {
-            interrupt::check()?;
-            bar.set_message(format!("the seed: {}", row.row));
-            study.rows.push(seed_row(row, args));
-            bar.inc(1);
-        }
-        study.check_this_machine(args);
-        let held = study.held.clone();
-        for held in &held {
-            for &threads in &args.threads {
-                interrupt::check()?;
-                bar.set_message(format!("{}, {threads} threads", held.design));
-                for around in [Around::PageFault1, Around::Bare] {
-                    study.predictions.push(predict(held, threads as usize, around, args));
-                }
-                bar.inc(1);
-            }
-        }
-        Ok(study)
-    }
-
-    fn check_this_machine(&mut self, args: &ZoneSimArgs) {
-        let costs = Costs::of(self.transfer_ns.unwrap_or(SOCKET));
-        for held in self.held.iter().filter(|held| held.source == Source::Measured) {
-            for point in &held.measured {
-                let (threads, measured) = (point.threads, point.pages_per_s);
-                // Threads meet at the beginning of each phase.
-                let load = bare(held.own_ns, threads, args, false);
-                let simulated = simulate(&point.demand, &load, &costs, args.seed).pages_per_s;
-                self.checks.push(Check {
-                    design: held.design.clone(),
-                    threads,
-                    measured_pages_per_s: measured,
-                    simulated_pages_per_s: simulated,
-                    error_percent: 100.0 * (simulated / measured - 1.0),
-                    simulated: true,
-                });
+/// Measures and simulates: the errors of the simulation, and its predictions. All that is simulated
+/// has `"simulated": true`.
+pub fn study(args: &ZoneSimArgs, transfer_ns: Option<f64>, plan: &Plan) -> Result<Value> {
+    let bar = begin(plan.turns() + 1);
+    let held = find_out(plan, bar)?;
+    bar.inc_length((held.len() * args.threads.len()) as u64);
+    step("curves and rows of others")?;
+    let curves = published::curves(args.seed);
+    let errors = curves.iter().map(|curve| {
+        let errors = curve.points.iter().filter(|point| !point.given);
+        json!({
+            "curve": curve.name,
+            "median_error_percent": median(errors.map(|point| point.error_percent.abs())),
+            "worst_error_percent": curve.worst(),
+        })
+    });
+    let rows = published::seed().iter().map(|row| seed_row(row, args)).collect::<Vec<Value>>();
+    let mut predictions = Vec::new();
+    for held in &held {
+        for &threads in &args.threads {
+            step(format!("{}, {threads} threads", held.design))?;
+            for around in [Around::PageFault1, Around::Bare] {
+                predictions.push(predict(held, threads as usize, around, args));
             }
         }
     }
+    Ok(json!({
+        "command": "zone-sim",
+        "simulated": true,
+        "seed": args.seed,
+        "line_transfer_ns": transfer_ns,
+        "assumed_line_transfer_ns": SOCKET,
+        "pages": args.pages,
+        "cycles": args.cycles,
+        "constants": published::constants(),
+        "errors": errors.collect::<Vec<Value>>(),
+        "validation": curves,
+        "seed_rows": rows,
+        "this_machine": check_this_machine(&held, transfer_ns, args),
+        "designs": held.iter().map(design).collect::<Vec<Value>>(),
+        "predictions": predictions,
+    }))
 }
 
-fn seed_row(row: &SeedRow, args: &ZoneSimArgs) -> Row {
+/// The measurements of one and two threads here, and the simulation. One thread calibrates it.
+fn check_this_machine(held: &[Held], transfer_ns: Option<f64>, args: &ZoneSimArgs) -> Vec<Value> {
+    let costs = Costs::of(transfer_ns.unwrap_or(SOCKET));
+    let points = held.iter().flat_map(|held| held.measured.iter().map(move |point| (held, point)));
+    let check = |(held, point): (&Held, &Measured)| {
+        // Threads meet at the beginning of each phase.
+        let load = bare(held.own_ns, point.threads, args, false);
+        let simulated = simulate(&point.demand, &load, &costs, args.seed).pages_per_s;
+        json!({
+            "design": held.design,
+            "threads": point.threads,
+            "measured_pages_per_s": point.pages_per_s,
+            "simulated_pages_per_s": simulated,
+            "error_percent": 100.0 * (simulated / point.pages_per_s - 1.0),
+            "simulated": true,
+        })
+    };
+    points.map(check).collect()
+}
+
+fn visit(visit: &Visit) -> Value {
+    json!({
+        "pages_per_visit": visit.pages.is_finite().then_some(visit.pages),
+        "lockless": visit.lockless,
+        "reads": visit.reads,
+        "read_held_ns": visit.read_ns,
+        "write_held_ns": visit.write_ns,
+        "heads_per_visit": visit.heads,
+        "head_held_ns": visit.head_ns,
+    })
+}
+
+/// The known data of a design. A page keeps all others out while its lock is held and handed off;
+/// list heads, too, are held by one thread at a time.
+fn design(held: &Held) -> Value {
+    let heads = |visit: &Visit| visit.heads * visit.head_ns / visit.pages;
+    let heads = heads(&held.demand.alloc) + heads(&held.demand.free);
+    let passed = held.demand.per_page(SOCKET);
+    let limit = passed.max(heads);
+    json!({
+        "design": held.design,
+        "threads": held.threads,
+        "lock_demand_ns_per_page": passed,
+        "lock_held_alone_ns_per_page": held.demand.per_page(0.0),
+        "head_demand_ns_per_page": heads,
+        "most_pages_per_s_of_a_zone": (limit > 0.0).then(|| 1e9 / limit),
+        "alloc": visit(&held.demand.alloc),
+        "free": visit(&held.demand.free),
+        "own_ns": { "alloc": held.own_ns.0, "free": held.own_ns.1 },
+        "order0_share": held.order0_share,
+        "unmerged_buddies": held.unmerged_buddies,
+    })
+}
+
+/// A row of the seed and the simulation of the kernel's own design, from published times.
+fn seed_row(row: &SeedRow, args: &ZoneSimArgs) -> Value {
     let simulated = |stagger| {
         let load = |threads| page_fault1(threads, f64::from(args.pages), args.cycles, stagger);
         machine(&row.kernel, SEED_THREADS, &Costs::of(SOCKET), args.seed, load)
     };
     let kernel = simulated(true);
-    Row {
-        row: row.row,
-        design: row.design,
-        published_pages_per_s: row.rate * 1e6,
-        published_lock_percent: row.lock_percent,
-        given: row.given,
-        kernel,
-        kernel_lockstep: simulated(false),
-        error_percent: 100.0 * (kernel.pages_per_s / (row.rate * 1e6) - 1.0),
-        simulated: true,
-    }
+    json!({
+        "row": row.row,
+        "design": row.design,
+        "published_pages_per_s": row.rate * 1e6,
+        "published_lock_percent": row.lock_percent,
+        // Whether its rate was an input of the simulation. Then its error proves nothing.
+        "given": row.given,
+        "kernel": kernel,
+        // All threads begin at once.
+        "kernel_lockstep": simulated(false),
+        "error_percent": 100.0 * (kernel.pages_per_s / (row.rate * 1e6) - 1.0),
+        "simulated": true,
+    })
 }
 
-fn predict(held: &Held, threads: usize, around: Around, args: &ZoneSimArgs) -> Prediction {
+/// The prediction for a design, and its ranges: for hold times 20 % off, lines within a socket of
+/// 40 to 60 ns, and both starts; and for lines of 110 to 140 ns, as if each zone's threads were on
+/// both sockets.
+fn predict(held: &Held, threads: usize, around: Around, args: &ZoneSimArgs) -> Value {
     let simulated = |demand: &Demand, transfer: f64, stagger: bool| {
         let load = |count| match around {
             Around::PageFault1 => page_fault1(count, f64::from(args.pages), args.cycles, stagger),
@@ -282,29 +222,28 @@ fn predict(held: &Held, threads: usize, around: Around, args: &ZoneSimArgs) -> P
                 }
             }
         }
-        Band::of(&outcomes)
+        band(&outcomes)
     };
     let banded = around == Around::PageFault1;
-    Prediction {
-        design: held.design.clone(),
-        threads,
-        around,
-        simulated: true,
-        pages_per_s: base.pages_per_s,
-        lock_wait_percent: base.lock_wait_percent(),
-        read_wait_percent: base.read_wait_percent,
-        write_wait_percent: base.write_wait_percent,
-        head_wait_percent: base.head_wait_percent,
-        lockstep,
-        one_socket: banded.then(|| band(&HELD, WITHIN)),
-        across_sockets: banded.then(|| band(&[1.0], ACROSS)),
-    }
+    json!({
+        "design": held.design,
+        "threads": threads,
+        "around": around,
+        "simulated": true,
+        "pages_per_s": base.pages_per_s,
+        "lock_wait_percent": base.lock_wait_percent(),
+        "read_wait_percent": base.read_wait_percent,
+        "write_wait_percent": base.write_wait_percent,
+        "head_wait_percent": base.head_wait_percent,
+        "lockstep": lockstep,
+        "one_socket": banded.then(|| band(&HELD, WITHIN)),
+        "across_sockets": banded.then(|| band(&[1.0], ACROSS)),
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::zone_sim::load::Visit;
 
     #[test]
     fn a_machine_is_two_zones() {

@@ -1,14 +1,25 @@
 use std::sync::Mutex;
 
+use units::Page;
+
 use super::*;
 use crate::drive::content::Content;
 use crate::drive::modes::{Amount, Kind, RECORD, Workload};
 use crate::drive::workers;
+use crate::threads;
 
 /// A device in plain memory.
 struct Plain(Mutex<Vec<u8>>);
 
 impl Target for Plain {
+    fn store(&self, index: u64, page: &Page) -> Result<()> {
+        self.write(index * PAGE_SIZE as u64, page)
+    }
+
+    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+        self.read(index * PAGE_SIZE as u64, page)
+    }
+
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         let mut bytes = self.0.lock().expect("the bytes");
         bytes[offset as usize..][..from.len()].copy_from_slice(from);
@@ -24,7 +35,7 @@ impl Target for Plain {
 
 #[test]
 fn every_workload_is_found_as_it_was_left_and_a_changed_page_is_noticed() {
-    let cpus = host::allowed_cpus();
+    let cpus = threads::cpus(2).expect("CPUs");
     for kind in [Kind::Modes, Kind::Fio, Kind::Eight] {
         let amount = Amount { bytes: 20 * RECORD, loops: 2, operations: 50 };
         let workload = Workload { kind, amount };
@@ -54,7 +65,8 @@ fn another_block_of_the_contents_is_no_answer() {
     let target = Plain(Mutex::new(vec![0; workload.device_bytes(1)]));
     let mut ledger = Ledger::new(workload.places(1), workload.shared());
     let (first, second) = (workload.parts(0, 1, &source), workload.parts(1, 1, &source));
-    workers::run(&first, &host::allowed_cpus(), &target, &source).expect("a rate");
+    let cpus = threads::cpus(1).expect("CPUs");
+    workers::run(&first, &cpus, &target, &source).expect("a rate");
     ledger.note(&first);
     // It claims what was not done.
     ledger.note(&second);

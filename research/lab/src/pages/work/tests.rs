@@ -4,7 +4,6 @@ use std::sync::Mutex;
 use units::Page;
 
 use super::*;
-use crate::pages::target::Figures;
 
 /// Keeps pages in a map, and can be told to lose one store, or to change one byte.
 #[derive(Default)]
@@ -32,10 +31,6 @@ impl Target for Map {
             page[4095] ^= 1;
         }
         Ok(())
-    }
-
-    fn figures(&self) -> Figures {
-        Figures::default()
     }
 }
 

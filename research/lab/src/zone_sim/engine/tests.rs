@@ -18,6 +18,11 @@ fn alone(held: f64) -> Demand {
     Demand { alloc: Visit::alone(16.0, held), free: Visit::NONE }
 }
 
+/// The shared lock, with `heads` heads of lists of `head_ns` each.
+fn beside(pages: f64, held: f64, heads: f64, head_ns: f64) -> Visit {
+    Visit { reads: 1.0, read_ns: pages * held, heads, head_ns, ..Visit::alone(pages, 0.0) }
+}
+
 fn rate(demand: &Demand, load: &Load) -> f64 {
     simulate(demand, load, &COSTS, 1).pages_per_s
 }
@@ -61,7 +66,7 @@ fn threads_that_think_long_enough_do_not_meet() {
 
 #[test]
 fn readers_are_inside_together_and_keep_writers_out() {
-    let read = Demand { alloc: Visit::beside(16.0, 10.0, 0.0, 0.0), free: Visit::NONE };
+    let read = Demand { alloc: beside(16.0, 10.0, 0.0, 0.0), free: Visit::NONE };
     for threads in [2, 8] {
         // Each finds the lock in another's hands.
         let each = 160.0 + COSTS.hand_off;
@@ -89,7 +94,7 @@ fn a_head_that_all_want_is_slower_by_each_that_waits() {
 
 #[test]
 fn the_same_seed_gives_the_same_and_another_nearly() {
-    let demand = Demand { free: Visit::beside(16.0, 3.0, 1.5, 75.0), ..alone(3.0) };
+    let demand = Demand { free: beside(16.0, 3.0, 1.5, 75.0), ..alone(3.0) };
     let load = Load { frees: true, alloc_ns: 20.0, free_ns: 20.0, ..load(6) };
     let one = simulate(&demand, &load, &COSTS, 1);
     assert_eq!(one, simulate(&demand, &load, &COSTS, 1));
@@ -101,9 +106,9 @@ fn the_same_seed_gives_the_same_and_another_nearly() {
 #[test]
 fn a_lock_that_lets_all_in_is_found_out() {
     let (demand, load) = (alone(10.0), load(8));
-    let mut engine = Engine::new(&demand, &load, &COSTS, 1);
+    let mut engine = Engine::new(&demand, &load, &COSTS);
     engine.lets_all_in = true;
-    let broken = engine.run().pages_per_s;
+    let broken = engine.run(1).pages_per_s;
     let each = 16.0 * 10.0 + COSTS.hand_off;
     assert!(broken > 4.0 * 16e9 / each, "{broken}");
 }

@@ -10,35 +10,46 @@
 //! probably change it next. The lab measures whether this processor does so, and simulates the
 //! same. A reader of a line that came in this way, and was not changed since, shares it.
 
+use serde::Serialize;
+
 /// Costs in nanoseconds. All are measured, except in tests.
-#[derive(Clone, Debug)]
+#[derive(Clone, Default, Debug, Serialize)]
 pub struct Costs {
     /// An atomic read-modify-write of a line that this CPU holds alone.
+    #[serde(rename = "rmw_local_ns")]
     pub local: f64,
     /// An atomic read-modify-write of a line that another CPU changed last.
+    #[serde(rename = "rmw_remote_ns")]
     pub take: f64,
     /// An atomic read-modify-write of a line that this CPU and others hold.
+    #[serde(rename = "rmw_shared_ns")]
     pub upgrade: f64,
     /// Whether a changed line moves to a reader and leaves the CPU that changed it.
+    #[serde(rename = "reading_moves_lines")]
     pub reading_moves: bool,
     /// Reading a line that another CPU changed last.
+    #[serde(rename = "read_remote_ns")]
     pub read: f64,
     /// Reading one of many lines in a row that another CPU changed last.
+    #[serde(rename = "read_row_ns")]
     pub read_in_row: f64,
     /// Writing one of many lines in a row that another CPU changed last.
+    #[serde(rename = "write_row_ns")]
     pub write_in_row: f64,
     /// One iteration of a spinning loop.
+    #[serde(rename = "pause_ns")]
     pub pause: f64,
     /// Iterations before a waiter sleeps.
     pub spins: u32,
     /// A trivial system call.
+    #[serde(rename = "system_call_ns")]
     pub system_call: f64,
     /// Costs of waking a sleeper, by the time it has slept.
     pub wakes: Vec<Wake>,
 }
 
 /// The cost of waking a sleeper.
-#[derive(Clone, Copy, PartialEq, Debug, Default, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct Wake {
     /// Nanoseconds that the sleeper has slept.
     pub asleep_ns: f64,
@@ -130,7 +141,7 @@ pub struct Lines {
     /// Operations after which a CPU's caches have lost a line.
     reach: u64,
     /// A flaw for tests: transfers of a line do not wait for each other.
-    pub(super) no_queue: bool,
+    pub no_queue: bool,
 }
 
 impl Lines {

@@ -1,9 +1,7 @@
 //! `rampack-lab density`, at a small size: what it promises of its results, never how fast
 //! anything was.
 
-mod common;
-
-use common::{Place, write_corpus};
+use crate::common::{Place, write_corpus};
 use serde_json::Value;
 
 const PAGES: &str = "2048";
@@ -16,21 +14,9 @@ fn number(run: &Value, key: &str) -> f64 {
 fn every_load_has_a_run_with_all_its_figures() {
     let place = Place::new();
     write_corpus(&place.path("small.pages"), 4096);
-    let arguments = [
-        "density",
-        "--corpus",
-        "small.pages",
-        "--idle",
-        "0,50,100",
-        "--ages",
-        "zipf,sweeps,phases",
-        "--pages",
-        PAGES,
-        "--cpu",
-        "100",
-        "--json",
-    ];
-    let report = place.json(&arguments);
+    let loads = "--idle 0,50,100 --ages zipf,sweeps,phases";
+    let report =
+        place.json(&format!("density --corpus small.pages {loads} --pages {PAGES} --cpu 100"));
     let runs = report["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 6);
     for run in runs {
@@ -61,8 +47,8 @@ fn every_load_has_a_run_with_all_its_figures() {
 fn the_swap_cache_has_a_run_for_each_codec() {
     let place = Place::new();
     write_corpus(&place.path("small.pages"), 1024);
-    let arguments = ["density", "--swap", "--corpus", "small.pages", "--cpu", "100"];
-    let report = place.json(&[&arguments[..], &["--json"]].concat());
+    let line = "density --swap --corpus small.pages --cpu 100";
+    let report = place.json(line);
     let runs = report["runs"].as_array().expect("a list");
     assert_eq!(runs.len(), 3);
     for run in runs {
@@ -73,23 +59,7 @@ fn the_swap_cache_has_a_run_for_each_codec() {
         assert_eq!(number(run, "recompressed") > 0.0, run["codec"] != "zstd", "{run}");
         assert!(run["load_us"][1]["p50"].is_number(), "{run}");
     }
-    let text = testkit::run(&mut place.lab(&arguments)).stdout;
+    let text = testkit::run(&mut place.lab(line)).stdout;
     assert!(text.contains("lzo-rle") && text.contains("recompressed"), "{text}");
     place.assert_nothing_left();
-}
-
-#[test]
-fn what_cannot_be_measured_is_refused() {
-    let place = Place::new();
-    write_corpus(&place.path("small.pages"), 64);
-    let refused = place.refused(&["density", "--corpus", "none.pages"]);
-    assert!(refused.contains("none.pages"), "{refused}");
-    let refused = place.refused(&["density", "--corpus", "small.pages", "--idle", "101"]);
-    assert!(refused.contains("101"), "{refused}");
-    let refused = place.refused(&["density", "--corpus", "small.pages", "--algorithm", "lz5"]);
-    assert!(refused.contains("lz5"), "{refused}");
-    let swap = ["density", "--corpus", "small.pages", "--swap", "--algorithm", "lz4"];
-    assert!(place.refused(&swap).contains("--algorithm"));
-    let refused = place.refused(&["density", "--corpus", "small.pages", "--kernel", "small.pages"]);
-    assert!(refused.contains("no zram device"), "{refused}");
 }

@@ -5,11 +5,12 @@
 //! Events at the same instant happen in the order of their planning. The result depends on nothing
 //! but the seed.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use super::lines::{Costs, LineId, Lines};
 use super::lock::{Lock, LockStep, Watcher};
-use crate::events::Events;
+use crate::statistics::deviation;
 
 /// A step of a thread.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -32,6 +33,9 @@ pub enum Step {
 pub trait Model {
     /// Plans an operation of a thread: pushes its steps, the last one first.
     fn plan(&mut self, thread: usize, machine: &mut Machine);
+
+    /// The warm-up is over: what happens from `now` on counts.
+    fn begin(&mut self, _now: f64) {}
 
     /// Does the effect of a `Step::Call`.
     fn call(&mut self, _thread: usize, _what: u32, _with: usize, _machine: &mut Machine) {}
@@ -64,16 +68,37 @@ pub struct Machine {
     pub locks: Vec<Lock>,
     /// The source of random numbers.
     pub random: fastrand::Rng,
-    pub(super) now: f64,
+    /// The time, in nanoseconds.
+    pub now: f64,
     pub(super) threads: Vec<Thread>,
-    /// The thread, and its call.
-    events: Events<(usize, u64)>,
+    /// Bits of a time that is not negative, which are in its order; the number of the event, so
+    /// that those of one instant happen in the order of their planning; the thread, and its call.
+    events: BinaryHeap<Reverse<(u64, u64, usize, u64)>>,
+    planned: u64,
     /// The spinning threads of each line.
     pub(super) watchers: HashMap<LineId, Vec<Watcher>>,
     began: f64,
     slept: f64,
     /// A flaw for tests: a lock lets two threads in.
-    pub(super) lets_two_in: bool,
+    pub lets_two_in: bool,
+}
+
+/// The length of a simulation.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    /// Operations that do not count, which come first.
+    pub warm: u64,
+    /// Operations that count.
+    pub operations: u64,
+    /// Events after which the simulation ends, if it has not done its operations.
+    pub events: u64,
+}
+
+impl Length {
+    /// The length with a tenth of the operations for warm-up.
+    pub const fn of(operations: u64, events: u64) -> Length {
+        Length { warm: operations / 10 + 1, operations, events }
+    }
 }
 
 /// The result of a simulation.
@@ -107,7 +132,8 @@ impl Machine {
             random: fastrand::Rng::with_seed(seed),
             now: 0.0,
             threads: (0..cpus).map(|_| Thread::default()).collect(),
-            events: Events::new(),
+            events: BinaryHeap::new(),
+            planned: 0,
             watchers: HashMap::new(),
             began: 0.0,
             slept: 0.0,
@@ -137,7 +163,8 @@ impl Machine {
 
     pub(super) fn wake_at(&mut self, time: f64, thread: usize) {
         let call = self.threads[thread].call;
-        self.events.plan(time, (thread, call));
+        self.events.push(Reverse((time.to_bits(), self.planned, thread, call)));
+        self.planned += 1;
     }
 
     /// Discards the planned events of a thread.
@@ -146,7 +173,7 @@ impl Machine {
     }
 
     /// Lets the thread sleep until another one wakes it.
-    pub(super) fn sleep(&mut self, thread: usize) {
+    pub fn sleep(&mut self, thread: usize) {
         self.threads[thread].asleep_since = Some(self.now);
     }
 
@@ -155,46 +182,41 @@ impl Machine {
         self.threads[thread].asleep_since.map_or(0.0, |since| self.now - since)
     }
 
-    pub(super) fn wake(&mut self, thread: usize, at: f64) {
+    /// Lets a sleeping thread go on at this time.
+    pub fn wake(&mut self, thread: usize, at: f64) {
         if let Some(since) = self.threads[thread].asleep_since.take() {
             self.slept += at - since.max(self.began);
             self.wake_at(at, thread);
         }
     }
 
-    /// Warms up with a tenth of `operations`, then runs until `operations` are done or about
-    /// `events` events have happened. Returns the result. The model's threads begin within
-    /// `stagger` nanoseconds.
-    pub fn run(
-        mut self,
-        model: &mut dyn Model,
-        operations: u64,
-        events: u64,
-        stagger: f64,
-    ) -> Outcome {
+    /// Warms up, then runs until the operations are done or about as many events have happened.
+    /// Returns the result. The model's threads begin within `stagger` nanoseconds.
+    pub fn run(mut self, model: &mut dyn Model, length: Length, stagger: f64) -> Outcome {
+        let Length { warm, operations, events } = length;
         for thread in 0..self.cpus() {
             let at = self.chance() * stagger;
             self.wake_at(at, thread);
         }
-        let warm = operations / 10 + 1;
         let (mut done, mut happened) = (0u64, 0u64);
         // For each batch, the time of its end and the operations done until then.
         let mut marks: Vec<(f64, u64)> = Vec::new();
         let (mut next_mark, mut next_event) = (warm, events / (BATCHES as u64 + 1));
-        while let Some((time, (thread, call))) = self.events.next() {
+        while let Some(Reverse((time, _, thread, call))) = self.events.pop() {
             if call != self.threads[thread].call {
                 continue;
             }
             if std::mem::take(&mut self.threads[thread].watching) {
                 self.call_back(thread);
             }
-            self.now = time;
+            self.now = f64::from_bits(time);
             happened += 1;
             let over = self.advance(model, thread);
             done += over;
             if done >= next_mark || happened >= next_event {
                 if marks.is_empty() {
                     self.begin();
+                    model.begin(self.now);
                 }
                 marks.push((self.now, done));
                 next_mark = done + (operations / BATCHES as u64).max(1);
@@ -247,10 +269,6 @@ impl Machine {
                 }
                 Step::Lock(step) => {
                     self.lock_step(thread, step);
-                    let Thread { asleep_since, watching, .. } = &self.threads[thread];
-                    if asleep_since.is_some() || *watching {
-                        return finished;
-                    }
                     now
                 }
                 Step::Call(what, with) => {
@@ -258,6 +276,10 @@ impl Machine {
                     now
                 }
             };
+            let Thread { asleep_since, watching, .. } = &self.threads[thread];
+            if asleep_since.is_some() || *watching {
+                return finished;
+            }
             if over > now {
                 self.wake_at(over, thread);
                 return finished;
@@ -284,10 +306,6 @@ impl Machine {
             .windows(2)
             .map(|pair| (pair[1].1 - pair[0].1) as f64 / (pair[1].0 - pair[0].0).max(1e-9) * 1e9)
             .collect();
-        let count = batches.len() as f64;
-        let mean = batches.iter().sum::<f64>() / count.max(1.0);
-        let variance = batches.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>();
-        let variance = variance / (count - 1.0).max(1.0);
         let mut busiest = self.lines.busiest();
         for lock in &self.locks {
             let held = lock.held_until(self.now);
@@ -303,7 +321,7 @@ impl Machine {
             .sum();
         Outcome {
             rate,
-            confidence: T_95 * (variance / count.max(1.0)).sqrt(),
+            confidence: T_95 * deviation(&batches) / (batches.len().max(1) as f64).sqrt(),
             busiest: busiest.0.to_owned(),
             utilisation: (busiest.1 / elapsed).min(1.0),
             asleep: ((self.slept + still) / elapsed / self.cpus() as f64).clamp(0.0, 1.0),

@@ -1,9 +1,8 @@
 //! Running the program, in a place of its own.
 
-#![allow(dead_code, reason = "not every test file uses all of it")]
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::{env, fs};
 
 use serde_json::Value;
@@ -31,6 +30,12 @@ pub fn assert_no_swap_of(place: &Place) {
     assert!(!swaps_to(place), "the system still swaps to {}", place.path("").display());
 }
 
+/// The kernel's zram device, which one test at a time sets up.
+pub fn zram() -> MutexGuard<'static, ()> {
+    static ZRAM: Mutex<()> = Mutex::new(());
+    ZRAM.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// All parameters of the kernel's zswap.
 pub fn zswap_parameters() -> Vec<(PathBuf, String)> {
     let directory = fs::read_dir("/sys/module/zswap/parameters").expect("parameters");
@@ -52,24 +57,24 @@ impl Place {
         self.directory.join(name)
     }
 
-    /// The program with these arguments, to be run here.
-    pub fn lab(&self, arguments: &[&str]) -> Command {
+    /// The program with the arguments of this line, to be run here.
+    pub fn lab(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_rampack-lab"));
-        command.args(arguments).current_dir(self.directory.path());
+        command.args(line.split_ascii_whitespace()).current_dir(self.directory.path());
         command.env("TMPDIR", self.directory.join("t"));
         command
     }
 
     /// Runs it, expects success, and returns the JSON it prints.
-    pub fn json(&self, arguments: &[&str]) -> Value {
-        let output = testkit::run(&mut self.lab(arguments));
+    pub fn json(&self, line: &str) -> Value {
+        let output = testkit::run(self.lab(line).arg("--json"));
         serde_json::from_str(&output.stdout).unwrap_or_else(|e| panic!("{e}: {}", output.stdout))
     }
 
     /// Runs it, expects failure, and returns what it says of it.
-    pub fn refused(&self, arguments: &[&str]) -> String {
-        let Output { status, stdout, stderr } = testkit::try_run(&mut self.lab(arguments));
-        assert!(!status.success(), "{arguments:?} succeeded: {stdout}");
+    pub fn refused(&self, line: &str) -> String {
+        let Output { status, stdout, stderr } = testkit::try_run(&mut self.lab(line));
+        assert!(!status.success(), "{line} succeeded: {stdout}");
         assert!(stderr.lines().count() > 0 && !stderr.contains("panicked"), "{stderr}");
         stderr
     }

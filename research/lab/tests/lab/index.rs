@@ -1,13 +1,10 @@
 //! `rampack-lab index`, at a small size: what it promises of its results, never how fast it was.
 
-mod common;
-
-use common::Place;
+use crate::common::Place;
 use serde_json::Value;
 use testkit::Need;
 
-const SHORT: [&str; 8] =
-    ["index", "--pages", "32768", "--milliseconds", "2", "--repeat", "2", "--json"];
+const SHORT: &str = "index --pages 32768 --milliseconds 2 --repeat 2";
 
 fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
     result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
@@ -16,7 +13,7 @@ fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
 #[test]
 fn every_index_is_measured_in_every_mix() {
     let place = Place::new();
-    let result = place.json(&[&SHORT[..], &["--threads", "1"]].concat());
+    let result = place.json(&format!("{SHORT} --threads 1"));
     let measured = list(&result, "measured");
     assert_eq!(measured.len(), 5 * 3);
     assert!(measured.iter().all(|m| m["ns"].as_f64() > Some(0.0)), "{result}");
@@ -26,7 +23,7 @@ fn every_index_is_measured_in_every_mix() {
 #[test]
 fn the_engine_round_it_is_measured_in_every_mix() {
     let place = Place::new();
-    let result = place.json(&[&SHORT[..], &["--threads", "1", "--whole"]].concat());
+    let result = place.json(&format!("{SHORT} --threads 1 --whole"));
     assert_eq!(result["whole"], true);
     assert_eq!(list(&result, "measured").len(), 5 * 3);
 }
@@ -37,8 +34,8 @@ fn what_is_simulated_says_so() {
         return;
     }
     let place = Place::new();
-    let more = ["--threads", "1,2", "--simulate", "4,16", "--between", "0", "--variants", "xarray"];
-    let result = place.json(&[&SHORT[..], &more].concat());
+    let more = "--threads 1,2 --simulate 4,16 --between 0 --variants xarray";
+    let result = place.json(&format!("{SHORT} {more}"));
     assert_eq!(list(&result, "measured").len(), 3 * 2);
     let validation = list(&result, "validation");
     assert_eq!(validation.len(), 3 * 2);

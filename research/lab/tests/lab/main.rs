@@ -1,0 +1,18 @@
+//! The program, command by command, at small sizes: what it promises of its results, never how fast
+//! anything was or how right.
+
+mod codecs;
+mod common;
+mod corpus;
+mod density;
+mod experiments;
+mod figures;
+mod index;
+mod kernel_build;
+mod locks_sim;
+mod nbd;
+mod pages;
+mod refused;
+mod serve;
+mod writeback;
+mod zone;
