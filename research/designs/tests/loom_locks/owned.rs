@@ -6,7 +6,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, Ordering};
 use loom::thread;
 
-use crate::{RACE, every, refused};
+use crate::{RACE, at_once, every, refused};
 
 /// A manner of owning: the crate's, or a copy with a flaw.
 trait Manner: 'static {
@@ -60,15 +60,7 @@ impl World {
 
 fn run<M: Manner>(threads: &[fn(&World)]) {
     let world = World::new();
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|thread| {
-            let (world, thread) = (world.clone(), *thread);
-            thread::spawn(move || thread(&world))
-        })
-        .collect();
-    threads[0](&world);
-    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+    at_once(&world, threads, |world, act| act(world));
     assert_eq!(world.slot.load(Ordering::Relaxed) & sync::LOCKED, 0, "somebody owns it still");
 }
 

@@ -10,30 +10,19 @@ use loom::cell::UnsafeCell;
 use loom::thread;
 use units::Cpu;
 
-use crate::{DEADLOCK, RACE, bounded, every, refused};
+use crate::{DEADLOCK, RACE, at_once, bounded, every, refused};
 
 /// Threads on these CPUs, this one the first, each add one `rounds` times under the lock.
 fn all_add(cpus: &'static [u32], rounds: usize) {
     let sum = Arc::new(OwnerMutex::new(UnsafeCell::new(0)));
-    let add = move |sum: &OwnerMutex<UnsafeCell<usize>>, cpu| {
+    at_once(&sum, cpus, move |sum, cpu| {
         for _ in 0..rounds {
             let held = sum.lock(Cpu(cpu));
             thread::yield_now();
             // SAFETY: loom checks that this is the only access.
             held.with_mut(|sum| unsafe { *sum += 1 });
         }
-    };
-    let others: Vec<_> = cpus[1..]
-        .iter()
-        .map(|cpu| {
-            let sum = sum.clone();
-            thread::spawn(move || add(&sum, *cpu))
-        })
-        .collect();
-    add(&sum, cpus[0]);
-    for other in others {
-        other.join().expect("no thread of the model panics");
-    }
+    });
     // SAFETY: as above.
     sum.lock(Cpu(0)).with(|sum| assert_eq!(unsafe { *sum }, cpus.len() * rounds));
 }
@@ -166,22 +155,13 @@ mod copy {
 /// Threads that add; each of them says whether it spins.
 fn copies_add(flaw: copy::Flaw, threads: &'static [bool]) {
     let lock = Arc::new(copy::Copy::new(flaw));
-    let add = |lock: &copy::Copy, spins| {
+    at_once(&lock, threads, |lock, spins| {
         lock.lock(spins);
         thread::yield_now();
         // SAFETY: loom checks that this is the only access.
         lock.sum.with_mut(|sum| unsafe { *sum += 1 });
         lock.unlock();
-    };
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|spins| {
-            let lock = lock.clone();
-            thread::spawn(move || add(&lock, *spins))
-        })
-        .collect();
-    add(&lock, threads[0]);
-    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+    });
 }
 
 #[test]

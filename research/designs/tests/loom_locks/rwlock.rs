@@ -4,18 +4,12 @@ use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use designs::locks::RwLock;
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
 use sync::Mutex;
 
-use crate::{DEADLOCK, RACE, bounded, every, futex, refused};
-
-/// A manner of locking: the crate's, or a copy with a flaw.
-trait Manner: Send + Sync + 'static {
-    fn reading(&self, work: &mut dyn FnMut());
-    fn writing(&self, work: &mut dyn FnMut());
-}
+use crate::readers::{Manner, World, run};
+use crate::{DEADLOCK, RACE, bounded, every, found, futex};
 
 impl Manner for RwLock<()> {
     fn reading(&self, work: &mut dyn FnMut()) {
@@ -28,69 +22,24 @@ impl Manner for RwLock<()> {
     }
 }
 
-struct World<M> {
-    manner: M,
-    value: UnsafeCell<u64>,
-}
-
-// SAFETY: the lock keeps readers and writers apart; loom checks that it does.
-unsafe impl<M: Sync> Sync for World<M> {}
-// SAFETY: as above.
-unsafe impl<M: Send> Send for World<M> {}
-
-impl<M: Manner> World<M> {
-    fn load(&self) {
-        self.manner.reading(&mut || {
-            // SAFETY: loom checks that nobody changes it meanwhile.
-            let value = self.value.with(|value| unsafe { *value });
-            assert!(value < 5);
-        });
-    }
-
-    fn add(&self) {
-        self.manner.writing(&mut || {
-            // SAFETY: loom checks that this is the only access.
-            self.value.with_mut(|value| unsafe { *value += 1 });
-        });
-    }
-}
-
-type Act<M> = fn(&World<M>);
-
-/// Each of `threads` does what its list says, the first of them this one; `writes` of it add.
-fn run<M: Manner>(manner: M, threads: &[&'static [Act<M>]], writes: u64) {
-    let world = Arc::new(World { manner, value: UnsafeCell::new(0) });
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|acts| {
-            let (world, acts) = (world.clone(), *acts);
-            thread::spawn(move || acts.iter().for_each(|act| act(&world)))
-        })
-        .collect();
-    threads[0].iter().for_each(|act| act(&world));
-    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
-    // Whoever left the lock wrong is found here: it cannot be had alone.
-    world.add();
-    // SAFETY: loom checks that the last one's addition is ordered before this.
-    world.value.with(|value| assert_eq!(unsafe { *value }, writes + 1));
-}
-
 type Ours = World<RwLock<()>>;
 
 #[test]
 fn a_writer_and_a_reader_exclude_each_other() {
-    bounded(4, || run(RwLock::new(()), &[&[Ours::add], &[Ours::load]], 1));
-    bounded(3, || run(RwLock::new(()), &[&[Ours::add, Ours::load], &[Ours::load, Ours::add]], 2));
+    bounded(4, || _ = run(RwLock::new(()), &[&[Ours::add], &[Ours::load]], 1));
+    bounded(3, || {
+        _ = run(RwLock::new(()), &[&[Ours::add, Ours::load], &[Ours::load, Ours::add]], 2)
+    });
 }
 
 #[test]
 fn two_readers_and_a_writer_all_finish() {
-    bounded(2, || run(RwLock::new(()), &[&[Ours::add], &[Ours::load], &[Ours::load]], 1));
+    bounded(2, || _ = run(RwLock::new(()), &[&[Ours::add], &[Ours::load], &[Ours::load]], 1));
 }
 
 #[test]
 fn two_writers_and_a_reader_all_finish() {
-    bounded(2, || run(RwLock::new(()), &[&[Ours::load], &[Ours::add], &[Ours::add]], 2));
+    bounded(2, || _ = run(RwLock::new(()), &[&[Ours::load], &[Ours::add], &[Ours::add]], 2));
 }
 
 #[test]
@@ -234,37 +183,12 @@ fn a_faithful_copy_passes() {
     bounded(3, || copies(Flaw::None));
 }
 
-#[test]
-fn leaving_without_waking_is_found() {
-    refused(DEADLOCK, || copies(Flaw::LeavesQuietly));
-}
-
-#[test]
-fn ending_a_write_without_waking_is_found() {
-    refused(DEADLOCK, || copies(Flaw::EndsQuietly));
-}
-
-#[test]
-fn leaving_without_release_is_found() {
-    refused(RACE, || copies(Flaw::NoRelease));
-}
-
-#[test]
-fn ending_a_write_without_release_is_found() {
-    refused(RACE, || copies(Flaw::NoReleaseOfWriters));
-}
-
-#[test]
-fn coming_in_without_acquire_is_found() {
-    refused(RACE, || copies(Flaw::NoAcquire));
-}
-
-#[test]
-fn reading_beside_a_writer_is_found() {
-    refused(RACE, || copies(Flaw::IgnoresWriter));
-}
-
-#[test]
-fn a_reader_who_stays_counted_is_found() {
-    refused(DEADLOCK, || copies(Flaw::StaysCounted));
+found! {
+    leaving_without_waking_is_found: LeavesQuietly, DEADLOCK;
+    ending_a_write_without_waking_is_found: EndsQuietly, DEADLOCK;
+    leaving_without_release_is_found: NoRelease, RACE;
+    ending_a_write_without_release_is_found: NoReleaseOfWriters, RACE;
+    coming_in_without_acquire_is_found: NoAcquire, RACE;
+    reading_beside_a_writer_is_found: IgnoresWriter, RACE;
+    a_reader_who_stays_counted_is_found: StaysCounted, DEADLOCK;
 }

@@ -1,87 +1,40 @@
 //! The reader-writer lock in a word: the `rwlock` and `global-rwlock` schemes of slots.
 
-use std::sync::Arc;
-
 use designs::locks::SharedWaitQueues;
-use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use loom::thread;
 use sync::{LOCKED, WAITED};
 
-use crate::{DEADLOCK, RACE, bounded, every, futex, refused};
+use crate::readers::{self, Manner, World};
+use crate::{DEADLOCK, RACE, bounded, every, found, futex};
 
-/// A manner of locking: the crate's, or a copy with a flaw.
-trait Manner: Send + Sync + 'static {
-    fn read(&self, word: &AtomicU64);
-    fn end_read(&self, word: &AtomicU64);
-    fn write(&self, word: &AtomicU64);
-    fn end_write(&self, word: &AtomicU64);
-}
-
-impl Manner for SharedWaitQueues {
-    fn read(&self, word: &AtomicU64) {
-        SharedWaitQueues::read(self, word, 7);
-    }
-    fn end_read(&self, word: &AtomicU64) {
-        SharedWaitQueues::end_read(self, word, 7);
-    }
-    fn write(&self, word: &AtomicU64) {
-        SharedWaitQueues::write(self, word, 7);
-    }
-    fn end_write(&self, word: &AtomicU64) {
-        SharedWaitQueues::end_write(self, word, 7);
-    }
-}
-
-struct World<M> {
-    manner: M,
+/// A lock, and the word that it is in.
+struct InWord<L> {
+    lock: L,
     word: AtomicU64,
-    value: UnsafeCell<u64>,
 }
 
-// SAFETY: the lock keeps readers and writers apart; loom checks that it does.
-unsafe impl<M: Sync> Sync for World<M> {}
-// SAFETY: as above.
-unsafe impl<M: Send> Send for World<M> {}
+type Ours = World<InWord<SharedWaitQueues>>;
 
-impl<M: Manner> World<M> {
-    fn load(&self) {
-        self.manner.read(&self.word);
-        // SAFETY: loom checks that nobody changes it meanwhile.
-        let value = self.value.with(|value| unsafe { *value });
-        assert!(value < 5);
-        self.manner.end_read(&self.word);
+impl Manner for InWord<SharedWaitQueues> {
+    fn reading(&self, work: &mut dyn FnMut()) {
+        self.lock.read(&self.word, 7);
+        work();
+        self.lock.end_read(&self.word, 7);
     }
-
-    fn add(&self) {
-        self.manner.write(&self.word);
-        // SAFETY: loom checks that this is the only access.
-        self.value.with_mut(|value| unsafe { *value += 1 });
-        self.manner.end_write(&self.word);
+    fn writing(&self, work: &mut dyn FnMut()) {
+        self.lock.write(&self.word, 7);
+        work();
+        self.lock.end_write(&self.word, 7);
     }
 }
 
-type Act<M> = fn(&World<M>);
-
-/// Each of `threads` does what its list says, the first of them this one; `writes` of it add.
-fn run<M: Manner>(manner: M, threads: &[&'static [Act<M>]], writes: u64) {
-    let world = World { manner, word: AtomicU64::new(0), value: UnsafeCell::new(0) };
-    let world = Arc::new(world);
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|acts| {
-            let (world, acts) = (world.clone(), *acts);
-            thread::spawn(move || acts.iter().for_each(|act| act(&world)))
-        })
-        .collect();
-    threads[0].iter().for_each(|act| act(&world));
-    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
-    assert_eq!(world.word.load(Ordering::Relaxed), 0, "the word is left wrong");
-    // SAFETY: loom checks that the last one's addition is ordered before this.
-    world.value.with(|value| assert_eq!(unsafe { *value }, writes));
+fn run<L: Send + Sync + 'static>(lock: L, threads: &[&'static [fn(&World<InWord<L>>)]], writes: u64)
+where
+    InWord<L>: Manner,
+{
+    let world = readers::run(InWord { lock, word: AtomicU64::new(0) }, threads, writes);
+    assert_eq!(world.manner.word.load(Ordering::Relaxed), 0, "the word is left wrong");
 }
-
-type Ours = World<SharedWaitQueues>;
 
 #[test]
 fn a_writer_and_a_reader_exclude_each_other() {
@@ -168,38 +121,38 @@ impl Copy {
     }
 }
 
-impl Manner for Copy {
-    fn read(&self, word: &AtomicU64) {
-        self.take(word, |seen| seen & (LOCKED | WAITED) == 0, |seen| seen + 1);
-    }
-    fn end_read(&self, word: &AtomicU64) {
+impl Manner for InWord<Copy> {
+    fn reading(&self, work: &mut dyn FnMut()) {
+        let (lock, word) = (&self.lock, &self.word);
+        lock.take(word, |seen| seen & (LOCKED | WAITED) == 0, |seen| seen + 1);
+        work();
         let order =
-            if self.flaw == Flaw::NoRelease { Ordering::Relaxed } else { Ordering::Release };
+            if lock.flaw == Flaw::NoRelease { Ordering::Relaxed } else { Ordering::Release };
         let last = word.fetch_sub(1, order) == WAITED | 1;
-        if last && self.flaw != Flaw::LeavesQuietly {
+        if last && lock.flaw != Flaw::LeavesQuietly {
             let cleared = word.compare_exchange(WAITED, 0, Ordering::Relaxed, Ordering::Relaxed);
             if cleared.is_ok() {
-                self.open();
+                lock.open();
             }
         }
     }
-    fn write(&self, word: &AtomicU64) {
-        let others = if self.flaw == Flaw::IgnoresReaders { LOCKED } else { !WAITED };
-        self.take(word, |seen| seen & others == 0, |seen| seen | LOCKED);
-    }
-    fn end_write(&self, word: &AtomicU64) {
-        let order = match self.flaw {
+    fn writing(&self, work: &mut dyn FnMut()) {
+        let (lock, word) = (&self.lock, &self.word);
+        let others = if lock.flaw == Flaw::IgnoresReaders { LOCKED } else { !WAITED };
+        lock.take(word, |seen| seen & others == 0, |seen| seen | LOCKED);
+        work();
+        let order = match lock.flaw {
             Flaw::NoReleaseOfWriters => Ordering::Relaxed,
             _ => Ordering::Release,
         };
         if word.swap(0, order) & WAITED != 0 {
-            self.open();
+            lock.open();
         }
     }
 }
 
 fn copies(flaw: Flaw) {
-    type Its = World<Copy>;
+    type Its = World<InWord<Copy>>;
     run(Copy::new(flaw), &[&[Its::add], &[Its::load]], 1);
 }
 
@@ -208,27 +161,10 @@ fn a_faithful_copy_passes() {
     every(|| copies(Flaw::None));
 }
 
-#[test]
-fn leaving_without_waking_is_found() {
-    refused(DEADLOCK, || copies(Flaw::LeavesQuietly));
-}
-
-#[test]
-fn leaving_without_release_is_found() {
-    refused(RACE, || copies(Flaw::NoRelease));
-}
-
-#[test]
-fn ending_a_write_without_release_is_found() {
-    refused(RACE, || copies(Flaw::NoReleaseOfWriters));
-}
-
-#[test]
-fn coming_in_without_acquire_is_found() {
-    refused(RACE, || copies(Flaw::NoAcquire));
-}
-
-#[test]
-fn writing_beside_readers_is_found() {
-    refused(RACE, || copies(Flaw::IgnoresReaders));
+found! {
+    leaving_without_waking_is_found: LeavesQuietly, DEADLOCK;
+    leaving_without_release_is_found: NoRelease, RACE;
+    ending_a_write_without_release_is_found: NoReleaseOfWriters, RACE;
+    coming_in_without_acquire_is_found: NoAcquire, RACE;
+    writing_beside_readers_is_found: IgnoresReaders, RACE;
 }

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use designs::locks::SharedWaitQueues;
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use loom::thread;
 use sync::{LOCKED, WAITED, WaitQueues};
 
-use crate::{RACE, bounded, every, refused};
+use crate::{RACE, at_once, bounded, every, refused};
 
 /// A slot's word, and a lock beside it for those who need one.
 struct Slot {
@@ -125,15 +124,7 @@ fn run<S: Scheme>(threads: &[Act<S>]) {
     let slot = Slot { word: AtomicU64::new(0), lock: AtomicU64::new(0) };
     let world = World { scheme: S::default(), slot, next: AtomicUsize::new(1), objects };
     let world = Arc::new(world);
-    let others: Vec<_> = threads[1..]
-        .iter()
-        .map(|act| {
-            let (world, act) = (world.clone(), *act);
-            thread::spawn(move || act(&world))
-        })
-        .collect();
-    threads[0](&world);
-    others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
+    at_once(&world, threads, |world, act| act(world));
     world.load();
     let word = world.slot.word.load(Ordering::Relaxed);
     assert_eq!(word & (LOCKED | WAITED), 0, "the word is left locked");
