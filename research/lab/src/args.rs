@@ -18,7 +18,7 @@ pub use backing::BackingArgs;
 pub use density::DensityArgs;
 pub use figures::FiguresArgs;
 pub use serve::ServeArgs;
-use sizes::{export_size, size, swap_size, thread_size};
+use sizes::{export_size, size, swap_size, thread_size, within};
 pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
@@ -77,7 +77,6 @@ pub enum Command {
 impl Command {
     /// Whether it has swap on at times, or mounts, which must be taken away before this process
     /// ends.
-    #[must_use]
     pub fn is_patient(&self) -> bool {
         matches!(self, Command::KernelBuild(_))
     }
@@ -108,8 +107,7 @@ pub struct KernelBuildArgs {
     pub dir: PathBuf,
 
     /// Seconds after which a program is killed
-    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = within(1..=86_400))]
     pub timeout: u32,
 
     /// The program rampack [default: the one beside this program]
@@ -122,7 +120,7 @@ pub struct KernelBuildArgs {
 
     /// Numbers of jobs (make -j), with commas between them
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "8")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(value_parser = within(1..=1024))]
     pub jobs: Vec<u32>,
 
     /// Memory for each number of jobs in turn; the last is for all that follow
@@ -137,8 +135,7 @@ pub struct KernelBuildArgs {
     pub source: Option<PathBuf>,
 
     /// How often everything is done, with the order of kinds moved on by one; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "R", default_value_t = 1, value_parser = within(1..=100))]
     pub repeat: u32,
 }
 
@@ -150,8 +147,7 @@ pub struct CorpusArgs {
     pub out: PathBuf,
 
     /// Pages of 4 KiB to take of each program
-    #[arg(long, value_name = "N", default_value_t = 25_600)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    #[arg(long, value_name = "N", default_value_t = 25_600, value_parser = within(1..=4_194_304))]
     pub pages: u32,
 
     /// Only these programs: python, node, java, redis
@@ -184,8 +180,7 @@ pub struct PagesArgs {
     pub compare: Vec<String>,
 
     /// Threads, each on a CPU of its own as far as there are enough
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1..=1024))]
     pub threads: u32,
 
     /// The codec, by the kernel's name: lz4, lzo-rle, zstd and so on. A zram device of the kernel
@@ -197,13 +192,11 @@ pub struct PagesArgs {
     #[arg(long, value_name = "L", allow_hyphen_values = true)]
     pub level: Option<i32>,
 
-    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
     pub slots: Option<String>,
 
     /// Rounds; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// Draw the result
@@ -235,8 +228,7 @@ pub struct CodecsArgs {
     pub algorithms: Vec<String>,
 
     /// Pages to take, at most; which ones depends on the corpus alone
-    #[arg(long, value_name = "N", default_value_t = 8192)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4_194_304))]
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = within(1..=4_194_304))]
     pub pages: u32,
 
     /// Store the pages in this zram device of the kernel too, with each of the algorithms it has,
@@ -246,8 +238,7 @@ pub struct CodecsArgs {
     pub kernel: Option<PathBuf>,
 
     /// Rounds; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
     pub repeat: u32,
 }
 
@@ -263,13 +254,11 @@ pub struct NbdArgs {
     pub size: u64,
 
     /// How long each measurement takes
-    #[arg(long, value_name = "MS", default_value_t = 5000)]
-    #[arg(value_parser = clap::value_parser!(u32).range(50..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 5000, value_parser = within(50..=3_600_000))]
     pub milliseconds: u32,
 
     /// Rounds; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 3, value_parser = within(1..=1000))]
     pub repeat: u32,
 }
 
@@ -310,19 +299,17 @@ pub struct DriveArgs {
     pub size: Option<u64>,
 
     /// Loops of each job in the workload `fio`
-    #[arg(long, value_name = "N", default_value_t = 30)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 30, value_parser = within(1..=1_000_000))]
     pub loops: u32,
 
     /// Pages each thread stores or loads in each mode of the workload `eight`, rounded up to a
     /// multiple of 4096 if more than that
     #[arg(long, value_name = "N", default_value_t = 409_600)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    #[arg(value_parser = within(1..=1_000_000_000))]
     pub operations: u32,
 
     /// How often everything is done, with the order of subjects moved on by one
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 10, value_parser = within(1..=1000))]
     pub repeat: u32,
 }
 
@@ -330,12 +317,11 @@ pub struct DriveArgs {
 #[derive(Args)]
 pub struct LocksArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub drive: DriveArgs,
 
     /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(value_parser = within(1..=1024))]
     pub threads: Vec<u32>,
 
     /// Only these slot schemes. The first is what the others are compared with [default: all, with
@@ -352,12 +338,11 @@ pub struct LocksArgs {
 #[derive(Args)]
 pub struct StreamsArgs {
     #[command(flatten)]
-    #[allow(missing_docs)]
     pub drive: DriveArgs,
 
     /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,3")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(value_parser = within(1..=1024))]
     pub threads: Vec<u32>,
 
     /// Only these policies, with a number of streams after a colon if one is wanted, or `N` for as
@@ -376,7 +361,7 @@ pub struct LocksSimArgs {
 
     /// Threads to simulate, each on a CPU of its own
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [4, 16, 112])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(value_parser = within(1..=128))]
     pub threads: Vec<u32>,
 
     /// What the simulation draws its random numbers from; the same seed and the same measurements
@@ -385,18 +370,16 @@ pub struct LocksSimArgs {
     pub seed: u64,
 
     /// How long each situation is measured on one thread, and on two, over all rounds
-    #[arg(long, value_name = "MS", default_value_t = 25)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = within(1..=600_000))]
     pub milliseconds: u32,
 
     /// Rounds; medians count. Short turns are disturbed less often
-    #[arg(long, value_name = "R", default_value_t = 31)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 31, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// Operations that each situation is simulated for
     #[arg(long, value_name = "N", default_value_t = 20_000)]
-    #[arg(value_parser = clap::value_parser!(u32).range(100..=100_000_000))]
+    #[arg(value_parser = within(100..=100_000_000))]
     pub operations: u32,
 }
 
@@ -408,23 +391,19 @@ pub struct IndexArgs {
     pub variants: Vec<String>,
 
     /// Threads, each on a CPU of its own [default: 1 to as many as there are CPUs]
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = within(1..=128))]
     pub threads: Vec<u32>,
 
     /// Pages of the swap area; half of them have an entry
-    #[arg(long, value_name = "N", default_value_t = 1 << 18)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1024..=1 << 24))]
+    #[arg(long, value_name = "N", default_value_t = 1 << 18, value_parser = within(1024..=1 << 24))]
     pub pages: u32,
 
     /// How long each situation is measured, over all rounds
-    #[arg(long, value_name = "MS", default_value_t = 1000)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = within(1..=600_000))]
     pub milliseconds: u32,
 
     /// Rounds; medians count
-    #[arg(long, value_name = "R", default_value_t = 15)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 15, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// Call the whole engine, compression and all, instead of the index alone
@@ -432,14 +411,13 @@ pub struct IndexArgs {
     pub whole: bool,
 
     /// Threads to simulate, each on a CPU of its own, from what was measured; needs two CPUs
-    #[arg(long, value_name = "N,N", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = within(1..=128))]
     pub simulate: Vec<u32>,
 
     /// Nanoseconds of a thread's own work between calls, in the simulation: what the engine does
     /// with a page
     #[arg(long, value_name = "NS,NS", value_delimiter = ',', default_values_t = [0, 2000])]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
+    #[arg(value_parser = within(0..=1_000_000))]
     pub between: Vec<u32>,
 
     /// What random numbers are drawn from

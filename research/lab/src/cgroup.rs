@@ -90,11 +90,11 @@ pub struct Counted {
     /// The peak of its memory, in bytes.
     pub peak_bytes: Option<u64>,
     /// Page faults that read something.
-    pub major_faults: Option<u64>,
+    pub major_faults: Option<i64>,
     /// Pages read from swap.
-    pub swapped_in: Option<u64>,
+    pub swapped_in: Option<i64>,
     /// Pages written to swap.
-    pub swapped_out: Option<u64>,
+    pub swapped_out: Option<i64>,
 }
 
 impl Group {
@@ -191,7 +191,7 @@ impl Group {
         };
         let peak = fs::read_to_string(self.path.join(peak)).ok();
         let text = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
-        let stat = numbers::<u64>(&text);
+        let stat = numbers(&text);
         Counted {
             peak_bytes: peak.and_then(|text| text.trim().parse().ok()),
             major_faults: stat.get("pgmajfault").copied(),

@@ -18,7 +18,7 @@ use crate::args::KernelBuildArgs;
 use crate::pressure::{Ended, Measured, SwapGroup, forget_files};
 use crate::programs::Running;
 use crate::report;
-use crate::swap::{KINDS, Kind, Mode, Shop};
+use crate::swap::{Kind, Mode, Shop};
 use source::Source;
 
 /// The number of jobs, and the memory of all of them together.
@@ -46,7 +46,7 @@ struct Run {
 
 /// Runs the command.
 pub fn run(args: &KernelBuildArgs) -> Result<Value> {
-    let modes = Mode::list(&args.swap, &KINDS)?;
+    let modes = Mode::list(&args.swap)?;
     if args.limit.len() > args.jobs.len() {
         bail!("{} limits for {} numbers of jobs", args.limit.len(), args.jobs.len());
     }
@@ -92,7 +92,7 @@ pub fn run(args: &KernelBuildArgs) -> Result<Value> {
 impl Run {
     /// The result in one line, as progress.
     fn in_a_line(&self) -> String {
-        let (measured, mb) = (&self.measured, |bytes: u64| bytes / 1_000_000);
+        let (measured, mb) = (&self.measured, |bytes: i64| bytes / 1_000_000);
         format!(
             "-j{} {:22} {} after {:.1} s, CPU {:.0} %, limit {} MB, swap from and to disk {} and \
              {} MB",
@@ -101,7 +101,7 @@ impl Run {
             self.outcome,
             measured.seconds,
             measured.cpu_percent,
-            mb(self.setting.limit_bytes + measured.relieved_bytes),
+            mb((self.setting.limit_bytes + measured.relieved_bytes) as i64),
             mb(measured.swap.disk_read_bytes),
             mb(measured.swap.disk_written_bytes)
         )

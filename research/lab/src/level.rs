@@ -1,7 +1,6 @@
 //! Names of codecs with the level they run at, as tables show them.
 
 /// The default level of a codec; for lz4 it is the acceleration. `None` for a codec without levels.
-#[must_use]
 pub fn default_level(name: &str) -> Option<i32> {
     match name {
         zcomp::LZ4 => Some(1),
@@ -13,7 +12,6 @@ pub fn default_level(name: &str) -> Option<i32> {
 }
 
 /// The codec `name` with its level, or with the default level: `zstd:3`.
-#[must_use]
 pub fn named(name: &str, level: Option<i32>) -> String {
     match level.or(default_level(name)) {
         None => name.to_owned(),

@@ -37,6 +37,7 @@ mod kernel_build;
 mod level;
 mod locks;
 mod locks_sim;
+mod made_up;
 mod nbd;
 mod page;
 mod pages;
@@ -67,7 +68,6 @@ use args::Command;
 
 /// Runs the program with the arguments of this process. Errors go to standard error. The exit
 /// status is 0, 1 for a failure, or 2 for invalid arguments.
-#[must_use]
 pub fn main() -> ExitCode {
     let args::Arguments { command, json } = args::Arguments::parse();
     let result = interrupt::watch(command.is_patient()).and_then(|()| run(&command));

@@ -22,11 +22,10 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::args::LocksSimArgs;
-use study::Study;
 
 /// Runs the command.
 pub fn run(args: &LocksSimArgs) -> Result<Value> {
-    Ok(report::json(&Study::make(args)?, args))
+    study::study(args)
 }
 
 #[cfg(test)]

@@ -21,14 +21,12 @@ pub fn pages_mut(bytes: &mut [u8]) -> impl ExactSizeIterator<Item = &mut Page> {
 
 /// Page `index` of `bytes`. Panics if `index` is out of range.
 #[inline]
-#[must_use]
 pub fn page(bytes: &[u8], index: usize) -> &Page {
     bytes[index * PAGE_SIZE..][..PAGE_SIZE].try_into().expect("a slice is a page long")
 }
 
 /// Page `index` of `bytes`, writable. Panics if `index` is out of range.
 #[inline]
-#[must_use]
 pub fn page_mut(bytes: &mut [u8], index: usize) -> &mut Page {
     (&mut bytes[index * PAGE_SIZE..][..PAGE_SIZE]).try_into().expect("a slice is a page long")
 }

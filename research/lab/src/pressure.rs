@@ -13,7 +13,8 @@ use serde::Serialize;
 
 use crate::cgroup::{Counted, Group};
 use crate::interrupt;
-use crate::swap::{Area, Mode, Shop, Told, Vmstat};
+use crate::proc_files::{Counters, growth};
+use crate::swap::{Area, Mode, Shop, Told, counters};
 use crate::sys::{self, Usage};
 pub use disks::{Disk, Disks};
 
@@ -30,7 +31,7 @@ pub struct SwapGroup {
     /// The time after which programs are killed.
     timeout: Duration,
     begun: Instant,
-    vmstat: Vmstat,
+    vmstat: Counters,
     disks: Disks,
     children: Usage,
     sampled: Instant,
@@ -59,7 +60,7 @@ pub struct Measured {
     /// Page faults of the programs that read something, from swap too.
     pub major_faults: u64,
     /// The kernel's counters of the whole machine.
-    pub vmstat: Vmstat,
+    pub vmstat: Counters,
     /// The counters of the memory cgroup.
     pub group: Counted,
     /// Bytes by which the limit was raised: the kernel was about to give the group up, because it
@@ -91,7 +92,7 @@ impl SwapGroup {
             group,
             timeout,
             begun: now,
-            vmstat: Vmstat::default(),
+            vmstat: Counters::new(),
             disks: Disks::now()?,
             children: Usage::default(),
             sampled: now,
@@ -103,7 +104,7 @@ impl SwapGroup {
         if let Some(area) = &mut self.area {
             area.begin()?;
         }
-        self.vmstat = Vmstat::now()?;
+        self.vmstat = counters()?;
         self.disks = Disks::now()?;
         self.children = sys::children();
         self.begun = Instant::now();
@@ -143,12 +144,13 @@ impl SwapGroup {
     /// The measurements since the beginning; `usage` is that of programs that still run.
     fn measure(&mut self, usage: Option<Usage>) -> Result<Measured> {
         let seconds = self.begun.elapsed().as_secs_f64();
-        let (vmstat, disks) = (Vmstat::now()?.since(self.vmstat), Disks::now()?.since(&self.disks));
+        let vmstat = growth(&counters()?, &self.vmstat);
+        let disks = Disks::now()?.since(&self.disks);
         let (children, running) = (sys::children(), usage.unwrap_or_default());
         let user = children.user - self.children.user + running.user;
         let system = children.system - self.children.system + running.system;
         let swap = match &mut self.area {
-            Some(area) => area.told(vmstat)?,
+            Some(area) => area.told(&vmstat)?,
             None => Told::default(),
         };
         let real = |bytes: fn(&Disk) -> u64| disks.iter().filter(|disk| disk.real).map(bytes).sum();

@@ -16,14 +16,12 @@ use crate::interrupt::wait_for;
 use crate::sys::{self, Signal};
 
 /// The path of the program `name`, searched as a shell does.
-#[must_use]
 pub fn find(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     in_directories(env::split_paths(&path), name)
 }
 
 /// As `find`, for a program of root, whose directory may be missing in other users' `PATH`.
-#[must_use]
 pub fn find_for_root(name: &str) -> Option<PathBuf> {
     find(name).or_else(|| in_directories(["/usr/sbin", "/sbin"].map(PathBuf::from), name))
 }
@@ -64,13 +62,11 @@ pub fn said(program: &Path, arguments: &[&str]) -> Result<String> {
 }
 
 /// The first line of a program's version message, or an empty text.
-#[must_use]
 pub fn version(program: &Path, option: &str) -> String {
     said(program, &[option]).unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
 /// The time in UTC, as RFC 3339 writes it. Empty where the system has no date(1).
-#[must_use]
 pub fn now() -> String {
     let date = find("date").unwrap_or_else(|| "/bin/date".into());
     said(&date, &["-u", "+%FT%TZ"]).unwrap_or_default()
@@ -117,7 +113,6 @@ impl Running {
     }
 
     /// Its process id.
-    #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
@@ -155,7 +150,6 @@ impl Running {
     }
 
     /// The last part of its standard error.
-    #[must_use]
     pub fn last_words(&mut self) -> String {
         match text_of(&mut self.log).trim() {
             "" => "it said nothing".to_owned(),

@@ -18,20 +18,17 @@ pub fn median_of(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 }
 
 /// The least and the greatest value. Zeroes if there are none.
-#[must_use]
 pub fn spread(values: &[f64]) -> [f64; 2] {
     let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
     [least, values.iter().copied().reduce(f64::max).unwrap_or(0.0)]
 }
 
 /// The mean. 0 if there are no values.
-#[must_use]
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / (values.len().max(1) as f64)
 }
 
 /// The standard deviation of a sample (divided by n - 1). 0 for fewer than two values.
-#[must_use]
 pub fn deviation(values: &[f64]) -> f64 {
     let mean = mean(values);
     let squares: f64 = values.iter().map(|value| (value - mean) * (value - mean)).sum();

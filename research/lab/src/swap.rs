@@ -13,14 +13,15 @@ mod zswap;
 
 use anyhow::{Context, Result};
 
-pub use mode::{KINDS, Kind, Mode};
-pub use shop::{Area, Daemon, Shop, Told, Vmstat, active};
+use crate::proc_files::Counters;
+pub use mode::{Kind, Mode};
+pub use shop::{Area, Daemon, Shop, Told, active, counters};
 
 /// No swap.
 struct Nothing;
 
 impl Area for Nothing {
-    fn told(&mut self, _: Vmstat) -> Result<Told> {
+    fn told(&mut self, _: &Counters) -> Result<Told> {
         Ok(Told::default())
     }
 

@@ -119,7 +119,6 @@ pub struct Usage {
 }
 
 /// The usage of all reaped children so far, with that of their children (getrusage(2)).
-#[must_use]
 pub fn children() -> Usage {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the structure is ours, and all zeroes are a valid one.
@@ -136,7 +135,6 @@ pub fn children() -> Usage {
 }
 
 /// Ticks a second of the times in `/proc/PID/stat`.
-#[must_use]
 pub fn ticks() -> f64 {
     // SAFETY: sysconf takes a number.
     (unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).max(1) as f64
@@ -144,7 +142,6 @@ pub fn ticks() -> f64 {
 
 /// CPU time of this thread (clock_gettime(2)). It stands still while other programs run, and goes
 /// on in system calls.
-#[must_use]
 pub fn thread_time() -> Duration {
     Duration::from_nanos(host::thread_cpu_time())
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::sizes::swap_size;
+use super::sizes::{swap_size, within};
 
 /// `rampack-lab backing`.
 #[derive(Args)]
@@ -18,12 +18,10 @@ pub struct BackingArgs {
     pub size: u64,
 
     /// How long each turn takes
-    #[arg(long, value_name = "MS", default_value_t = 500)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = within(1..=600_000))]
     pub milliseconds: u32,
 
     /// Rounds; medians and spreads are printed
-    #[arg(long, value_name = "R", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
     pub repeat: u32,
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::sizes::within;
+
 use crate::density::Ages;
 
 /// `rampack-lab density`.
@@ -15,7 +17,7 @@ pub struct DensityArgs {
 
     /// How many of the pages are not used any more, in percent
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25,50,75,100")]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(value_parser = within(0..=100))]
     pub idle: Vec<u32>,
 
     /// Also run with pages that age: used by rank, in sweeps over all, or in phases
@@ -35,13 +37,11 @@ pub struct DensityArgs {
     pub kernel_algorithms: Vec<String>,
 
     /// The CPU time that pages may take to move, in percent of one CPU
-    #[arg(long, value_name = "PERCENT", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = within(1..=100))]
     pub cpu: u32,
 
     /// Use only the first pages of each dump
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..))]
+    #[arg(long, value_name = "N", value_parser = within(64..))]
     pub pages: Option<u32>,
 
     /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed

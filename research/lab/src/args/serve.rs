@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+
+use super::sizes::within;
 use designs::{INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES};
 
 /// `rampack-lab serve`.
@@ -20,11 +22,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "L", allow_hyphen_values = true)]
     pub level: Option<i32>,
 
-    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", help = help("How slots are guarded", SLOT_SCHEMES))]
     pub slots: Option<String>,
 
-    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME")]
     #[arg(help = help("How threads come by a stream", STREAM_POLICIES))]
     pub streams: Option<String>,
@@ -33,11 +33,9 @@ pub struct ServeArgs {
     #[arg(long, value_name = "N", conflicts_with = "index")]
     pub max_streams: Option<u32>,
 
-    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", help = help("Design of the page allocator", ZONES))]
     pub zone: Option<String>,
 
-    #[allow(missing_docs)]
     #[arg(long, value_name = "NAME", conflicts_with_all = ["slots", "streams", "level"])]
     #[arg(help = help("Serve a swap area with this index instead of a disk", INDEXES))]
     pub index: Option<String>,
@@ -47,8 +45,7 @@ pub struct ServeArgs {
     pub backing: Option<PathBuf>,
 
     /// Memory that pages of the swap area may take, in percent of all
-    #[arg(long, value_name = "P", requires = "index")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "P", requires = "index", value_parser = within(1..=100))]
     pub max_pool_percent: Option<u32>,
 
     /// Serve it over NBD at this socket, instead of as a block device
@@ -58,7 +55,6 @@ pub struct ServeArgs {
 
 impl ServeArgs {
     /// The designs that are asked for.
-    #[must_use]
     pub fn variants(&self) -> Variants {
         let usual = Variants::default();
         Variants {

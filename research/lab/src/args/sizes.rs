@@ -1,4 +1,8 @@
-//! Parses sizes on the command line, in the kernel's notation.
+//! Parses numbers on the command line, and sizes in the kernel's notation.
+
+use std::ops::RangeBounds;
+
+use clap::builder::RangedI64ValueParser;
 
 use crate::drive::modes::check_size;
 
@@ -34,4 +38,9 @@ pub fn export_size(text: &str) -> Result<u64, String> {
         return Err(format!("{text} is no multiple of 128K that is 1M at least"));
     }
     Ok(bytes)
+}
+
+/// A number in this range.
+pub fn within(range: impl RangeBounds<i64>) -> RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(range)
 }

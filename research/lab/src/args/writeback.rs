@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::sizes::within;
+
 /// `rampack-lab writeback`.
 #[derive(Args)]
 pub struct WritebackArgs {
@@ -21,7 +23,7 @@ pub struct WritebackArgs {
 
     /// Pages of the disk; the pages of a dump are repeated
     #[arg(long, value_name = "N", default_value_t = 102_400)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=16_777_216))]
+    #[arg(value_parser = within(64..=16_777_216))]
     pub pages: u32,
 
     /// Write pages as they are, neither encrypted nor authenticated
@@ -30,12 +32,11 @@ pub struct WritebackArgs {
 
     /// How full the log is while pages are replaced, in percent of its bytes
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,80,90")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=95))]
+    #[arg(value_parser = within(1..=95))]
     pub full: Vec<u32>,
 
     /// Rounds; medians and spreads are printed
-    #[arg(long, value_name = "R", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// What is drawn at random

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::sizes::size;
+use super::sizes::{size, within};
 use crate::zone::mode::Mode;
 use crate::zone::workload::{Start, Workload};
 
@@ -19,8 +19,7 @@ pub struct ZoneArgs {
 
     /// Numbers of threads, each on a CPU of its own; never more than there are CPUs [default: 1,
     /// and 2 if there are two]
-    #[arg(long, value_name = "N", value_delimiter = ',')]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = within(1..=1024))]
     pub threads: Vec<u32>,
 
     /// What is done, with commas between them
@@ -38,13 +37,11 @@ pub struct ZoneArgs {
     pub start: Start,
 
     /// Turns of each design, which take turns; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 11)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 11, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// Cycles of a turn that count; one more goes before
-    #[arg(long, value_name = "N", default_value_t = 8)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(1..=100_000))]
     pub cycles: u32,
 
     /// Memory of the zone: addresses, unless frames are touched [default: 1G, and for page-fault1
@@ -53,18 +50,15 @@ pub struct ZoneArgs {
     pub size: Option<u64>,
 
     /// The same in frames of 4 KiB
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1024..=1 << 28))]
+    #[arg(long, value_name = "N", value_parser = within(1024..=1 << 28))]
     pub frames: Option<u32>,
 
     /// Frames moved between a CPU's pcp list and the zone at a time [default: the design's]
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = within(1..=4096))]
     pub batch: Option<u32>,
 
     /// The most frames in a CPU's pcp list [default: the design's]
-    #[arg(long, value_name = "N")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = within(1..=65536))]
     pub pcp: Option<u32>,
 
     /// Let the zone give free blocks of 2 MiB back to the system, as in the product: then system
@@ -86,23 +80,19 @@ pub struct ZoneSimArgs {
 
     /// Threads to simulate, each on a CPU of its own, half of them in each of two zones
     #[arg(long, value_name = "N,N", value_delimiter = ',')]
-    #[arg(default_values_t = [1, 2, 4, 16, 56, 112])]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=256))]
+    #[arg(default_values_t = [1, 2, 4, 16, 56, 112], value_parser = within(1..=256))]
     pub threads: Vec<u32>,
 
     /// Pages a thread allocates before it frees them; will-it-scale has 32768
-    #[arg(long, value_name = "N", default_value_t = 4096)]
-    #[arg(value_parser = clap::value_parser!(u32).range(64..=1 << 20))]
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = within(64..=1 << 20))]
     pub pages: u32,
 
     /// Cycles of each thread that count; one more goes before
-    #[arg(long, value_name = "N", default_value_t = 2)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = within(1..=1000))]
     pub cycles: u32,
 
     /// Turns of each design in the measurement
-    #[arg(long, value_name = "R", default_value_t = 5)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
     pub repeat: u32,
 
     /// Memory of the zones that are measured
@@ -123,8 +113,7 @@ pub struct ChurnArgs {
     pub zone: Option<String>,
 
     /// Rounds, in each of which half of the pages are replaced
-    #[arg(long, value_name = "R", default_value_t = 10)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "R", default_value_t = 10, value_parser = within(1..=10_000))]
     pub rounds: u32,
 
     /// Bytes of all pages

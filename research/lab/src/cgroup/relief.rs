@@ -67,7 +67,7 @@ impl Relief {
 impl Shared {
     fn look(&self) {
         let text = fs::read_to_string(self.group.join(OOM_CONTROL)).unwrap_or_default();
-        let stuck = numbers::<u64>(&text).get("under_oom").is_some_and(|under| *under != 0);
+        let stuck = numbers(&text).get("under_oom").is_some_and(|under| *under != 0);
         if stuck {
             let times = self.times.fetch_add(1, Ordering::Relaxed) + 1;
             let limit = self.limit + self.limit / PART * times;

@@ -6,20 +6,14 @@ use anyhow::{Context, Result, bail};
 use units::PAGE_SIZE;
 use zcomp::{Compressor, Lz4, Params};
 
+use crate::made_up;
 use crate::page::pages;
 use crate::sys::Memory;
 
 /// The codec that gives the compressed lengths.
 pub const ALGORITHM: &str = zcomp::LZ4;
-/// The number of made-up pages when there is no corpus.
-const MADE_UP: usize = 4096;
 /// The most pages taken from a corpus. They stay in memory all the time.
 const MOST: usize = 32_768;
-
-/// Deciles of the lengths of compressed pages of programs: about those of dumps of interpreters and
-/// compilers, with some pages that do not shrink.
-const LENGTHS: [f64; 11] =
-    [40.0, 180.0, 420.0, 700.0, 960.0, 1230.0, 1520.0, 1850.0, 2280.0, 3000.0, 4096.0];
 
 /// Exponents of the drawn number, one for each round in turn: usual sizes, many small, many large.
 const BIASES: [f64; 3] = [1.0, 2.0, 0.5];
@@ -37,13 +31,7 @@ pub struct Content {
 impl Content {
     /// Reads the pages of a corpus, or makes them up.
     pub fn new(corpus: Option<&Path>, random: &mut fastrand::Rng) -> Result<Content> {
-        let (name, bytes) = match corpus {
-            Some(path) => {
-                let name = path.file_name().unwrap_or(path.as_os_str());
-                (name.to_string_lossy().into_owned(), crate::page::read(path)?)
-            }
-            None => ("made up, in sizes as of programs".to_owned(), made_up(random)?),
-        };
+        let (name, bytes) = made_up::or_read(corpus, random)?;
         let codec = Lz4::new(&Params::default()).context("lz4")?;
         let mut context = codec.context().context("lz4")?;
         let mut room = vec![0; 2 * PAGE_SIZE];
@@ -69,21 +57,6 @@ impl Content {
     }
 }
 
-/// Makes pages of noise up to the wanted compressed length, and zeroes after it.
-fn made_up(random: &mut fastrand::Rng) -> Result<Memory> {
-    let mut bytes = Memory::new(MADE_UP * PAGE_SIZE).context("no memory for pages")?;
-    for (at, page) in bytes.chunks_exact_mut(PAGE_SIZE).enumerate() {
-        let place = at as f64 / (MADE_UP - 1) as f64 * (LENGTHS.len() - 1) as f64;
-        let (low, part) = ((place as usize).min(LENGTHS.len() - 2), place.fract());
-        let part = if place >= (LENGTHS.len() - 1) as f64 { 1.0 } else { part };
-        let length = LENGTHS[low] + (LENGTHS[low + 1] - LENGTHS[low]) * part;
-        for word in page[..length as usize / 8 * 8].chunks_exact_mut(8) {
-            word.copy_from_slice(&random.u64(..).to_le_bytes());
-        }
-    }
-    Ok(bytes)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -92,7 +65,7 @@ mod tests {
     fn rounds_draw_different_sizes() {
         let mut random = fastrand::Rng::with_seed(1);
         let content = Content::new(None, &mut random).expect("pages");
-        assert_eq!(content.sorted.len(), MADE_UP);
+        assert_eq!(content.sorted.len(), 4096);
         let mut mean = |round| {
             let drawn = (0..2000).map(|_| content.draw(round, &mut random) as f64);
             drawn.sum::<f64>() / 2000.0

@@ -9,9 +9,6 @@ use super::list::MEASUREMENTS;
 use super::machine::Machine;
 use super::taken::Taken;
 
-/// Characters in a line.
-const WIDTH: usize = 100;
-
 /// The tables of all measurements in `out` that are of this commit and this size, in the order of
 /// the list.
 pub fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
@@ -41,49 +38,8 @@ pub fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
         let date = taken.date.replace('T', " ");
         let head = format!("`{first}`{more}; {} UTC, {seconds:.0} s.", date.trim_end_matches('Z'));
         let body = format!("{head}\n\n{}", (measurement.tables)(&taken));
-        text.push_str(&wrapped(body.trim_end()));
+        text.push_str(body.trim_end());
+        text.push('\n');
     }
     Ok(text)
-}
-
-/// Wraps paragraphs at a hundred characters. Tables stay unchanged.
-fn wrapped(text: &str) -> String {
-    let mut all = String::new();
-    let mut column = 0;
-    for line in text.lines() {
-        if line.is_empty() || line.starts_with('|') {
-            all.push_str(if column > 0 { "\n" } else { "" });
-            all.push_str(line);
-            all.push('\n');
-            column = 0;
-            continue;
-        }
-        for word in line.split_ascii_whitespace() {
-            let length = word.chars().count();
-            if column > 0 {
-                let fits = column + 1 + length <= WIDTH;
-                all.push(if fits { ' ' } else { '\n' });
-                column = if fits { column + 1 } else { 0 };
-            }
-            all.push_str(word);
-            column += length;
-        }
-    }
-    all.push_str(if column > 0 { "\n" } else { "" });
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn paragraphs_are_wrapped_and_tables_are_not() {
-        let long = "word ".repeat(30);
-        let text = wrapped(&format!("{long}\n{long}\n\n| {long}|\nend"));
-        let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines.len(), 6, "{text}");
-        assert!(lines[..3].iter().all(|line| line.len() <= WIDTH));
-        assert!(lines[3].is_empty() && lines[4].len() > WIDTH && lines[5] == "end");
-    }
 }

@@ -136,11 +136,11 @@ pub fn pages(taken: &Taken) -> String {
 
     speed.after(
         "One pinned thread, ns a page: each page stored over, and loaded for the second time. The \
-         codec\nis the bare one on the same pages in the same round. The kernel's times include a \
+         codec is the bare one on the same pages in the same round. The kernel's times include a \
          system call a page.",
     ) + &first.after(
         "First writes: each page into an empty place. MB/s of all threads; in the last column a \
-         thread's\ntime for a page by the bare codec's.",
+         thread's time for a page by the bare codec's.",
     ) + &two.after("What two threads do, times what one does: pages stored over, and loaded again.")
         + &memory(taken, &names)
 }
@@ -183,7 +183,7 @@ fn memory(taken: &Taken, names: &[&str]) -> String {
     }
     table.after(
         "Memory when every page was stored over: frames of the pool as the kernel counts them; its \
-         own by\n`mem_used_total`. With churn each place first held another page.",
+         own by `mem_used_total`. With churn each place first held another page.",
     )
 }
 

@@ -1,14 +1,12 @@
 //! The pages that the threads store: from a corpus, or made up.
 
-use anyhow::{Context, Result, bail};
-use units::PAGE_SIZE;
+use anyhow::{Result, bail};
 
 use super::sections::Bench;
+use crate::made_up;
 use crate::page::page;
 use crate::sys::Memory;
 
-/// The number of made-up pages when there is no corpus.
-const MADE_UP: usize = 4096;
 /// The most pages taken from a corpus.
 const MOST: usize = 4096;
 /// The longest object of `eight`, so that a frame holds two objects, if the pages allow it.
@@ -32,10 +30,8 @@ pub struct Contents {
 impl Contents {
     /// Reads the pages of a corpus, or makes them up.
     pub fn new(corpus: Option<&std::path::Path>, bench: &Bench) -> Result<Contents> {
-        let (name, bytes) = match corpus {
-            Some(path) => (path.display().to_string(), crate::page::read(path)?),
-            None => ("made up: pointers, small numbers, text".to_owned(), made_up()?),
-        };
+        let mut random = fastrand::Rng::with_seed(SEED);
+        let (name, bytes) = made_up::or_read(corpus, &mut random)?;
         let compressed = bench.objects(&bytes)?;
         let mut chosen: Vec<usize> = (0..compressed.len()).collect();
         chosen.retain(|&at| zcomp::same_filled(page(&bytes, at)).is_none());
@@ -55,25 +51,4 @@ impl Contents {
         let eight = by_need.iter().take(8).map(of).collect();
         Ok(Contents { name, bytes, objects, eight, mean_length })
     }
-}
-
-/// Pages that look like memory, the same each time.
-fn made_up() -> Result<Memory> {
-    let mut random = fastrand::Rng::with_seed(SEED);
-    let mut bytes = Memory::new(MADE_UP * PAGE_SIZE).context("no memory for pages")?;
-    for page in bytes.chunks_exact_mut(PAGE_SIZE) {
-        let mut at = 0;
-        while at < PAGE_SIZE {
-            let (word, zeroes) = match random.u64(..4) {
-                0 => (0x7f00_0000_0000 + random.u64(..1 << 20) * 16, 0),
-                1 => (random.u64(..500), 8),
-                2 => (u64::from_ne_bytes(*b"a text, "), 0),
-                _ => (0, 32),
-            };
-            let end = PAGE_SIZE.min(at + 8);
-            page[at..end].copy_from_slice(&word.to_ne_bytes()[..end - at]);
-            at += 8 + zeroes;
-        }
-    }
-    Ok(bytes)
 }

@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use anyhow::Result;
 use designs::Variants;
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::content::Contents;
 use super::engine::{Parts, Scene, simulate};
 use super::points::{self, Device, Rates};
 use super::primitives::Primitives;
+use super::report::{LARGE, about, errors};
 use super::schemes::{Cell, Content, Op, SCHEMES, StreamPolicy, Workload};
 use super::sections::{Bench, Sections};
 use crate::args::LocksSimArgs;
@@ -39,83 +40,6 @@ fn variants(cell: &Cell) -> Option<Variants> {
         ..Variants::default()
     };
     variants.check().is_ok().then_some(variants)
-}
-
-/// A simulated rate, with its uncertainty.
-#[derive(Clone, Debug, Serialize)]
-pub struct Prediction {
-    /// Threads, each on a CPU of its own.
-    pub threads: usize,
-    /// Always true.
-    pub simulated: bool,
-    /// Pages a second, of all threads together.
-    pub pages_per_s: f64,
-    /// Half of the interval that contains the simulation's own rate with 95 % confidence.
-    pub confidence: f64,
-    /// Pages a second if lines moved at half and at twice the cost: the smaller, the larger.
-    pub band: [f64; 2],
-    /// The ratio to the base scheme in the same situation.
-    pub over_base: Option<f64>,
-    /// The lock or line with the highest use.
-    pub bottleneck: String,
-    /// The part of the time that `bottleneck` is in use.
-    pub utilisation: f64,
-    /// The part of the time that threads sleep.
-    pub asleep: f64,
-}
-
-/// A measured number and the simulated one.
-#[derive(Clone, Debug, Serialize)]
-pub struct Check {
-    /// Threads.
-    pub threads: usize,
-    /// Pages a second, measured.
-    pub measured: f64,
-    /// Turns that count, and all turns.
-    pub turns: [usize; 2],
-    /// Pages a second, simulated.
-    pub simulated_pages_per_s: f64,
-    /// Half of its interval with 95 % confidence.
-    pub confidence: f64,
-    /// The percentage by which the simulated rate exceeds the measured one.
-    pub error_percent: f64,
-}
-
-/// A situation with its numbers.
-pub struct Row {
-    /// The situation.
-    pub cell: Cell,
-    /// Checks at one and two threads, where they were measured.
-    pub checks: Vec<Check>,
-    /// Predictions for more threads.
-    pub predictions: Vec<Prediction>,
-}
-
-/// How much longer a thread takes while another thread works on a device of its own.
-#[derive(Clone, Debug, Serialize)]
-pub struct Beside {
-    /// The contents of the pages.
-    pub content: &'static str,
-    /// The operation.
-    pub op: &'static str,
-    /// The factor.
-    pub factor: f64,
-}
-
-/// All results.
-pub struct Study {
-    /// The costs of lines and waiting.
-    pub primitives: Primitives,
-    /// The times of the sections.
-    pub sections: Sections,
-    /// The name of the contents.
-    pub contents: String,
-    /// Mean length of the objects.
-    pub mean_length: f64,
-    /// The effect of a neighbour thread.
-    pub beside: Vec<Beside>,
-    /// The situations.
-    pub rows: Vec<Row>,
 }
 
 /// Bytes of a private cache, where the system does not tell.
@@ -304,47 +228,55 @@ impl Ground<'_> {
         simulate(&scene, threads, costs, self.seed, length)
     }
 
-    fn row(&self, cells: &[Cell], number: usize, threads: &[usize]) -> Row {
-        let cell = cells[number];
-        let parts = self.calibrate(cells, &cell);
-        let mut checks = Vec::new();
-        if let Some(rates) = self.measured.rates.get(&number) {
-            for (threads, rates) in (1..).zip(rates) {
-                let outcome = self.simulate(&cell, &parts, threads, &self.costs);
-                let measured = rates.median();
-                checks.push(Check {
-                    threads,
-                    measured,
-                    turns: [rates.counted(), rates.turns()],
-                    simulated_pages_per_s: outcome.rate,
-                    confidence: outcome.confidence,
-                    error_percent: (outcome.rate / measured - 1.0) * 100.0,
-                });
-            }
-        }
-        let predict = |&threads: &usize| {
-            let at = |factor| {
-                let costs = self.costs.with_transfers(factor);
-                self.simulate(&cell, &parts, threads, &costs)
-            };
-            let (outcome, half, twice) = (at(1.0), at(0.5).rate, at(2.0).rate);
-            let rates = [outcome.rate, half, twice];
-            Prediction {
-                threads,
-                simulated: true,
-                pages_per_s: outcome.rate,
-                confidence: outcome.confidence,
-                band: [
-                    rates.into_iter().fold(f64::MAX, f64::min),
-                    rates.into_iter().fold(0.0, f64::max),
-                ],
-                over_base: None,
-                bottleneck: outcome.busiest,
-                utilisation: outcome.utilisation,
-                asleep: outcome.asleep,
-            }
+    /// The measured rates of a situation on one thread and two, where there are any, beside the
+    /// simulated ones. The error is the percentage by which those are higher.
+    fn checks(&self, number: usize, cell: &Cell, parts: &Parts) -> Vec<Value> {
+        let rates = self.measured.rates.get(&number).into_iter().flatten();
+        let check = |(threads, rates): (usize, &Rates)| {
+            let outcome = self.simulate(cell, parts, threads, &self.costs);
+            let error_percent = (outcome.rate / rates.median() - 1.0) * 100.0;
+            let mut check = about(cell);
+            check["threads"] = json!(threads);
+            check["measured"] = json!({ "simulated": false, "pages_per_s": rates.median() });
+            check["simulation"] = json!({
+                "simulated": true,
+                "pages_per_s": outcome.rate,
+                "confidence": outcome.confidence,
+            });
+            // Turns that count, and all turns.
+            check["turns"] = json!([rates.counted(), rates.turns()]);
+            check["error_percent"] = json!(error_percent);
+            check["large_error"] = json!(error_percent.abs() > LARGE);
+            check
         };
-        Row { cell, checks, predictions: threads.iter().map(predict).collect() }
+        (1..).zip(rates).map(check).collect()
+    }
+
+    /// The simulated rate of a situation, and its band if lines moved at half and at twice the
+    /// cost. `base` is the rate of the base in the same situation.
+    fn predict(&self, cell: &Cell, parts: &Parts, threads: usize, base: Option<f64>) -> Value {
+        let at = |factor| {
+            let costs = self.costs.with_transfers(factor);
+            self.simulate(cell, parts, threads, &costs)
+        };
+        let (outcome, half, twice) = (at(1.0), at(0.5).rate, at(2.0).rate);
+        let rates = [outcome.rate, half, twice];
+        let mut prediction = about(cell);
+        prediction["threads"] = json!(threads);
+        prediction["simulated"] = json!(true);
+        prediction["pages_per_s"] = json!(outcome.rate);
+        // Half of the interval that contains the simulation's own rate with 95 % confidence.
+        prediction["confidence"] = json!(outcome.confidence);
+        prediction["band"] = json!([
+            rates.into_iter().fold(f64::MAX, f64::min),
+            rates.into_iter().fold(0.0, f64::max),
+        ]);
+        prediction["over_base"] = json!(outcome.rate / base.unwrap_or(outcome.rate));
+        // The lock or line with the highest use.
+        prediction["bottleneck"] = json!(outcome.busiest);
+        prediction["utilisation"] = json!(outcome.utilisation);
+        prediction["asleep"] = json!(outcome.asleep);
+        prediction
     }
 }
 
@@ -355,64 +287,62 @@ fn private_cache() -> u64 {
     units::parse_size(text.trim()).unwrap_or(CACHE)
 }
 
-impl Study {
-    /// Measures and simulates.
-    pub fn make(args: &LocksSimArgs) -> Result<Study> {
-        let cpus = two_cpus()?;
-        let cells = cells();
-        begin(cells.len() as u64 * (u64::from(args.repeat) + 1));
-        let primitives = Primitives::measure(cpus)?;
-        let sections = on_each(&cpus[..1], Ok, |_| Sections::measure())?.remove(0);
-        let contents = Contents::new(args.corpus.as_deref(), &Bench::new()?)?;
-        let measured = measure(&cells, args, &contents, primitives.clock_ns, cpus)?;
-        let beside = beside(&measured);
-        let classes = |objects: &[(usize, usize, u32)]| {
-            objects.iter().map(|&(_, class, lines)| (class, lines)).collect()
-        };
-        let ground = Ground {
-            measured,
-            sections: &sections,
-            costs: primitives.costs.clone(),
-            spread_objects: classes(&contents.objects),
-            eight_objects: classes(&contents.eight),
-            mean_length: contents.mean_length,
-            cache: private_cache(),
-            seed: args.seed,
-            operations: u64::from(args.operations),
-        };
-        let threads: Vec<usize> = args.threads.iter().map(|&threads| threads as usize).collect();
-        let mut rows: Vec<Row> = Vec::new();
-        for number in 0..cells.len() {
-            step("simulating")?;
-            let mut row = ground.row(&cells, number, &threads);
-            compare(&rows, &mut row);
-            rows.push(row);
-        }
-        let (mean_length, contents) = (contents.mean_length, contents.name);
-        Ok(Study { primitives, sections, contents, mean_length, beside, rows })
-    }
-}
-
-/// Sets the ratio of a row to the base, which comes before it.
-fn compare(rows: &[Row], row: &mut Row) {
-    let plain = row.cell.plain();
-    let base_cell = match row.cell == plain {
-        true => Cell { scheme: SCHEMES[0], ..plain },
-        false => plain,
+/// Measures and simulates. Returns all results as one object.
+pub fn study(args: &LocksSimArgs) -> Result<Value> {
+    let cpus = two_cpus()?;
+    let cells = cells();
+    begin(cells.len() as u64 * (u64::from(args.repeat) + 1));
+    let primitives = Primitives::measure(cpus)?;
+    let sections = on_each(&cpus[..1], Ok, |_| Sections::measure())?.remove(0);
+    let contents = Contents::new(args.corpus.as_deref(), &Bench::new()?)?;
+    let measured = measure(&cells, args, &contents, primitives.clock_ns, cpus)?;
+    let situations = Content::ALL.map(|content| [Op::Store, Op::Load].map(|op| (content, op)));
+    let beside: Vec<Value> = situations
+        .iter()
+        .flatten()
+        .map(|of @ (content, op)| {
+            json!({ "content": content.name(), "op": op.name(), "factor": measured.beside[of] })
+        })
+        .collect();
+    let classes = |objects: &[(usize, usize, u32)]| {
+        objects.iter().map(|&(_, class, lines)| (class, lines)).collect()
     };
-    let Some(base) = rows.iter().find(|base| base.cell == base_cell) else { return };
-    for (mine, its) in row.predictions.iter_mut().zip(&base.predictions) {
-        mine.over_base = Some(mine.pages_per_s / its.pages_per_s);
-    }
-}
-
-fn beside(measured: &Measured) -> Vec<Beside> {
-    let mut beside = Vec::new();
-    for content in Content::ALL {
-        for op in [Op::Store, Op::Load] {
-            let factor = measured.beside.get(&(content, op)).copied().unwrap_or(1.0);
-            beside.push(Beside { content: content.name(), op: op.name(), factor });
+    let ground = Ground {
+        measured,
+        sections: &sections,
+        costs: primitives.costs.clone(),
+        spread_objects: classes(&contents.objects),
+        eight_objects: classes(&contents.eight),
+        mean_length: contents.mean_length,
+        cache: private_cache(),
+        seed: args.seed,
+        operations: u64::from(args.operations),
+    };
+    let (mut validation, mut predictions) = (Vec::new(), Vec::<Value>::new());
+    for (number, cell) in cells.iter().enumerate() {
+        step("simulating")?;
+        let parts = ground.calibrate(&cells, cell);
+        validation.extend(ground.checks(number, cell, &parts));
+        // The base scheme, or the plain situation, comes first.
+        let plain = cell.plain();
+        let base = if *cell == plain { Cell { scheme: SCHEMES[0], ..plain } } else { plain };
+        let base = cells.iter().position(|other| *other == base).unwrap_or(number);
+        for (place, &threads) in args.threads.iter().enumerate() {
+            let base = predictions.get(base * args.threads.len() + place);
+            let base = base.and_then(|base| base["pages_per_s"].as_f64());
+            predictions.push(ground.predict(cell, &parts, threads as usize, base));
         }
     }
-    beside
+    Ok(json!({
+        "seed": args.seed,
+        "contents": contents.name,
+        "mean_object_bytes": contents.mean_length,
+        "primitives": primitives,
+        "sections": sections,
+        // How much longer a thread takes while another thread works on a device of its own.
+        "two_threads_on_devices_of_their_own": beside,
+        "errors": [errors(&validation, 1), errors(&validation, 2)],
+        "validation": validation,
+        "predictions": predictions,
+    }))
 }

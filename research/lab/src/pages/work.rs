@@ -94,7 +94,6 @@ impl<'a> Work<'a> {
     }
 
     /// The work with or without churn.
-    #[must_use]
     pub fn churning(self, churn: bool) -> Work<'a> {
         Work { churn, ..self }
     }

@@ -8,7 +8,8 @@ use anyhow::{Context, Result};
 use tempfile::TempDir;
 use units::PAGE_SIZE;
 
-use super::{Area, Shop, Told, Vmstat};
+use super::{Area, Shop, Told};
+use crate::proc_files::Counters;
 use crate::programs;
 use crate::sys;
 
@@ -105,7 +106,7 @@ impl Plain {
 }
 
 impl Area for Plain {
-    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+    fn told(&mut self, counted: &Counters) -> Result<Told> {
         Ok(on_disk(counted))
     }
 
@@ -116,11 +117,8 @@ impl Area for Plain {
 
 /// The figures of swap in a file on a disk. The kernel counts a page in `pswpin` or `pswpout` only
 /// when it moves from or to the device.
-pub fn on_disk(counted: Vmstat) -> Told {
-    let bytes = |pages: u64| pages * PAGE_SIZE as u64;
-    Told {
-        disk_read_bytes: bytes(counted.pswpin),
-        disk_written_bytes: bytes(counted.pswpout),
-        ..Told::default()
-    }
+pub fn on_disk(counted: &Counters) -> Told {
+    let bytes = |name: &str| counted.get(name).copied().unwrap_or(0) * PAGE_SIZE as i64;
+    let (disk_read_bytes, disk_written_bytes) = (bytes("pswpin"), bytes("pswpout"));
+    Told { disk_read_bytes, disk_written_bytes, ..Told::default() }
 }

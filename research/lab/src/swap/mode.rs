@@ -57,11 +57,11 @@ impl Mode {
     }
 
     /// Parses the modes in an argument: `all`, or names with commas between them.
-    pub fn list(texts: &[String], all: &[Kind]) -> Result<Vec<Mode>> {
+    pub fn list(texts: &[String]) -> Result<Vec<Mode>> {
         let mut modes = Vec::new();
         for text in texts {
             let new = match text.as_str() {
-                "all" => all.iter().map(|&kind| Mode { kind, variant: None }).collect(),
+                "all" => KINDS.iter().map(|&kind| Mode { kind, variant: None }).collect(),
                 text => vec![Mode::parse(text).map_err(anyhow::Error::msg)?],
             };
             modes.extend(new);
@@ -85,7 +85,7 @@ impl fmt::Display for Mode {
 }
 
 /// All kinds of products, in the order of tables.
-pub const KINDS: [Kind; 5] =
+const KINDS: [Kind; 5] =
     [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
 
 impl Kind {

@@ -1,6 +1,5 @@
 //! Our swap: `rampack swap on` in a process of its own, outside the cgroup it serves.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,8 +9,8 @@ use anyhow::{Context, Result};
 use units::PAGE_SIZE;
 
 use super::area::SwapFile;
-use super::{Area, Daemon, Shop, Told, Vmstat, active};
-use crate::proc_files::{Times, kib, numbers};
+use super::{Area, Daemon, Shop, Told, active};
+use crate::proc_files::{Counters, Times, growth, kib, numbers};
 use crate::programs::{self, Running};
 use crate::sys;
 
@@ -43,17 +42,16 @@ pub struct Ours {
     /// `Some` until the end.
     parts: Option<(Running, SwapFile)>,
     before: State,
-    peak: Option<u64>,
+    peak: Option<i64>,
 }
 
 /// The daemon's counters at one time.
 #[derive(Clone, Default)]
 struct State {
-    rows: BTreeMap<String, i64>,
+    rows: Counters,
+    io: Counters,
     user: f64,
     system: f64,
-    read: u64,
-    written: u64,
 }
 
 impl Ours {
@@ -100,7 +98,7 @@ impl Ours {
         Ok(&mut parts.0)
     }
 
-    fn rows(&self) -> Result<BTreeMap<String, i64>> {
+    fn rows(&self) -> Result<Counters> {
         let root = self.root.to_string_lossy();
         let text = programs::said(&self.program, &["--root", &root, "get", COUNTERS, "--all"]);
         Ok(numbers(&text?))
@@ -111,15 +109,12 @@ impl Ours {
         let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
         let times = Times::parse(&text).context("rampack swap on is gone")?;
         let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
-        let io = numbers::<u64>(&io);
-        let io = |name: &str| io.get(name).copied().unwrap_or(0);
         let ticks = sys::ticks();
         Ok(State {
             rows: self.rows()?,
+            io: numbers(&io),
             user: times.user as f64 / ticks,
             system: times.system as f64 / ticks,
-            read: io("read_bytes"),
-            written: io("write_bytes"),
         })
     }
 
@@ -162,38 +157,38 @@ impl Area for Ours {
 
     fn sample(&mut self) -> Result<()> {
         self.running()?.check()?;
-        let pool = self.rows()?.get(POOL).and_then(|&bytes| u64::try_from(bytes).ok());
+        let pool = self.rows()?.get(POOL).copied();
         self.peak = self.peak.max(pool);
         Ok(())
     }
 
-    fn told(&mut self, _: Vmstat) -> Result<Told> {
+    fn told(&mut self, _: &Counters) -> Result<Told> {
         self.sample()?;
         let now = self.state()?;
-        let before = self.before.clone();
-        let id = self.running()?.id();
-        let status = format!("/proc/{id}/status");
-        let added = |(name, value): (&String, &i64)| {
-            (name.clone(), value - before.rows.get(name).copied().unwrap_or(0))
-        };
-        let rows: BTreeMap<String, i64> = now.rows.iter().map(added).collect();
-        let pages = |name: &str| rows.get(name).and_then(|&n| u64::try_from(n).ok());
-        let bytes = |name: &str| pages(name).unwrap_or(0) * PAGE_SIZE as u64;
-        let (read, written) = (now.read - before.read, now.written - before.written);
+        let before = &self.before;
+        let (mut rows, io) = (growth(&now.rows, &before.rows), growth(&now.io, &before.io));
+        let (user, system) = (now.user - before.user, now.system - before.system);
+        let status = format!("/proc/{}/status", self.running()?.id());
+        let pages = |name: &str| rows.get(name).copied();
+        let bytes = |name: &str| pages(name).unwrap_or(0) * PAGE_SIZE as i64;
+        let moved = |name: &str| io.get(name).copied().unwrap_or(0);
         Ok(Told {
             stored: pages(STORED),
             loaded: pages(LOADED),
             written_back: pages(WRITTEN_BACK),
             // The kernel's count for the daemon, or the daemon's own count where that is larger.
-            disk_read_bytes: read.max(bytes(READ_BACK)),
-            disk_written_bytes: written.max(bytes(WRITTEN_BACK) + bytes(THROUGH)),
+            disk_read_bytes: moved("read_bytes").max(bytes(READ_BACK)),
+            disk_written_bytes: moved("write_bytes").max(bytes(WRITTEN_BACK) + bytes(THROUGH)),
             pool_peak_bytes: self.peak,
             daemon: Some(Daemon {
-                user_seconds: now.user - before.user,
-                system_seconds: now.system - before.system,
+                user_seconds: user,
+                system_seconds: system,
                 resident_bytes: kib(&status, "VmRSS").unwrap_or(0),
                 resident_peak_bytes: kib(&status, "VmHWM").unwrap_or(0),
-                rows: rows.into_iter().filter(|(_, value)| *value != 0).collect(),
+                rows: {
+                    rows.retain(|_, value| *value != 0);
+                    rows
+                },
             }),
         })
     }

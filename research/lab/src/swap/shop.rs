@@ -9,77 +9,41 @@ use serde::Serialize;
 
 use super::mode::{Kind, Mode};
 use crate::args::KernelBuildArgs;
-use crate::proc_files::numbers;
+use crate::proc_files::{Counters, numbers};
 use crate::{interrupt, programs};
 
 /// The process that has swap on keeps this file open and locked.
 const LOCK: &str = "/run/rampack-lab.lock";
 /// Time to wait for the lock: other processes measure for minutes.
 const TURN: Duration = Duration::from_secs(3600);
-/// The kernel's swap counters from `/proc/vmstat`, in pages. Those of zswap exist if the kernel has
-/// zswap.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Vmstat {
-    /// Pages read from swap devices. Loads from zswap do not count.
-    pub pswpin: u64,
-    /// Pages written to swap devices, also by zswap. Stores to zswap do not count.
-    pub pswpout: u64,
-    /// Pages loaded from zswap.
-    pub zswpin: Option<u64>,
-    /// Pages stored in zswap.
-    pub zswpout: Option<u64>,
-    /// Pages written back from zswap to the swap device.
-    pub zswpwb: Option<u64>,
-}
+/// The kernel's swap counters in `/proc/vmstat`, in pages: read from swap devices and written to
+/// them, also by zswap; loaded from zswap, stored in it, and written back by it. Those of zswap
+/// exist if the kernel has zswap.
+const COUNTERS: [&str; 5] = ["pswpin", "pswpout", "zswpin", "zswpout", "zswpwb"];
 
-impl Vmstat {
-    /// The counters now.
-    pub fn now() -> Result<Vmstat> {
-        let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
-        Ok(Vmstat::parse(&text))
-    }
-
-    pub(super) fn parse(text: &str) -> Vmstat {
-        let all = numbers::<u64>(text);
-        let get = |name: &str| all.get(name).copied();
-        Vmstat {
-            pswpin: get("pswpin").unwrap_or(0),
-            pswpout: get("pswpout").unwrap_or(0),
-            zswpin: get("zswpin"),
-            zswpout: get("zswpout"),
-            zswpwb: get("zswpwb"),
-        }
-    }
-
-    /// The growth of the counters since `before`.
-    #[must_use]
-    pub fn since(self, before: Vmstat) -> Vmstat {
-        let both = |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then?));
-        Vmstat {
-            pswpin: self.pswpin.saturating_sub(before.pswpin),
-            pswpout: self.pswpout.saturating_sub(before.pswpout),
-            zswpin: both(self.zswpin, before.zswpin),
-            zswpout: both(self.zswpout, before.zswpout),
-            zswpwb: both(self.zswpwb, before.zswpwb),
-        }
-    }
+/// The kernel's swap counters now.
+pub fn counters() -> Result<Counters> {
+    let text = fs::read_to_string("/proc/vmstat").context("/proc/vmstat")?;
+    let mut all = numbers(&text);
+    all.retain(|name, _| COUNTERS.contains(&name.as_str()));
+    Ok(all)
 }
 
 /// The figures of the swap after a measurement.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Told {
     /// Pages stored in compressed memory.
-    pub stored: Option<u64>,
+    pub stored: Option<i64>,
     /// Pages loaded from compressed memory.
-    pub loaded: Option<u64>,
+    pub loaded: Option<i64>,
     /// Pages written back from compressed memory to the disk behind it.
-    pub written_back: Option<u64>,
+    pub written_back: Option<i64>,
     /// Bytes that swap has read from a disk.
-    pub disk_read_bytes: u64,
+    pub disk_read_bytes: i64,
     /// Bytes that swap has written to a disk.
-    pub disk_written_bytes: u64,
+    pub disk_written_bytes: i64,
     /// The most memory of compressed pages in any sample, with some samples a second.
-    pub pool_peak_bytes: Option<u64>,
+    pub pool_peak_bytes: Option<i64>,
     /// The usage of our daemon.
     pub daemon: Option<Daemon>,
 }
@@ -96,7 +60,7 @@ pub struct Daemon {
     /// Peak of the resident memory.
     pub resident_peak_bytes: u64,
     /// Counters of its control tree, each with its growth.
-    pub rows: Vec<(String, i64)>,
+    pub rows: Counters,
 }
 
 /// Swap that is on until drop.
@@ -112,7 +76,7 @@ pub trait Area {
     }
 
     /// The figures of the swap; `counted` is the growth of the kernel's counters since `begin`.
-    fn told(&mut self, counted: Vmstat) -> Result<Told>;
+    fn told(&mut self, counted: &Counters) -> Result<Told>;
 
     /// Takes the swap away. The kernel first reads all its pages back.
     fn end(self: Box<Self>) -> Result<()>;

@@ -24,24 +24,12 @@ fn modes_by_name() {
 #[test]
 fn modes_in_lists() {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
-    let all = Mode::list(&texts(&["all"]), &KINDS).expect("modes");
+    let all = Mode::list(&texts(&["all"])).expect("modes");
     assert_eq!(all.len(), 5);
-    let two = Mode::list(&texts(&["design:rbtree", "design:xarray"]), &KINDS).expect("modes");
+    let two = Mode::list(&texts(&["design:rbtree", "design:xarray"])).expect("modes");
     assert_eq!(two.len(), 2);
-    let twice = Mode::list(&texts(&["file", "all"]), &KINDS).expect_err("twice");
+    let twice = Mode::list(&texts(&["file", "all"])).expect_err("twice");
     assert!(twice.to_string().contains("file is there already"), "{twice}");
-}
-
-#[test]
-fn counters_of_the_kernel() {
-    let text = "nr_free_pages 5\npswpin 10\npswpout 20\nzswpin 1\nzswpout 2\n";
-    let before = Vmstat::parse(text);
-    assert_eq!((before.pswpin, before.pswpout), (10, 20));
-    assert_eq!((before.zswpin, before.zswpout, before.zswpwb), (Some(1), Some(2), None));
-    let now = Vmstat { pswpin: 15, zswpin: Some(4), zswpwb: Some(1), ..before };
-    let since = now.since(before);
-    assert_eq!((since.pswpin, since.pswpout, since.zswpin), (5, 0, Some(3)));
-    assert_eq!(since.zswpwb, None);
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::area::{Plain, on_disk};
-use super::{Area, Shop, Told, Vmstat};
-use crate::proc_files::kib;
+use super::{Area, Shop, Told};
+use crate::proc_files::{Counters, kib};
 
 const PARAMETERS: &str = "/sys/module/zswap/parameters";
 
@@ -59,7 +59,7 @@ pub struct Zswap {
     // Dropped in this order.
     file: Plain,
     _parameters: Parameters,
-    peak: Option<u64>,
+    peak: Option<i64>,
 }
 
 impl Zswap {
@@ -81,15 +81,16 @@ impl Zswap {
 
 impl Area for Zswap {
     fn sample(&mut self) -> Result<()> {
-        self.peak = self.peak.max(kib("/proc/meminfo", "Zswap"));
+        self.peak = self.peak.max(kib("/proc/meminfo", "Zswap").map(|bytes| bytes as i64));
         Ok(())
     }
 
-    fn told(&mut self, counted: Vmstat) -> Result<Told> {
+    fn told(&mut self, counted: &Counters) -> Result<Told> {
+        let pages = |name: &str| counted.get(name).copied();
         Ok(Told {
-            stored: counted.zswpout,
-            loaded: counted.zswpin,
-            written_back: counted.zswpwb,
+            stored: pages("zswpout"),
+            loaded: pages("zswpin"),
+            written_back: pages("zswpwb"),
             pool_peak_bytes: self.peak,
             ..on_disk(counted)
         })

@@ -34,7 +34,6 @@ pub struct Outcome {
 
 impl Outcome {
     /// Waiting for the zone's lock, shared or exclusive.
-    #[must_use]
     pub fn lock_wait_percent(&self) -> f64 {
         self.write_wait_percent + self.read_wait_percent
     }
@@ -88,7 +87,6 @@ struct Engine<'a> {
 }
 
 /// Simulates a zone. The same arguments give the same result.
-#[must_use]
 pub fn simulate(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> Outcome {
     Engine::new(demand, load, costs).run(seed)
 }

@@ -34,19 +34,16 @@ impl Visit {
     };
 
     /// The exclusive lock, held for `held` nanoseconds a page, for `pages` pages at a time.
-    #[must_use]
     pub fn alone(pages: f64, held: f64) -> Visit {
         Visit { pages, lockless: 0.0, write_ns: pages * held, ..Visit::NONE }
     }
 
     /// The same visits with hold times multiplied by `factor`.
-    #[must_use]
     pub fn times(self, factor: f64) -> Visit {
         Visit { read_ns: self.read_ns * factor, write_ns: self.write_ns * factor, ..self }
     }
 
     /// Nanoseconds for which one page keeps all other threads out, including the hand-off.
-    #[must_use]
     pub fn demand(&self, hand_off: f64) -> f64 {
         let writes = (1.0 - self.lockless) * (1.0 - self.reads);
         writes * (self.write_ns + hand_off) / self.pages
@@ -64,7 +61,6 @@ pub struct Demand {
 
 impl Demand {
     /// The same demand with hold times multiplied by `factor`.
-    #[must_use]
     pub fn times(self, factor: f64) -> Demand {
         Demand { alloc: self.alloc.times(factor), free: self.free.times(factor) }
     }
@@ -72,7 +68,6 @@ impl Demand {
     /// Nanoseconds for which a page, allocated and freed, holds a lock that keeps others out: the
     /// exclusive zone lock, or the head of a list. A zone cannot serve more than one page in the
     /// larger of both.
-    #[must_use]
     pub fn per_page(&self, hand_off: f64) -> f64 {
         self.alloc.demand(hand_off) + self.free.demand(hand_off)
     }
@@ -108,7 +103,6 @@ pub struct Costs {
 
 impl Costs {
     /// The costs if a line moves in `transfer` nanoseconds.
-    #[must_use]
     pub const fn of(transfer: f64) -> Costs {
         Costs { hand_off: transfer, waiter: transfer }
     }

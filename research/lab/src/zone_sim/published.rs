@@ -70,7 +70,6 @@ const BUDDY_ALLOC_9: [f64; 5] = [2615.0, 11141.0, 22445.0, 44860.0, 73003.0];
 const BUDDY_FREE_9: [f64; 5] = [444.0, 625.0, 1343.0, 2525.0, 4805.0];
 
 /// All curves, simulated.
-#[must_use]
 pub fn curves(seed: u64) -> Vec<Curve> {
     vec![
         buddy("buddy alloc", BATCH, &BUDDY_ALLOC, seed),
@@ -178,7 +177,6 @@ const OWN_NS: f64 = SEED_THREADS as f64 * 1e9 / FREE_OF_WAITING;
 const CLUSTER_LINES: f64 = 3.0;
 
 /// The rows, in the order of the seed.
-#[must_use]
 pub fn seed() -> [SeedRow; 2] {
     let costs = Costs::of(SOCKET);
     let held = |curve| Visit::alone(BATCH, held_ns(curve, BATCH, &costs));
@@ -205,7 +203,6 @@ pub fn seed() -> [SeedRow; 2] {
 
 /// The load of page_fault1 on one zone of that machine. All of a page's time counts at its
 /// allocation, where the page is zeroed.
-#[must_use]
 pub fn page_fault1(threads: usize, pages: f64, cycles: u32, stagger: bool) -> Load {
     Load { threads, pages, frees: true, cycles, alloc_ns: OWN_NS, free_ns: 0.0, stagger }
 }
@@ -222,7 +219,6 @@ pub struct Constant {
 }
 
 /// Every number that is not measured in the same run. None was chosen by the results.
-#[must_use]
 pub fn constants() -> Vec<Constant> {
     let curve = "llfree-bench, Linux 6.0 on a Xeon Gold 5320";
     let costs = Costs::of(SOCKET);
