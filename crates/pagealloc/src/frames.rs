@@ -5,12 +5,12 @@
 
 use core::ptr::NonNull;
 
-use units::{Cpu, Frame, MAX_ORDER, Order};
+use units::{Cpu, Frame, MAX_ORDER};
 
-/// A zone: it allocates blocks of frames. Any number of threads may call every method at once.
+/// A zone: it allocates frames. Any number of threads may call every method at once.
 ///
 /// # Safety
-/// A block from [`Frames::alloc`] lies within `base() .. base() + capacity() * 4096`, and is
+/// A frame from [`Frames::alloc`] lies within `base() .. base() + capacity() * 4096`, and is
 /// readable and writable there. It is allocated to no other caller until [`Frames::free`] takes it
 /// back. Its contents are arbitrary.
 pub unsafe trait Frames: Send + Sync {
@@ -20,11 +20,11 @@ pub unsafe trait Frames: Send + Sync {
     /// One more than the highest possible frame number. Never changes.
     fn capacity(&self) -> u32;
 
-    /// Allocates a block of `1 << order` frames, aligned to its size; `None` when memory is out.
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame>;
+    /// Allocates a frame; `None` when memory is out.
+    fn alloc(&self, cpu: Cpu) -> Option<Frame>;
 
-    /// Takes a block back. It must have been allocated with this order and not been freed since.
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order);
+    /// Takes a frame back. It must have been allocated and not been freed since.
+    fn free(&self, cpu: Cpu, frame: Frame);
 
     /// Gives every cached frame back to the zone, and the memory of all free frames back to the
     /// operating system, down to single frames. Slow; for `compact` and for tests.
@@ -58,10 +58,10 @@ pub unsafe trait Frames: Send + Sync {
     /// A snapshot of the statistics.
     fn stats(&self) -> ZoneStats;
 
-    /// Passes every free block of the zone to `see`, with its order, in any order. Frames in
-    /// per-CPU caches are not free. Exact only while no thread allocates or frees; for laboratories
-    /// and tests.
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order));
+    /// Passes the first frame and the order of every free block of the buddy system to `see`, in
+    /// any sequence. Frames in per-CPU caches are not free. Exact only while no thread allocates or
+    /// frees; for laboratories and tests.
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8));
 
     /// Checks every structure against the others. Call it only while no thread allocates or frees.
     ///
@@ -77,13 +77,13 @@ pub struct ZoneStats {
     pub allocated: u64,
     /// Frames in per-CPU caches.
     pub cached: u64,
-    /// Free blocks in the zone, by order.
+    /// Free blocks in the zone, by order: aligned runs of `1 << order` free frames.
     pub free_blocks: [u64; MAX_ORDER as usize + 1],
     /// Frames that the zone has asked the provider for so far.
     pub managed: u64,
     /// 2 MiB blocks given back to the operating system so far.
     pub returned_blocks: u64,
-    /// The number of bad frees: the block was not allocated, or not with that order. A bad free has
-    /// no other effect; in a debug build it panics instead.
+    /// The number of bad frees: the frame was not allocated. A bad free has no other effect; in a
+    /// debug build it panics instead.
     pub bad_frees: u64,
 }

@@ -1,4 +1,4 @@
-//! A buddy allocator for frames of memory that it is given.
+//! An allocator for frames of memory that it is given.
 //!
 //! [`Zone`] is the allocator. All users take frames through the trait [`Frames`]; experiments put
 //! other designs behind it. Memory comes from the user as [`MemoryProvider`] and [`Region`]: this

@@ -7,35 +7,34 @@
 //! back frames that could be merged. Parts run empty one by one. Here:
 //!
 //! * **A bit per frame, and nothing to merge.** A block of 2 MiB is one cache line of bits
-//!   ([`pageblock`]). The free blocks of the buddy system are the largest aligned runs of bits
-//!   ([`runs`]). Frames that are freed beside each other *are* a larger block at that moment. A
-//!   free touches only the word of the frame and the count of the pageblock.
+//!   ([`pageblock`]). Frames that are freed beside each other *are* a larger block at that moment
+//!   ([`runs`]). A free touches only the word of the frame and the count of the pageblock.
 //! * **A CPU reserves a pageblock** and fills its pcp list of single frames from it, a word at a
 //!   time, under its own lock only. Any CPU may free frames into any block, without a lock.
 //! * **The zone's lock** guards the free lists ([`index`]): the pageblocks that are free in part,
 //!   and those that are free as a whole. It is taken when a pageblock is reserved, when the first
-//!   frame of a used-up pageblock is freed, and when the last one is. Larger orders take it, too.
+//!   frame of a used-up pageblock is freed, and when the last one is.
 //! * **The lowest first, and partial ones before whole ones**, so that allocated frames are dense,
 //!   and high pageblocks become free and can be given back to the operating system.
 //! * **`None` is exact.** Before the zone reports that memory is out, it takes every lock and puts
-//!   all pcp lists and reservations back. A block that is not found then does not exist.
+//!   all pcp lists and reservations back. A frame that is not found then does not exist.
 //!
 //! Locks are taken in this order: housekeeping, growing, CPUs ascending, the zone's. A CPU without
 //! frames may look into the reservations of other CPUs, but only tries their locks. No system call
 //! is made under the lock of a CPU or of the zone. Memory is released and collapsed under the
 //! housekeeping lock, with the pageblock reserved; addresses are committed under the growing lock.
 //!
-//! A byte per frame holds the order of its allocation, so that a free of a frame that is not
-//! allocated is detected. In a debug build it panics; otherwise the call is counted and has no
-//! effect. Two threads that free the same frame at the same instant are not told apart here,
-//! because that would cost an atomic exchange on every free. They may be detected when the bit is
-//! set for the second time.
+//! A byte per frame says whether it is allocated, so that a free of a frame that is not allocated
+//! is detected. In a debug build it panics; otherwise the call is counted and has no effect. Two
+//! threads that free the same frame at the same instant are not told apart here, because that would
+//! cost an atomic exchange on every free. They may be detected when the bit is set for the second
+//! time.
 //!
 //! All tables together take 641 bytes for each 2 MiB: 0.03 %.
 //!
 //! If memory is provided ahead, only frames with memory are allocated, and a thread that may wait
 //! provides it ([`provide`]). No call of `alloc` or `free` asks the system for anything. `None`
-//! then means that no free block has memory.
+//! then means that no free frame has memory.
 //!
 //! # Why unsafe
 //! [`Frames`] is a promise about addresses. Of the frames only those are touched here that are
@@ -45,7 +44,7 @@ use core::ptr::NonNull;
 
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, PerCpu};
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use self::filling::Filling;
 use self::index::Index;
@@ -59,9 +58,9 @@ mod adopt;
 mod check;
 mod filling;
 mod give;
+mod grow;
 mod held;
 mod index;
-mod larger;
 mod pageblock;
 mod percpu;
 mod provide;
@@ -89,9 +88,9 @@ pub struct ZoneOptions {
     /// needed again at once.
     pub keep_free_blocks: u32,
     /// Whether memory is fetched from the system in large pieces before it is allocated
-    /// ([`crate::RegionKeeper::populate`]), and 2 MiB pageblocks that are allocated as a whole are
-    /// collapsed ([`crate::RegionKeeper::collapse`]). The collapse happens in [`Frames::drain`] and
-    /// [`Frames::maintain`].
+    /// ([`crate::RegionKeeper::populate`]), and 2 MiB pageblocks of which every frame is allocated
+    /// are collapsed ([`crate::RegionKeeper::collapse`]). The collapse happens in [`Frames::drain`]
+    /// and [`Frames::maintain`].
     pub collapse: bool,
     /// Frames are zeroed when they are freed, as with the kernel's `init_on_free`: who gets a frame
     /// next finds nothing of its last owner in it.
@@ -119,7 +118,7 @@ impl ZoneOptions {
 pub struct Zone<P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
-    /// The order of the frame's allocation plus one; zero if no allocated block begins here.
+    /// One for each frame that is allocated.
     allocated: LazyTable<AtomicU8>,
     blocks: LazyTable<Pageblock>,
     cpus: PerCpu<Mutex<CpuState>>,
@@ -221,32 +220,32 @@ impl<P: LockTrace> Zone<P> {
         self.blocks.get(number as usize)
     }
 
-    /// Whether this block was allocated; marks it as not allocated.
+    /// Whether this frame was allocated; marks it as not allocated.
     #[inline]
-    fn take_back(&self, frame: Frame, order: Order) -> bool {
+    fn take_back(&self, frame: Frame) -> bool {
         let index = frame.0 as usize;
         if index < self.allocated.len() {
             let entry = self.allocated.get(index);
-            if entry.load(Ordering::Relaxed) == order.get() + 1 {
+            if entry.load(Ordering::Relaxed) != 0 {
                 entry.store(0, Ordering::Relaxed);
                 return true;
             }
         }
-        self.refuse(frame, order);
+        self.refuse(frame);
         false
     }
 
-    /// Zeroes frames that are being freed. They have memory: their owner wrote to them.
+    /// Zeroes a frame that is being freed. It has memory: its owner wrote to it.
     #[inline]
-    fn wipe(&self, frame: Frame, order: Order) {
-        // Their owner may have told a checker that parts of them are unused.
-        self.open(frame.0, order.frames());
+    fn wipe(&self, frame: Frame) {
+        // Its owner may have told a checker that parts of it are unused.
+        self.open(frame.0, 1);
         let offset = frame.0 as usize * PAGE_SIZE;
-        // SAFETY: the frames lie within the region and their memory is committed. They were
-        // allocated until now, their owner has freed them, and no other thread can get them yet.
+        // SAFETY: the frame lies within the region and its memory is committed. It was allocated
+        // until now, its owner has freed it, and no other thread can get it yet.
         unsafe {
             let start = self.region.base().add(offset);
-            start.as_ptr().write_bytes(0, order.frames() as usize * PAGE_SIZE);
+            start.as_ptr().write_bytes(0, PAGE_SIZE);
         }
     }
 
@@ -273,21 +272,13 @@ impl<P: LockTrace> Zone<P> {
     }
 
     #[cold]
-    fn refuse(&self, frame: Frame, order: Order) {
+    fn refuse(&self, frame: Frame) {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
         if cfg!(debug_assertions) {
-            let allocated = (frame.0 < self.capacity())
-                .then(|| self.allocated.get(frame.0 as usize).load(Ordering::Relaxed));
-            let (n, order) = (frame.0, order.get());
-            match allocated {
-                None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
-                Some(0) => panic!("frame {n} was freed with order {order} and is not allocated"),
-                Some(allocated) => {
-                    panic!(
-                        "frame {n} was freed with order {order} and allocated with order {}",
-                        allocated - 1
-                    )
-                }
+            let (n, capacity) = (frame.0, self.capacity());
+            match n < capacity {
+                true => panic!("frame {n} was freed and is not allocated"),
+                false => panic!("frame {n} was freed in a zone of {capacity} frames"),
             }
         }
     }
@@ -327,29 +318,23 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
     }
 
     #[inline]
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        let frame = match order {
-            Order::ZERO => self.alloc_single(cpu)?,
-            order => self.alloc_larger(cpu, order.get())?,
-        };
-        self.allocated.get(frame as usize).store(order.get() + 1, Ordering::Relaxed);
-        self.open(frame, order.frames());
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        let frame = self.take(cpu)?;
+        self.allocated.get(frame as usize).store(1, Ordering::Relaxed);
+        self.open(frame, 1);
         Some(Frame(frame))
     }
 
     #[inline]
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        if !self.take_back(frame, order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        if !self.take_back(frame) {
             return;
         }
         if self.options.init_on_free {
-            self.wipe(frame, order);
+            self.wipe(frame);
         }
-        self.poison(frame.0, order.frames());
-        match order {
-            Order::ZERO => self.give_single(cpu, frame.0),
-            order => self.give_larger(cpu, frame.0, order.get()),
-        }
+        self.poison(frame.0, 1);
+        self.give(cpu, frame.0);
     }
 
     fn drain(&self) {
@@ -394,12 +379,8 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
         stats
     }
 
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
-        self.each_free(&mut |frame, order| {
-            if let Some(order) = Order::new(order) {
-                see(Frame(frame), order);
-            }
-        });
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
+        self.each_free(&mut |frame, order| see(Frame(frame), order));
     }
 
     fn validate(&self) {

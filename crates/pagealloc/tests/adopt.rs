@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use host::{Memfds, Mmap};
 use pagealloc::{FrameSet, Frames, Zone, ZoneOptions};
 use testkit::Rng;
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 
 const CPU: Cpu = Cpu(0);
 
@@ -45,7 +45,7 @@ fn resident(memfds: &Memfds) -> u64 {
 }
 
 fn alloc(zone: &Zone) -> Option<Frame> {
-    zone.alloc(CPU, Order::ZERO)
+    zone.alloc(CPU)
 }
 
 /// Fills a zone, and lets go of it with `live` of its frames in use.
@@ -84,7 +84,7 @@ fn check(zone: &Zone, frames: u32, live: &BTreeSet<u32>) {
         assert_eq!(read(zone, Frame(*frame)), u64::from(*frame) + 1);
     }
     for frame in free.iter().chain(live) {
-        zone.free(CPU, Frame(*frame), Order::ZERO);
+        zone.free(CPU, Frame(*frame));
     }
     zone.drain();
     zone.validate();

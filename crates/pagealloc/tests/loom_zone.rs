@@ -77,10 +77,10 @@ impl Subject for Pageblock {
         into[..count].to_vec()
     }
     fn take_listed(&self) -> Option<(u32, FreeList)> {
-        Pageblock::take_listed(self, 0).map(|(at, state)| (at, state.free_list()))
+        Pageblock::take_lowest(self).map(|(at, state)| (at, state.free_list()))
     }
     fn take_whole(&self) -> Option<FreeList> {
-        Pageblock::take_listed(self, 9).map(|(_, state)| state.free_list())
+        Pageblock::take_whole(self).map(State::free_list)
     }
     fn reserve(&self) {
         self.change(State::reserved);
@@ -295,7 +295,7 @@ impl<const FLAW: u32> Subject for Disordered<FLAW> {
                 self.0.change(|state| state.taken(ALL)).free_list()
             });
         }
-        self.0.take_whole()
+        Subject::take_whole(&self.0)
     }
     fn reserve(&self) {
         self.0.reserve();

@@ -9,7 +9,7 @@ use std::ops::Range;
 use control::{ControlError, Errno};
 use host::{KeptRegion, Memfds};
 use pagealloc::{FrameSet, Frames};
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 use zram::SavedDisk;
 use zswap::SavedSwap;
 
@@ -87,7 +87,7 @@ impl Refused {
         }
         if self.disks.is_empty() {
             for frame in self.frames.drain(..).flatten() {
-                zone.free(Cpu(0), Frame(frame), Order::ZERO);
+                zone.free(Cpu(0), Frame(frame));
             }
         }
         true

@@ -39,35 +39,6 @@ pub const fn pages_for(bytes: u64) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame(pub u32);
 
-/// A buddy order: a block of `1 << order` frames. Never above [`MAX_ORDER`].
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Order(u8);
-
-impl Order {
-    /// One frame.
-    pub const ZERO: Order = Order(0);
-    /// The largest order.
-    pub const MAX: Order = Order(MAX_ORDER);
-
-    /// The order `n`, or `None` above [`MAX_ORDER`].
-    #[must_use]
-    pub const fn new(n: u8) -> Option<Order> {
-        if n <= MAX_ORDER { Some(Order(n)) } else { None }
-    }
-
-    /// The order as a number, for indexing.
-    #[must_use]
-    pub const fn get(self) -> u8 {
-        self.0
-    }
-
-    /// Frames in a block of this order.
-    #[must_use]
-    pub const fn frames(self) -> u32 {
-        1 << self.0
-    }
-}
-
 /// The number of a CPU; in a test, of a simulated one. A caller passes it in to select per-CPU
 /// state; the code below never asks the operating system. Any number is valid: it is taken modulo
 /// the number of CPUs. Two threads may use one CPU number at a time (after a preemption): per-CPU

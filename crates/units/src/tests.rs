@@ -64,13 +64,6 @@ fn sizes_as_zramctl_prints_them() {
 }
 
 #[test]
-fn orders_stop_at_ten() {
-    assert_eq!(Order::new(10), Some(Order::MAX));
-    assert_eq!(Order::new(11), None);
-    assert_eq!(Order::MAX.frames(), 1024);
-}
-
-#[test]
 fn cpus_wrap() {
     assert_eq!(Cpu(5).index(2), 1);
 }

@@ -1,7 +1,7 @@
 //! Slots: the choice of zspage and frames when a slot is taken or freed.
 
 use sync::atomic::Ordering;
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 
 use crate::class::{CHAIN_MAX, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
@@ -280,7 +280,7 @@ impl Pool {
     pub(crate) fn free_loose(&self, cpu: Cpu, loose: &mut LooseFrames) {
         while let Some(frame) = loose.pop() {
             self.account.used.fetch_sub(1, Ordering::Relaxed);
-            self.frames.free(cpu, frame, Order::ZERO);
+            self.frames.free(cpu, frame);
         }
     }
 
@@ -297,7 +297,7 @@ impl Pool {
                 })
                 .map_err(|_| StoreError::OverLimit)?,
         };
-        let Some(frame) = self.frames.alloc(cpu, Order::ZERO) else {
+        let Some(frame) = self.frames.alloc(cpu) else {
             used.fetch_sub(1, Ordering::Relaxed);
             return Err(StoreError::NoMemory);
         };

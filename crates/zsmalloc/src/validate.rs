@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 
 use sync::atomic::Ordering;
-use units::{Cpu, Order};
+use units::Cpu;
 
 use crate::class::{RAW_THRESHOLD, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
@@ -150,7 +150,7 @@ impl Drop for Pool {
         for id in 1..fresh {
             for n in 0..crate::class::CHAIN_MAX {
                 if let Some(frame) = self.zspages.get(id as usize).frame(n) {
-                    self.frames.free(Cpu(0), frame, Order::ZERO);
+                    self.frames.free(Cpu(0), frame);
                 }
             }
         }

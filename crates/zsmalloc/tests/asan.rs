@@ -57,12 +57,12 @@ fn an_object_whose_frame_was_given_back_cannot_be_read() {
 fn a_frame_that_is_not_allocated_cannot_be_touched() {
     dies("a_frame_that_is_not_allocated_cannot_be_touched", REPORT, || {
         let (_, frames) = pool();
-        let frame = frames.alloc(CPU, units::Order::ZERO).unwrap();
+        let frame = frames.alloc(CPU).unwrap();
         let address = frames.base().as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
         // SAFETY: the frame is allocated, and its memory stays readable after: that it is not allocated then
         // is what must be found out.
         unsafe { address.write_volatile(1) };
-        frames.free(CPU, frame, units::Order::ZERO);
+        frames.free(CPU, frame);
         // SAFETY: as above.
         println!("{}", unsafe { address.read_volatile() });
     });

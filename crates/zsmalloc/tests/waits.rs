@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pagealloc::{Frames, Zone, ZoneOptions, ZoneStats};
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 use zsmalloc::{Handle, Pool, PoolOptions, Room};
 
 /// Two objects of this size fill a frame.
@@ -64,13 +64,13 @@ unsafe impl Frames for SlowZone {
     fn capacity(&self) -> u32 {
         self.zone.capacity()
     }
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
         self.pass(cpu, &self.allocs);
-        self.zone.alloc(cpu, order)
+        self.zone.alloc(cpu)
     }
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
         self.pass(cpu, &self.frees);
-        self.zone.free(cpu, frame, order);
+        self.zone.free(cpu, frame);
     }
     fn drain(&self) {
         self.zone.drain();
@@ -78,7 +78,7 @@ unsafe impl Frames for SlowZone {
     fn stats(&self) -> ZoneStats {
         self.zone.stats()
     }
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         self.zone.free_blocks(see);
     }
     fn validate(&self) {

@@ -14,7 +14,7 @@ const MAY_DIFFER: &[&str] = &[
     "crates/sync/",
     "crates/pagealloc/src/watch.rs",
     "crates/pagealloc/src/zone.rs",
-    "crates/pagealloc/src/zone/larger.rs",
+    "crates/pagealloc/src/zone/grow.rs",
     "crates/service/src/swap.rs",
 ];
 

@@ -9,9 +9,9 @@ use super::{Index, Zone};
 use crate::{FrameSet, LockTrace, NoMemory};
 
 impl<P: LockTrace> Zone<P> {
-    /// Makes the frames of `live` allocated, each as a block of order 0 that is the caller's, with
-    /// their contents. All other frames are free, and their memory goes back to the system. If
-    /// memory is provided ahead, frames of pageblocks that are in use get memory instead.
+    /// Makes the frames of `live` allocated. They are the caller's, with their contents. All other
+    /// frames are free, and their memory goes back to the system. If memory is provided ahead,
+    /// frames of pageblocks that are in use get memory instead.
     ///
     /// Call it once, before the first allocation, on a zone over the frames of another process.
     ///
@@ -66,7 +66,7 @@ impl<P: LockTrace> Zone<P> {
             core::array::from_fn(|at| live.word(number * WORDS as u32 + at as u32));
         let free: [u64; WORDS] = core::array::from_fn(|at| {
             let there = frames.saturating_sub(at as u32 * WORD_FRAMES).min(WORD_FRAMES);
-            if there == 0 { 0 } else { !live[at] & runs::ones(0, there) }
+            if there == 0 { 0 } else { !live[at] & runs::ones(there) }
         });
         let block = self.block(number);
         let count = runs::count(&free);

@@ -40,19 +40,8 @@ impl<P: LockTrace> Zone<P> {
             }
         }
         for frame in 0..managed {
-            if let Some(order) = self.allocated.get(frame).load(Ordering::Relaxed).checked_sub(1) {
-                assert!(
-                    Order::new(order).is_some(),
-                    "frame {frame} is allocated with order {order}"
-                );
-                assert_eq!(
-                    frame % (1 << order),
-                    0,
-                    "frame {frame} is allocated with order {order}"
-                );
-                for part in frame..frame + (1 << order) {
-                    put(part, Place::Allocated);
-                }
+            if self.allocated.get(frame).load(Ordering::Relaxed) != 0 {
+                put(frame, Place::Allocated);
             }
         }
         let filling = *self.housekeeping.lock();

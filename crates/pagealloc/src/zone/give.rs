@@ -1,17 +1,17 @@
 //! Frees frames: into the CPU's pcp list, and from there into the bits.
 
 use sync::prefetch;
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame};
 
 use super::Zone;
 use super::pageblock::State;
 use super::percpu::{self, CpuState, Reserved};
-use super::runs::{self, BLOCK_ORDER, WORD_FRAMES};
+use super::runs::{self, WORD_FRAMES};
 use crate::LockTrace;
 
 impl<P: LockTrace> Zone<P> {
     #[inline]
-    pub(super) fn give_single(&self, cpu: Cpu, frame: u32) {
+    pub(super) fn give(&self, cpu: Cpu, frame: u32) {
         // When the frame leaves the pcp list, two words of its block are written: the bits, and the
         // state word after them.
         let block = self.blocks.address_of((frame / FRAMES_PER_PAGEBLOCK) as usize);
@@ -21,27 +21,6 @@ impl<P: LockTrace> Zone<P> {
         let full = own.pcp.len() >= self.options.cache_high;
         let chores = full && self.give_oldest(cpu, &mut own, self.options.batch);
         own.pcp.push(frame);
-        drop(own);
-        if chores {
-            self.try_release_idle(cpu, self.options.keep_free_blocks);
-        }
-    }
-
-    /// Gives a block of more than one frame back.
-    pub(super) fn give_larger(&self, cpu: Cpu, frame: u32, order: u8) {
-        // The CPU's lock is held, so that no free is under way while all CPUs' locks are held.
-        let mut own = self.cpus.get(cpu).lock();
-        let mut chores = false;
-        let (number, frames) = (frame / FRAMES_PER_PAGEBLOCK, 1 << order.min(BLOCK_ORDER));
-        for number in number..number + (1 << order.saturating_sub(BLOCK_ORDER)) {
-            let block = self.block(number);
-            let state = block.add(frames);
-            for (word, mask) in runs::masks(frame % FRAMES_PER_PAGEBLOCK, frames) {
-                let twice = block.set(word, mask);
-                self.complain(number, word, twice);
-            }
-            chores |= self.file_if_moved(cpu, &mut own.reserved, number, state, frames);
-        }
         drop(own);
         if chores {
             self.try_release_idle(cpu, self.options.keep_free_blocks);
@@ -100,7 +79,7 @@ impl<P: LockTrace> Zone<P> {
         if twice != 0 {
             self.block(number).unadd(twice.count_ones());
             let first = number * FRAMES_PER_PAGEBLOCK + word as u32 * WORD_FRAMES;
-            self.refuse(Frame(first + twice.trailing_zeros()), Order::ZERO);
+            self.refuse(Frame(first + twice.trailing_zeros()));
         }
     }
 

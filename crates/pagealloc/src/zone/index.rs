@@ -8,13 +8,11 @@ use super::pageblock::FreeList;
 use crate::bits::Bits;
 use crate::{MemoryProvider, NoMemory};
 
-/// The sets of pageblocks: free in part; free as a whole; free as a whole with memory. The last set
-/// holds pairs of neighbours that are both free as a whole.
+/// The sets of pageblocks: free in part; free as a whole; free as a whole with memory.
 const PARTIAL: usize = 0;
 const FREE: usize = 1;
 const IDLE: usize = 2;
-const PAIRS: usize = 3;
-const SETS: usize = 4;
+const SETS: usize = 3;
 
 /// The data that the zone's lock guards.
 pub(super) struct Index {
@@ -23,8 +21,6 @@ pub(super) struct Index {
     pub managed: u32,
     pub idle: u32,
     pub returned: u64,
-    /// The block in which each order was last found.
-    pub found: [u32; 9],
 }
 
 impl Index {
@@ -33,9 +29,8 @@ impl Index {
     /// # Errors
     /// [`NoMemory`] when the provider has no address space.
     pub fn new(provider: &dyn MemoryProvider, blocks: u32) -> Result<Index, NoMemory> {
-        let members = blocks as usize;
-        let sets = Bits::new(provider, [members, members, members, members.div_ceil(2)])?;
-        Ok(Index { sets, blocks, managed: 0, idle: 0, returned: 0, found: [0; 9] })
+        let sets = Bits::new(provider, [blocks as usize; SETS])?;
+        Ok(Index { sets, blocks, managed: 0, idle: 0, returned: 0 })
     }
 
     /// The number of blocks with managed frames.
@@ -48,19 +43,14 @@ impl Index {
         self.sets.next(PARTIAL, from as usize).map(|block| block as u32)
     }
 
-    /// Whether this pageblock is free in part.
-    pub fn is_partial(&self, block: u32) -> bool {
-        self.sets.contains(PARTIAL, block as usize)
-    }
-
     /// The lowest block from `from` on that is free as a whole.
     pub fn free(&self, from: u32) -> Option<u32> {
         self.sets.next(FREE, from as usize).map(|block| block as u32)
     }
 
-    /// The lowest block from `from` on that is free as a whole and has memory.
-    pub fn idle_from(&self, from: u32) -> Option<u32> {
-        self.sets.next(IDLE, from as usize).map(|block| block as u32)
+    /// The lowest block that is free as a whole and has memory.
+    pub fn lowest_idle(&self) -> Option<u32> {
+        self.sets.next(IDLE, 0).map(|block| block as u32)
     }
 
     /// The lowest block that is free as a whole and has no memory.
@@ -73,11 +63,6 @@ impl Index {
             from = block + 1;
         }
         None
-    }
-
-    /// The first block of the lowest aligned pair from block `from` on that is free as a whole.
-    pub fn pair(&self, from: u32) -> Option<u32> {
-        self.sets.next(PAIRS, from.div_ceil(2) as usize).map(|pair| pair as u32 * 2)
     }
 
     /// The highest block that is free as a whole and has memory.
@@ -113,9 +98,6 @@ impl Index {
             FreeList::Partial => self.sets.remove(PARTIAL, member),
             FreeList::Free { idle } => {
                 self.sets.remove(FREE, member);
-                if self.sets.contains(PAIRS, member / 2) {
-                    self.sets.remove(PAIRS, member / 2);
-                }
                 if idle {
                     self.sets.remove(IDLE, member);
                     self.idle -= 1;
@@ -127,9 +109,6 @@ impl Index {
             FreeList::Partial => self.sets.insert(PARTIAL, member),
             FreeList::Free { idle } => {
                 self.sets.insert(FREE, member);
-                if self.sets.contains(FREE, member ^ 1) {
-                    self.sets.insert(PAIRS, member / 2);
-                }
                 if idle {
                     self.sets.insert(IDLE, member);
                     self.idle += 1;
@@ -146,14 +125,11 @@ impl Index {
         self.sets.validate(PARTIAL, "blocks free in part");
         self.sets.validate(FREE, "blocks free as a whole");
         self.sets.validate(IDLE, "idle blocks");
-        self.sets.validate(PAIRS, "pairs of free pageblocks");
         let mut idle = 0;
         for block in 0..self.blocks as usize {
             let is_in = |set| self.sets.contains(set, block);
             assert!(!(is_in(PARTIAL) && is_in(FREE)), "block {block} is on two free lists");
             assert!(!is_in(IDLE) || is_in(FREE), "block {block} is idle and not free");
-            let pair = is_in(FREE) && self.sets.contains(FREE, block ^ 1);
-            assert_eq!(self.sets.contains(PAIRS, block / 2), pair, "block {block} and its pair");
             idle += u32::from(is_in(IDLE));
         }
         assert_eq!(self.idle, idle, "idle blocks: count, set");

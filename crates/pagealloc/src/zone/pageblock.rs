@@ -207,33 +207,26 @@ impl Pageblock {
         count
     }
 
-    /// Takes the lowest block of an order from 0 to 8. The caller has the pageblock reserved.
-    pub fn take_run(&self, order: u8) -> Option<u32> {
-        if self.state().count() < 1 << order {
-            return None;
-        }
-        let at = self.take_bits(order)?;
-        self.state.fetch_sub(1 << order, Ordering::Relaxed);
-        Some(at)
+    /// Takes the lowest frame of a pageblock that is not reserved. The caller holds the zone's
+    /// lock. The returned state gives the new free list.
+    pub fn take_lowest(&self) -> Option<(u32, State)> {
+        let words = self.words();
+        let word = words.iter().position(|word| *word != 0)?;
+        let at = words[word].trailing_zeros();
+        let taken = self.take(word, 1 << at);
+        debug_assert_ne!(taken, 0, "two take from one pageblock");
+        Some((word as u32 * WORD_FRAMES + at, self.change(|state| state.taken(1))))
     }
 
-    /// Takes the lowest block of an order from 0 to 9 from a pageblock that is not reserved. The
+    /// Takes every frame of a pageblock that is not reserved, if all of its bits are visible. The
     /// caller holds the zone's lock. The returned state gives the new free list.
-    pub fn take_listed(&self, order: u8) -> Option<(u32, State)> {
-        if self.state().count() < 1 << order {
+    pub fn take_whole(&self) -> Option<State> {
+        if !self.is_whole() {
             return None;
         }
-        let at = self.take_bits(order)?;
-        Some((at, self.change(|state| state.taken(1 << order))))
-    }
-
-    fn take_bits(&self, order: u8) -> Option<u32> {
-        let at = runs::find(&self.words(), order)?;
-        for (word, mask) in runs::masks(at, 1 << order) {
-            let taken = self.take(word, mask);
-            debug_assert_eq!(taken, mask, "two take from one pageblock");
-        }
-        Some(at)
+        let taken = self.take_out();
+        debug_assert_eq!(taken, [!0; WORDS], "two take from one pageblock");
+        Some(self.change(|state| state.taken(FRAMES)))
     }
 
     /// Takes all visible bits and leaves the count unchanged: the bits come back soon. The caller

@@ -65,7 +65,7 @@ impl<P: LockTrace> Zone<P> {
             }
         }
         let block = dry?;
-        let (_, state) = self.block(block).take_listed(super::runs::BLOCK_ORDER)?;
+        let state = self.block(block).take_whole()?;
         index.put(block, state.free_list());
         Some(Filling { block, next: 0 })
     }

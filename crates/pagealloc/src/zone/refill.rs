@@ -1,4 +1,4 @@
-//! Single frames: taken from the CPU's pcp list, which is filled from the pageblock that the CPU
+//! Frames: taken from the CPU's pcp list, which is filled from the pageblock that the CPU
 //! has reserved.
 
 use core::ops::Range;
@@ -22,7 +22,7 @@ type Dry = Option<Range<u32>>;
 
 impl<P: LockTrace> Zone<P> {
     #[inline]
-    pub(super) fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
+    pub(super) fn take(&self, cpu: Cpu) -> Option<u32> {
         let mut own = self.cpus.get(cpu).lock();
         if let Some(frame) = own.pcp.pop() {
             return Some(frame);
@@ -59,7 +59,7 @@ impl<P: LockTrace> Zone<P> {
             }
             if !grown {
                 drop(own);
-                return self.drain_all(cpu, 0);
+                return self.drain_all(cpu);
             }
         }
     }
@@ -132,7 +132,7 @@ impl<P: LockTrace> Zone<P> {
 
     /// A block to reserve. A free block is broken up only if the list is empty.
     fn next_block(&self, index: &Held<'_, P>, from: u32, wanted: bool) -> Option<u32> {
-        index.partial(from).or_else(|| self.lendable(index, 0).filter(|_| wanted))
+        index.partial(from).or_else(|| self.lendable(index).filter(|_| wanted))
     }
 
     /// Reserves an unreserved block, and returns the number of its free frames.

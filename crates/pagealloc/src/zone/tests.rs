@@ -42,35 +42,22 @@ fn watched(cpus: usize, frames: u32) -> Zone<Count> {
     Zone::with_probe(&HeapProvider::default(), options, Count::default()).unwrap()
 }
 
-fn order(n: u8) -> Order {
-    Order::new(n).unwrap()
-}
-
 fn panic_of(work: impl FnOnce()) -> Option<String> {
     let panic = std::panic::catch_unwind(core::panic::AssertUnwindSafe(work)).err()?;
     Some(panic.downcast_ref::<String>().unwrap().clone())
 }
 
-/// What cannot be freed: a frame that was given back, one never allocated, the inside of a block, a
-/// block under another order, a number beyond the zone.
-fn bad_frees() -> [fn(&Zone); 6] {
+/// What cannot be freed: a frame that was given back, one never allocated, one beyond the zone.
+fn bad_frees() -> [fn(&Zone); 4] {
     [
         |zone| {
-            let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
-            zone.free(Cpu(0), frame, Order::ZERO);
-            zone.free(Cpu(1), frame, Order::ZERO);
+            let frame = zone.alloc(Cpu(0)).unwrap();
+            zone.free(Cpu(0), frame);
+            zone.free(Cpu(1), frame);
         },
-        |zone| zone.free(Cpu(0), Frame(100), Order::ZERO),
-        |zone| {
-            let frame = zone.alloc(Cpu(0), order(3)).unwrap();
-            zone.free(Cpu(0), Frame(frame.0 + 1), Order::ZERO);
-        },
-        |zone| {
-            let frame = zone.alloc(Cpu(0), order(3)).unwrap();
-            zone.free(Cpu(0), frame, order(4));
-        },
-        |zone| zone.free(Cpu(0), Frame(2048), Order::ZERO),
-        |zone| zone.free(Cpu(0), Frame(u32::MAX), Order::MAX),
+        |zone| zone.free(Cpu(0), Frame(100)),
+        |zone| zone.free(Cpu(0), Frame(2048)),
+        |zone| zone.free(Cpu(0), Frame(u32::MAX)),
     ]
 }
 
@@ -88,15 +75,15 @@ fn freeing_what_is_not_allocated_is_found_and_has_no_effect() {
 
 #[test]
 fn what_two_threads_free_at_one_instant_is_found_when_its_bit_is_set() {
-    for (n, frames) in [2, 200].into_iter().enumerate() {
+    for (n, frames) in [4, 400].into_iter().enumerate() {
         let zone = zone();
-        let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+        let frame = zone.alloc(Cpu(0)).unwrap();
+        let others: Vec<Frame> = (0..frames).filter_map(|_| zone.alloc(Cpu(0))).collect();
         for cpu in [Cpu(0), Cpu(1)] {
             // As if both had looked before either wrote.
             zone.allocated.get(frame.0 as usize).store(1, Ordering::Relaxed);
-            zone.free(cpu, frame, Order::ZERO);
+            zone.free(cpu, frame);
         }
-        let others: Vec<Frame> = (0..frames).filter_map(|_| zone.alloc(Cpu(0), order(1))).collect();
         let text = panic_of(|| zone.drain());
         assert_eq!(text.is_some(), cfg!(debug_assertions), "case {n}");
         assert!(text.is_none_or(|text| text.contains("was freed")), "case {n}");
@@ -112,15 +99,15 @@ fn pcp_lists_give_the_last_frame_first_and_stay_small() {
     let zone = zone();
     let mut frames = [Frame(0); 200];
     for (n, frame) in frames.iter_mut().enumerate() {
-        *frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+        *frame = zone.alloc(Cpu(0)).unwrap();
         assert_eq!(frame.0, n as u32, "the lowest frame comes first");
     }
     for frame in frames {
-        zone.free(Cpu(1), frame, Order::ZERO);
+        zone.free(Cpu(1), frame);
         assert!(zone.cpus.get(Cpu(1)).lock().pcp.len() <= zone.options.cache_high);
     }
-    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[199]));
-    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[198]));
+    assert_eq!(zone.alloc(Cpu(1)), Some(frames[199]));
+    assert_eq!(zone.alloc(Cpu(1)), Some(frames[198]));
     zone.validate();
 }
 
@@ -130,8 +117,8 @@ fn odd_options_are_moved_to_the_nearest_limit() {
         let options = ZoneOptions { batch, cache_high, ..ZoneOptions::new(0, 1000) };
         let zone = Zone::new(&HeapProvider::default(), options).unwrap();
         assert_eq!((zone.options.batch, zone.options.cache_high), expected);
-        let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
-        zone.free(Cpu(8), frame, Order::ZERO);
+        let frame = zone.alloc(Cpu(7)).unwrap();
+        zone.free(Cpu(8), frame);
         zone.validate();
     }
 }
@@ -140,22 +127,20 @@ fn odd_options_are_moved_to_the_nearest_limit() {
 fn cpus_keep_to_blocks_of_their_own() {
     let zone = zone();
     for _ in 0..300 {
-        let cpus = [0, 1].map(|n| zone.alloc(Cpu(n), Order::ZERO).unwrap().0);
+        let cpus = [0, 1].map(|n| zone.alloc(Cpu(n)).unwrap().0);
         assert_eq!(cpus.map(|frame| frame / FRAMES_PER_PAGEBLOCK), [0, 1]);
     }
-    let small = zone.alloc(Cpu(1), order(2)).unwrap().0;
-    assert_eq!(small / FRAMES_PER_PAGEBLOCK, 1, "a part of its block will do");
     zone.validate();
 }
 
 #[test]
 fn a_cpu_without_a_block_takes_from_that_of_another() {
     let zone = Zone::new(&HeapProvider::default(), ZoneOptions::new(2, 512)).unwrap();
-    zone.alloc(Cpu(0), Order::ZERO).unwrap();
+    zone.alloc(Cpu(0)).unwrap();
     let pcp = zone.cpus.get(Cpu(0)).lock().pcp.len();
-    assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(Frame(32)));
+    assert_eq!(zone.alloc(Cpu(1)), Some(Frame(32)));
     assert_eq!(zone.cpus.get(Cpu(0)).lock().pcp.len(), pcp, "its pcp list is left alone");
-    let allocated = 2 + (0..).map_while(|_| zone.alloc(Cpu(1), Order::ZERO)).count();
+    let allocated = 2 + (0..).map_while(|_| zone.alloc(Cpu(1))).count();
     assert_eq!(allocated, 512);
     zone.validate();
 }
@@ -166,9 +151,9 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
     let zone = watched(1, FRAMES as u32);
     let mut frames: Vec<Frame> = Vec::new();
     for round in 1..4 {
-        frames.extend((0..FRAMES).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)));
+        frames.extend((0..FRAMES).filter_map(|_| zone.alloc(Cpu(0))));
         assert_eq!(frames.len() as u64, FRAMES);
-        frames.drain(..).for_each(|frame| zone.free(Cpu(0), frame, Order::ZERO));
+        frames.drain(..).for_each(|frame| zone.free(Cpu(0), frame));
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let blocks = round * FRAMES / u64::from(FRAMES_PER_PAGEBLOCK);
         // Reserve, first frame free, last one free, and two for giving it back to the system.
@@ -182,19 +167,19 @@ fn the_lock_is_taken_a_few_times_for_each_block() {
 #[test]
 fn blocks_with_next_to_nothing_free_are_emptied_together() {
     let zone = watched(1, 32 * FRAMES_PER_PAGEBLOCK);
-    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Cpu(0), Order::ZERO)).collect();
+    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Cpu(0))).collect();
     for frame in frames.iter().filter(|frame| frame.0 % FRAMES_PER_PAGEBLOCK == 77) {
-        zone.free(Cpu(0), *frame, Order::ZERO);
+        zone.free(Cpu(0), *frame);
     }
     zone.drain();
     let before = zone.trace().took.load(Ordering::Relaxed);
     for n in 0..32 {
-        let frame = zone.alloc(Cpu(0), Order::ZERO);
+        let frame = zone.alloc(Cpu(0));
         assert_eq!(frame, Some(Frame(n * FRAMES_PER_PAGEBLOCK + 77)), "the lowest first");
     }
     let took = zone.trace().took.load(Ordering::Relaxed) - before;
     assert!(took <= 32 / 8, "{took} times for 32 frames");
-    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
+    assert_eq!(zone.alloc(Cpu(0)), None);
     zone.validate();
 }
 
@@ -216,9 +201,9 @@ fn runs_of_single_frames_leave_no_single_frames() {
             let at = (step + n * EACH / 3) % (2 * EACH);
             let cpu = Cpu(n as u32);
             if at < EACH {
-                held.push(zone.alloc(cpu, Order::ZERO).unwrap());
+                held.push(zone.alloc(cpu).unwrap());
             } else if !held.is_empty() {
-                zone.free(cpu, held.remove(0), Order::ZERO);
+                zone.free(cpu, held.remove(0));
             }
         }
         if step % 5000 == 0 {
@@ -228,45 +213,9 @@ fn runs_of_single_frames_leave_no_single_frames() {
     zone.validate();
     zone.drain();
     assert!(order_0_share(&zone) <= 5);
-    held.into_iter().flatten().for_each(|frame| zone.free(Cpu(0), frame, Order::ZERO));
+    held.into_iter().flatten().for_each(|frame| zone.free(Cpu(0), frame));
     zone.drain();
     assert_eq!(zone.stats().free_blocks[..10], [0; 10], "0 unmerged at rest");
-}
-
-#[test]
-fn parts_of_blocks_are_found_where_the_last_one_was() {
-    // More blocks with one free frame than are looked through, and behind them one that is whole.
-    let zone = zone_with_holes(40);
-    let first = zone.alloc(Cpu(0), order(4)).unwrap().0;
-    assert_eq!(first, 40 * FRAMES_PER_PAGEBLOCK);
-    for n in 1..32 {
-        assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + 16 * n)));
-    }
-    assert_eq!(zone.alloc(Cpu(0), order(4)), Some(Frame(first + FRAMES_PER_PAGEBLOCK)));
-    zone.validate();
-}
-
-/// A zone of which `blocks` blocks are allocated but for two frames each, and four are free.
-fn zone_with_holes(blocks: u32) -> Zone {
-    let frames = (blocks + 4) * FRAMES_PER_PAGEBLOCK;
-    let zone = Zone::new(&HeapProvider::default(), ZoneOptions::new(1, frames)).unwrap();
-    let allocated: Vec<Frame> = (0..blocks * FRAMES_PER_PAGEBLOCK)
-        .filter_map(|_| zone.alloc(Cpu(0), Order::ZERO))
-        .collect();
-    let hole = |frame: &&Frame| matches!(frame.0 % FRAMES_PER_PAGEBLOCK, 3 | 4);
-    allocated.iter().filter(hole).for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
-    zone.drain();
-    zone
-}
-
-#[test]
-fn pairs_are_found_where_single_blocks_lie_before_them() {
-    let zone = zone_with_holes(3);
-    assert_eq!(zone.alloc(Cpu(0), Order::MAX), Some(Frame(4 * FRAMES_PER_PAGEBLOCK)));
-    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(3 * FRAMES_PER_PAGEBLOCK)));
-    assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
-    assert_eq!(zone.alloc(Cpu(0), order(9)), Some(Frame(6 * FRAMES_PER_PAGEBLOCK)));
-    zone.validate();
 }
 
 #[test]
@@ -277,7 +226,7 @@ fn memory_is_fetched_once_and_in_pieces() {
     let record = provider.record_of(zone.base());
     let mut frames: Vec<Frame> = Vec::new();
     let mut take = |n: u32| {
-        frames.extend((0..n).filter_map(|_| zone.alloc(Cpu(0), Order::ZERO)));
+        frames.extend((0..n).filter_map(|_| zone.alloc(Cpu(0))));
         record.log().populated
     };
     assert_eq!(take(1), [(0, 32)]);
@@ -286,20 +235,20 @@ fn memory_is_fetched_once_and_in_pieces() {
     assert_eq!((first.len(), first.last()), (16, Some(&(480, 32))));
     assert_eq!(take(FRAMES_PER_PAGEBLOCK).len(), 32, "the next block likewise");
     for frame in frames.drain(..) {
-        zone.free(Cpu(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame);
     }
-    let again = zone.alloc(Cpu(0), Order::ZERO).unwrap();
-    zone.free(Cpu(0), again, Order::ZERO);
+    let again = zone.alloc(Cpu(0)).unwrap();
+    zone.free(Cpu(0), again);
     assert_eq!(record.log().populated.len(), 32, "what was in use has its memory");
     zone.drain();
-    zone.alloc(Cpu(0), Order::ZERO).unwrap();
+    zone.alloc(Cpu(0)).unwrap();
     assert_eq!(record.log().populated[32..], [(0, 32)], "what was given back has none");
 }
 
 fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
     let text = panic_of(|| {
         let zone = zone();
-        let frame = zone.alloc(Cpu(0), Order::ZERO).unwrap();
+        let frame = zone.alloc(Cpu(0)).unwrap();
         assert_eq!(frame, Frame(0));
         corrupt(&zone);
         zone.validate();
@@ -310,8 +259,8 @@ fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
 
 #[test]
 fn validation_finds_contradictions() {
-    let allocate = |zone: &Zone, frame: usize, order: u8| {
-        zone.allocated.get(frame).store(order + 1, Ordering::Relaxed);
+    let allocate = |zone: &Zone, frame: usize| {
+        zone.allocated.get(frame).store(1, Ordering::Relaxed);
     };
     let own = |zone: &Zone, cpu: u32, change: fn(&mut CpuState)| {
         change(&mut zone.cpus.get(Cpu(cpu)).lock());
@@ -320,12 +269,11 @@ fn validation_finds_contradictions() {
     finds("frame 2 is PcpList(1) as well", |zone| own(zone, 1, |own| own.pcp.push(2)));
     finds("frame 40 is Free as well", |zone| own(zone, 1, |own| own.pcp.push(40)));
     finds("frame 0 is lost", |zone| zone.allocated.get(0).store(0, Ordering::Relaxed));
-    finds("frame 40 is Free as well", |zone| allocate(zone, 40, 1));
-    finds("frame 2 is allocated with order 2", |zone| allocate(zone, 2, 2));
-    finds("frame 2 is allocated with order 11", |zone| allocate(zone, 2, 11));
+    finds("frame 40 is Free as well", |zone| allocate(zone, 40));
+    finds("frame 2 is Allocated as well", |zone| allocate(zone, 2));
     finds("only 2048 are managed", |zone| own(zone, 1, |own| own.pcp.push(5000)));
     finds("block 0: count, bits", |zone| _ = zone.block(0).add(1));
-    finds("block 3 (State(511)): its free list", |zone| _ = zone.block(3).take_run(0));
+    finds("block 3 (State(511)): its free list", |zone| _ = zone.block(3).pick(0, &mut [0]));
     finds("and its cpu", |zone| own(zone, 0, |own| own.reserved = None));
     finds("has reserved 2 MiB pageblock 0 as well", |zone| {
         let reserved = zone.cpus.get(Cpu(0)).lock().reserved;

@@ -26,11 +26,11 @@ struct FaultMode {
 }
 
 impl FaultMode {
-    fn new(rng: &mut Rng) -> FaultMode {
+    fn new(rng: &mut Rng, largest: u64) -> FaultMode {
         FaultMode {
             eagerness: 2 + rng.below(13),
             singles: rng.below(17),
-            most: *rng.pick(&[2, 4, 10, 10]),
+            most: *rng.pick(&[2, 4, 10, 10]).min(&largest),
             in_order: rng.one_in(3),
         }
     }
@@ -78,7 +78,8 @@ fn options(rng: &mut Rng) -> ZoneOptions {
 }
 
 fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, calls: usize) {
-    let mut fault_mode = FaultMode::new(rng);
+    let largest = u64::from(borrower.zone.largest());
+    let mut fault_mode = FaultMode::new(rng, largest);
     for _ in 0..calls {
         let cpu = rng.below(cpus + 2) as u32;
         match rng.below(800) {
@@ -87,7 +88,7 @@ fn walk(borrower: &mut Borrower, design: &Design, rng: &mut Rng, cpus: u64, call
             2 => at_rest(borrower),
             // The system has no memory for a while.
             3 => borrower.provider.refuse(rng.one_in(2)),
-            4..12 => fault_mode = FaultMode::new(rng),
+            4..12 => fault_mode = FaultMode::new(rng, largest),
             _ if rng.below(16) < fault_mode.eagerness => {
                 let single = rng.below(16) < fault_mode.singles;
                 let order = if single { 0 } else { rng.below(fault_mode.most + 1) };

@@ -9,10 +9,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use pagealloc::{Frames, MemoryProvider, Region, Zone, ZoneOptions, ZoneStats};
-use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, PAGE_SIZE};
 
 use crate::checks;
-use crate::model::Make;
+use crate::model::{Lender, Make};
+use crate::naive::{Flaw, Naive};
 
 #[track_caller]
 fn is_rejected(make: Make, because: &str) {
@@ -33,6 +34,25 @@ macro_rules! pass_on {
     };
 }
 
+/// For a zone of single frames.
+macro_rules! has_single_frames {
+    ($($broken:ident)*) => {
+        $(impl Lender for $broken {
+            fn largest(&self) -> u8 {
+                0
+            }
+            fn lend(&self, cpu: Cpu, _: u8) -> Option<Frame> {
+                self.alloc(cpu)
+            }
+            fn take_back(&self, cpu: Cpu, frame: Frame, _: u8) {
+                self.free(cpu, frame);
+            }
+        })*
+    };
+}
+
+has_single_frames! { LendsTwice Leaks ReleasesWhatIsLent Hoards ForgetsOtherCpus }
+
 /// Now and then allocates a frame that somebody has already.
 struct LendsTwice {
     zone: Zone,
@@ -50,26 +70,23 @@ unsafe impl Frames for LendsTwice {
         capacity() -> u32;
         drain();
         stats() -> ZoneStats;
-        free_blocks(see: &mut dyn FnMut(Frame, Order));
+        free_blocks(see: &mut dyn FnMut(Frame, u8));
         validate();
     }
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
         let last = self.last.load(Ordering::Relaxed);
-        let due = self.calls.fetch_add(1, Ordering::Relaxed) % 100 == 99;
-        if due && order == Order::ZERO && last != NONE {
+        if self.calls.fetch_add(1, Ordering::Relaxed) % 100 == 99 && last != NONE {
             return Some(Frame(last));
         }
-        let frame = self.zone.alloc(cpu, order)?;
-        if order == Order::ZERO {
-            self.last.store(frame.0, Ordering::Relaxed);
-        }
+        let frame = self.zone.alloc(cpu)?;
+        self.last.store(frame.0, Ordering::Relaxed);
         Some(frame)
     }
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
         if frame.0 == self.last.load(Ordering::Relaxed) {
             self.last.store(NONE, Ordering::Relaxed);
         }
-        self.zone.free(cpu, frame, order);
+        self.zone.free(cpu, frame);
     }
 }
 
@@ -95,15 +112,15 @@ unsafe impl Frames for Leaks {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
+        alloc(cpu: Cpu) -> Option<Frame>;
         drain();
         stats() -> ZoneStats;
-        free_blocks(see: &mut dyn FnMut(Frame, Order));
+        free_blocks(see: &mut dyn FnMut(Frame, u8));
         validate();
     }
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
         if self.calls.fetch_add(1, Ordering::Relaxed) % 100 != 99 {
-            self.zone.free(cpu, frame, order);
+            self.zone.free(cpu, frame);
         }
     }
 }
@@ -120,39 +137,46 @@ fn a_zone_that_leaks() {
 
 /// Allocates blocks that are not aligned to their size.
 struct Misaligns {
-    zone: Zone,
+    zone: Box<dyn Lender>,
 }
-
-const ONE: Order = Order::new(1).unwrap();
-const TWO: Order = Order::new(2).unwrap();
 
 // SAFETY: kept, but for the alignment, which is not a matter of safety.
 unsafe impl Frames for Misaligns {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
+        alloc(cpu: Cpu) -> Option<Frame>;
+        free(cpu: Cpu, frame: Frame);
         drain();
         stats() -> ZoneStats;
-        free_blocks(see: &mut dyn FnMut(Frame, Order));
+        free_blocks(see: &mut dyn FnMut(Frame, u8));
         validate();
     }
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
+}
+
+impl Lender for Misaligns {
+    fn largest(&self) -> u8 {
+        MAX_ORDER
+    }
+    fn lend(&self, cpu: Cpu, order: u8) -> Option<Frame> {
         match order {
-            ONE => self.zone.alloc(cpu, TWO).map(|frame| Frame(frame.0 + 1)),
-            order => self.zone.alloc(cpu, order),
+            1 => self.zone.lend(cpu, 2).map(|frame| Frame(frame.0 + 1)),
+            order => self.zone.lend(cpu, order),
         }
     }
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
+    fn take_back(&self, cpu: Cpu, frame: Frame, order: u8) {
         match order {
-            ONE => self.zone.free(cpu, Frame(frame.0 - 1), TWO),
-            order => self.zone.free(cpu, frame, order),
+            1 => self.zone.take_back(cpu, Frame(frame.0 - 1), 2),
+            order => self.zone.take_back(cpu, frame, order),
         }
     }
 }
 
 #[test]
 fn a_zone_that_misaligns() {
-    let make: Make = |provider, options| Box::new(Misaligns { zone: sound(provider, options) });
+    let make: Make = |provider, options| {
+        Box::new(Misaligns { zone: Naive::boxed(provider, options, Flaw::None) })
+    };
     // With frames to spare, so that it isn't found out by running short.
     let result = catch_unwind(|| checks::random_steps(make));
     let panic = result.expect_err("the suite passed a broken zone");
@@ -169,10 +193,10 @@ unsafe impl Frames for ReleasesWhatIsLent {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
-        free(cpu: Cpu, frame: Frame, order: Order);
+        alloc(cpu: Cpu) -> Option<Frame>;
+        free(cpu: Cpu, frame: Frame);
         stats() -> ZoneStats;
-        free_blocks(see: &mut dyn FnMut(Frame, Order));
+        free_blocks(see: &mut dyn FnMut(Frame, u8));
         validate();
     }
     fn drain(&self) {
@@ -202,11 +226,11 @@ unsafe impl Frames for Hoards {
     pass_on! {
         base() -> NonNull<u8>;
         capacity() -> u32;
-        alloc(cpu: Cpu, order: Order) -> Option<Frame>;
-        free(cpu: Cpu, frame: Frame, order: Order);
+        alloc(cpu: Cpu) -> Option<Frame>;
+        free(cpu: Cpu, frame: Frame);
         drain();
         stats() -> ZoneStats;
-        free_blocks(see: &mut dyn FnMut(Frame, Order));
+        free_blocks(see: &mut dyn FnMut(Frame, u8));
         validate();
     }
 }
@@ -241,28 +265,23 @@ unsafe impl Frames for ForgetsOtherCpus {
         capacity() -> u32;
         validate();
     }
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        if order == Order::ZERO
-            && let Some(frame) = self.caches[cpu.index(4)].lock().unwrap().pop()
-        {
-            return Some(frame);
-        }
-        self.zone.alloc(cpu, order)
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        let cached = self.caches[cpu.index(4)].lock().unwrap().pop();
+        cached.or_else(|| self.zone.alloc(cpu))
     }
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        if order == Order::ZERO {
-            let mut cache = self.caches[cpu.index(4)].lock().unwrap();
-            if cache.len() < 8 {
-                cache.push(frame);
-                return;
-            }
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        let mut cache = self.caches[cpu.index(4)].lock().unwrap();
+        if cache.len() < 8 {
+            cache.push(frame);
+            return;
         }
-        self.zone.free(cpu, frame, order);
+        drop(cache);
+        self.zone.free(cpu, frame);
     }
     fn drain(&self) {
         for cache in &self.caches {
             for frame in cache.lock().unwrap().drain(..) {
-                self.zone.free(Cpu(0), frame, Order::ZERO);
+                self.zone.free(Cpu(0), frame);
             }
         }
         self.zone.drain();
@@ -271,7 +290,7 @@ unsafe impl Frames for ForgetsOtherCpus {
         let (stats, cached) = (self.zone.stats(), self.cached());
         ZoneStats { allocated: stats.allocated - cached, cached: stats.cached + cached, ..stats }
     }
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         self.zone.free_blocks(see);
     }
 }
@@ -321,20 +340,11 @@ unsafe impl Frames for NeverMerges {
     fn capacity(&self) -> u32 {
         self.frames
     }
-    fn alloc(&self, _: Cpu, order: Order) -> Option<Frame> {
-        let mut free = self.free.lock().unwrap();
-        let wanted = order.get() as usize;
-        let found = (wanted..free.len()).find(|order| !free[*order].is_empty())?;
-        let frame = free[found].pop()?;
-        for half in wanted..found {
-            free[half].push(frame + (1 << half));
-        }
-        self.allocated.fetch_add(order.frames(), Ordering::Relaxed);
-        Some(Frame(frame))
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        self.lend(cpu, 0)
     }
-    fn free(&self, _: Cpu, frame: Frame, order: Order) {
-        self.allocated.fetch_sub(order.frames(), Ordering::Relaxed);
-        self.free.lock().unwrap()[order.get() as usize].push(frame.0);
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        self.take_back(cpu, frame, 0);
     }
     fn drain(&self) {}
     fn stats(&self) -> ZoneStats {
@@ -346,14 +356,34 @@ unsafe impl Frames for NeverMerges {
             ..ZoneStats::default()
         }
     }
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         let free = self.free.lock().unwrap();
         for (order, frames) in free.iter().enumerate() {
-            let order = Order::new(order as u8).unwrap();
-            frames.iter().for_each(|frame| see(Frame(*frame), order));
+            frames.iter().for_each(|frame| see(Frame(*frame), order as u8));
         }
     }
     fn validate(&self) {}
+}
+
+impl Lender for NeverMerges {
+    fn largest(&self) -> u8 {
+        MAX_ORDER
+    }
+    fn lend(&self, _: Cpu, order: u8) -> Option<Frame> {
+        let mut free = self.free.lock().unwrap();
+        let wanted = order as usize;
+        let found = (wanted..free.len()).find(|order| !free[*order].is_empty())?;
+        let frame = free[found].pop()?;
+        for half in wanted..found {
+            free[half].push(frame + (1 << half));
+        }
+        self.allocated.fetch_add(1 << order, Ordering::Relaxed);
+        Some(Frame(frame))
+    }
+    fn take_back(&self, _: Cpu, frame: Frame, order: u8) {
+        self.allocated.fetch_sub(1 << order, Ordering::Relaxed);
+        self.free.lock().unwrap()[order as usize].push(frame.0);
+    }
 }
 
 #[test]

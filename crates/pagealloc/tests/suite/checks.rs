@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::mpsc;
 
 use pagealloc::ZoneOptions;
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK};
 
 use crate::model::{Borrower, Held, Make, Random, check_stamp, stamp};
 use crate::provider::HeapProvider;
@@ -52,6 +52,8 @@ pub fn block_scenarios(make: Make) {
 
 fn every_sequence(make: Make, options: ZoneOptions, orders: &[u8], depth: u32) {
     let mut borrower = Borrower::new(make, options);
+    let largest = borrower.zone.largest();
+    let orders: Vec<u8> = orders.iter().copied().filter(|order| *order <= largest).collect();
     // A call: borrow an order on a CPU, or give back the oldest or newest on a CPU.
     let calls = orders.len() * 2 + 4;
     for full in [false, true] {
@@ -94,7 +96,7 @@ pub fn random_steps(make: Make) {
                             1..16 => random.below(4),
                             _ => 0,
                         };
-                        borrower.borrow(cpu, order as u8);
+                        borrower.borrow(cpu, (order as u8).min(borrower.zone.largest()));
                     }
                     _ if borrower.held.is_empty() => (),
                     _ => {
@@ -114,7 +116,8 @@ pub fn exhaustion(make: Make) {
     let capacity = 2 * 1024 + 17;
     for orders in [[0, 0], [0, 10], [0, 3], [4, 0]] {
         let mut borrower = Borrower::new(make, ZoneOptions::new(4, capacity));
-        for (round, order) in orders.into_iter().enumerate() {
+        let largest = borrower.zone.largest();
+        for (round, order) in orders.map(|order: u8| order.min(largest)).into_iter().enumerate() {
             // `borrow` itself checks that nothing is left when the answer is None.
             while borrower.borrow(round as u32, order) {}
             assert_eq!(borrower.frames_held(), u64::from(capacity >> order << order));
@@ -136,27 +139,19 @@ pub fn growth(make: Make) {
     let first = borrower.zone.stats().managed;
     assert!(first < u64::from(capacity), "all {first} frames were asked for at once");
 
+    let largest = borrower.zone.largest();
     borrower.provider.refuse(true);
-    let mut allocated = borrower.frames_held();
-    while let Some(frame) = borrower.zone.alloc(Cpu(1), Order::ZERO) {
-        allocated += 1;
-        borrower.zone.free(Cpu(1), frame, Order::ZERO);
-        // Taken again for good by the order of two, which is not in any cache.
-        let order = Order::new(1).unwrap();
-        let Some(frame) = borrower.zone.alloc(Cpu(1), order) else { break };
-        borrower.held.push(stamp(&*borrower.zone, frame, order, u64::from(frame.0)));
-        assert!(allocated <= 2 * first, "more is allocated than was given");
-    }
+    // An order of two is not in any cache.
+    while borrower.borrow(1, 0) && borrower.borrow(1, largest.min(1)) {}
     let stats = borrower.zone.stats();
     assert_eq!(stats.managed, first, "what was refused is not managed");
     borrower.zone.validate();
-    for held in borrower.held.split_off(1) {
-        check_stamp(&*borrower.zone, held);
-        borrower.zone.free(Cpu(0), held.frame, held.order);
+    for n in (1..borrower.held.len()).rev() {
+        borrower.give_back(0, n);
     }
 
     borrower.provider.refuse(false);
-    while borrower.borrow(0, 2) {}
+    while borrower.borrow(0, largest.min(2)) {}
     assert_eq!(borrower.zone.stats().managed, u64::from(capacity));
     borrower.rest(|_| 1);
 }
@@ -177,12 +172,10 @@ pub fn giving_back(make: Make) {
 
         for round in 0..3 {
             let before = borrower.record.log().released.len();
-            for _ in 0..8 {
-                assert!(borrower.borrow(0, 9));
-            }
+            (0..8).for_each(|_| borrower.borrow_pageblock(0));
             let touched: BTreeSet<usize> =
                 borrower.held.iter().map(|held| held.frame.0 as usize / 512).collect();
-            for n in (0..8).rev() {
+            for n in (0..borrower.held.len()).rev() {
                 borrower.give_back(round, n);
             }
             borrower.rest(|_| 0);
@@ -194,7 +187,8 @@ pub fn giving_back(make: Make) {
     released_in_use(make);
 }
 
-/// Blocks that come free go back at once, but for those that may keep their memory.
+/// Blocks that come free go back at once, but for those that may keep their memory. Of a zone of
+/// single frames, a CPU's pcp list and its reservation may hold two more.
 pub fn giving_back_at_once(make: Make) {
     for keep_free_blocks in [0, 2] {
         let options =
@@ -202,14 +196,13 @@ pub fn giving_back_at_once(make: Make) {
         let mut borrower = Borrower::new(make, options);
         for round in 0..3 {
             let before = borrower.record.log().released.len();
-            for _ in 0..8 {
-                assert!(borrower.borrow(0, 9));
-            }
-            for n in (0..8).rev() {
+            (0..8).for_each(|_| borrower.borrow_pageblock(0));
+            for n in (0..borrower.held.len()).rev() {
                 borrower.give_back(round, n);
             }
             let kept = 8 - (borrower.record.log().released.len() - before);
-            assert!(kept <= keep_free_blocks as usize, "{kept} free blocks keep their memory");
+            let most = keep_free_blocks as usize + if borrower.zone.largest() == 0 { 2 } else { 0 };
+            assert!(kept <= most, "{kept} free blocks keep their memory");
             borrower.rest(|_| 0);
         }
     }
@@ -256,14 +249,14 @@ pub fn threads(make: Make) {
                 let mut held: Vec<Held> = Vec::new();
                 let give = |cpu: u32, block: Held| {
                     check_stamp(zone, block);
-                    zone.free(Cpu(cpu), block.frame, block.order);
+                    zone.take_back(Cpu(cpu), block.frame, block.order);
                 };
                 for step in 0..steps {
                     let cpu = n as u32 + u32::from(random.below(10) == 0);
                     if random.below(16) < if step / 1000 % 2 == 0 { 10 } else { 6 } {
                         let order = if random.below(8) == 0 { random.below(11) } else { 0 };
-                        let order = Order::new(order as u8).unwrap();
-                        if let Some(frame) = zone.alloc(Cpu(cpu), order) {
+                        let order = (order as u8).min(zone.largest());
+                        if let Some(frame) = zone.lend(Cpu(cpu), order) {
                             held.push(stamp(zone, frame, order, random.next()));
                         }
                     } else if !held.is_empty() {
@@ -298,7 +291,7 @@ pub fn threads(make: Make) {
 pub fn dropping(make: Make) {
     let provider = HeapProvider::default();
     let zone = make(&provider, ZoneOptions::new(2, 600));
-    assert!(zone.alloc(Cpu(0), Order::ZERO).is_some());
+    assert!(zone.alloc(Cpu(0)).is_some());
     drop(zone);
     assert!(provider.all_dropped(), "a region outlives its zone");
 }

@@ -5,12 +5,12 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::ScopedJoinHandle;
 
-use pagealloc::{Frames, ZoneOptions};
+use pagealloc::ZoneOptions;
 use testkit::{Rng, seed};
-use units::{Cpu, Frame, Order};
+use units::{Cpu, Frame};
 
-use crate::free::{Free, order};
-use crate::model::{Held, Make, check_stamp, stamp};
+use crate::free::Free;
+use crate::model::{Held, Lender, Make, check_stamp, stamp};
 use crate::provider::HeapProvider;
 
 const THREADS: usize = 4;
@@ -22,15 +22,15 @@ const FRAMES: u32 = 1_200;
 struct Owners(Vec<AtomicU32>);
 
 impl Owners {
-    fn claim(&self, first: Frame, order: Order, thread: usize) {
-        for frame in first.0..first.0 + order.frames() {
+    fn claim(&self, first: Frame, order: u8, thread: usize) {
+        for frame in first.0..first.0 + (1 << order) {
             let before = self.0[frame as usize].swap(thread as u32 + 1, Ordering::Relaxed);
             assert_eq!(before, 0, "frame {frame} is allocated to two");
         }
     }
 
     fn give_up(&self, held: Held) {
-        for frame in held.frame.0..held.frame.0 + held.order.frames() {
+        for frame in held.frame.0..held.frame.0 + held.frames() {
             let before = self.0[frame as usize].swap(0, Ordering::Relaxed);
             assert_ne!(before, 0, "frame {frame} was allocated and was nobody's");
         }
@@ -43,7 +43,7 @@ impl Owners {
 
 /// A thread of a round.
 struct Member<'a> {
-    zone: &'a dyn Frames,
+    zone: &'a dyn Lender,
     owners: &'a Owners,
     number: usize,
     held: Vec<Held>,
@@ -83,10 +83,10 @@ impl Member<'_> {
 
     fn borrow(&mut self, cpu: Cpu) {
         let wanted = match self.quota {
-            None if self.rng.one_in(6) => order(self.rng.below(10) as u8),
-            _ => Order::ZERO,
+            None if self.rng.one_in(6) => (self.rng.below(10) as u8).min(self.zone.largest()),
+            _ => 0,
         };
-        match self.zone.alloc(cpu, wanted) {
+        match self.zone.lend(cpu, wanted) {
             Some(frame) => {
                 self.owners.claim(frame, wanted, self.number);
                 self.held.push(stamp(self.zone, frame, wanted, self.rng.next_u64()));
@@ -107,7 +107,7 @@ impl Member<'_> {
         let held = self.held.swap_remove(index);
         check_stamp(self.zone, held);
         self.owners.give_up(held);
-        self.zone.free(cpu, held.frame, held.order);
+        self.zone.take_back(cpu, held.frame, held.order);
     }
 }
 
@@ -142,7 +142,7 @@ pub fn crowds(make: Make) {
     for block in held.into_iter().flatten() {
         check_stamp(zone, block);
         owners.give_up(block);
-        zone.free(Cpu(0), block.frame, block.order);
+        zone.take_back(Cpu(0), block.frame, block.order);
     }
     zone.drain();
     zone.validate();
@@ -156,16 +156,16 @@ pub fn crowds(make: Make) {
 fn quotas(
     held: &mut [Vec<Held>],
     owners: &Owners,
-    zone: &dyn Frames,
+    zone: &dyn Lender,
     round: usize,
 ) -> [u32; THREADS] {
     for held in held.iter_mut() {
         held.retain(|block| {
-            let single = block.order == Order::ZERO;
+            let single = block.order == 0;
             if !single {
                 check_stamp(zone, *block);
                 owners.give_up(*block);
-                zone.free(Cpu(1), block.frame, block.order);
+                zone.take_back(Cpu(1), block.frame, block.order);
             }
             single
         });

@@ -56,28 +56,17 @@ macro_rules! designs {
                 crate::rest::at_rest(design().make);
             }
 
-            #[test]
-            fn whole_blocks_are_found_when_they_are_there() {
-                crate::rest::huge_when_there(design().make);
-            }
-
             #[cfg(asan)]
             mod shut {
                 use testkit::dies;
 
                 use super::design;
-                use crate::poison::{REPORT, block_inside, cached_frame, drained_frame};
+                use crate::poison::{REPORT, cached_frame, drained_frame};
 
                 #[test]
                 fn cached_frames() {
                     let name = concat!(stringify!($design), "::shut::cached_frames");
                     dies(name, REPORT, || cached_frame(design().make));
-                }
-
-                #[test]
-                fn blocks() {
-                    let name = concat!(stringify!($design), "::shut::blocks");
-                    dies(name, REPORT, || block_inside(design().make));
                 }
 
                 #[test]

@@ -30,6 +30,7 @@ const CALLS: usize = if cfg!(miri) {
 /// A small zone.
 struct Scenario {
     frames: u32,
+    /// Of these those that the zone has.
     orders: &'static [u8],
     /// All frames are allocated one by one before the first call.
     full: bool,
@@ -99,6 +100,9 @@ impl Drop for Told<'_> {
 fn search(make: Make, scenario: &Scenario, most: usize) {
     let options = ZoneOptions { batch: 2, cache_high: 3, ..ZoneOptions::new(2, scenario.frames) };
     let mut borrower = Borrower::new(make, options);
+    let largest = borrower.zone.largest();
+    let mut orders = scenario.orders.to_vec();
+    orders.retain(|order| *order <= largest);
     // From here on all its memory is there.
     assert!(borrower.borrow(0, 0));
     borrower.rest(|_| 0);
@@ -117,7 +121,7 @@ fn search(make: Make, scenario: &Scenario, most: usize) {
             at = nodes[at].before;
         }
         path.reverse();
-        for call in calls(scenario, &nodes[next].state) {
+        for call in calls(&orders, &nodes[next].state) {
             path.push(call);
             let told = Told(&path);
             begin(&mut borrower, scenario);
@@ -143,7 +147,7 @@ fn search(make: Make, scenario: &Scenario, most: usize) {
     }
     let depth = nodes.last().map_or(0, |node| node.depth);
     let whole = if next == nodes.len() { "all there are" } else { "not all" };
-    let (frames, orders, full) = (scenario.frames, scenario.orders, scenario.full);
+    let (frames, full) = (scenario.frames, scenario.full);
     println!(
         "{frames} frames, orders {orders:?}, {}: {tried} calls, {} states down to depth {depth}, \
          {whole}",
@@ -173,13 +177,13 @@ fn make_call(borrower: &mut Borrower, call: Call) {
 }
 
 /// The calls that can be made in a state.
-fn calls(scenario: &Scenario, state: &State) -> Vec<Call> {
+fn calls(orders: &[u8], state: &State) -> Vec<Call> {
     let is_first =
         |known: &&u8| **known & 0xf0 == known::ALLOCATED && **known & 0xf != known::WITHIN;
     let held = state.iter().filter(is_first).count();
     let mut calls = vec![Call::Drain];
     for cpu in 0..2 {
-        calls.extend(scenario.orders.iter().map(|order| Call::Borrow { cpu, order: *order }));
+        calls.extend(orders.iter().map(|order| Call::Borrow { cpu, order: *order }));
         calls.extend((0..held).map(|nth| Call::GiveBack { cpu, nth }));
     }
     calls
@@ -195,7 +199,7 @@ fn observed(borrower: &Borrower, before: &[u8], cpu: u32) -> State {
         state[first] = kind | order;
     };
     free.blocks.iter().for_each(|(first, order)| put(*first, *order, known::FREE));
-    borrower.held.iter().for_each(|held| put(held.frame.0, held.order.get(), known::ALLOCATED));
+    borrower.held.iter().for_each(|held| put(held.frame.0, held.order, known::ALLOCATED));
     for (n, known) in state.iter_mut().enumerate().filter(|(_, known)| **known == 0) {
         let was = before.get(n).filter(|was| known::CACHED.contains(was));
         *known = was.copied().unwrap_or(known::CACHED[Cpu(cpu).index(2)]);

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use pagealloc::Frames;
-use units::{MAX_ORDER, Order};
+use units::MAX_ORDER;
 
 /// The free blocks of a zone at one moment, while nobody allocates or frees.
 pub struct Free {
@@ -18,7 +18,7 @@ impl Free {
     /// Asks the zone, and compares with what is allocated, its own counts among them.
     pub fn of(zone: &dyn Frames, allocated: &[bool]) -> Free {
         let mut shown = Vec::new();
-        zone.free_blocks(&mut |frame, order| shown.push((frame.0, order.get())));
+        zone.free_blocks(&mut |frame, order| shown.push((frame.0, order)));
         let stats = zone.stats();
         let managed = stats.managed as usize;
         assert!(managed <= allocated.len(), "{managed} frames are managed, of {}", allocated.len());
@@ -87,11 +87,6 @@ pub fn blocks_of(frames: &[bool]) -> BTreeSet<(u32, u8)> {
         first += 1_usize << order.unwrap_or(0);
     }
     blocks
-}
-
-/// The order of this number.
-pub fn order(n: u8) -> Order {
-    Order::new(n).expect("orders go up to 10")
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use host::Mmap;
 use pagealloc::ZoneOptions;
 use testkit::CountingHeap;
-use units::{Cpu, Frame, Order};
+use units::{Cpu, Frame};
 
 use crate::design::Design;
 use crate::tested::DESIGNS;
@@ -19,18 +19,17 @@ fn lending_and_taking_back_touch_no_heap() {
 fn touches_no_heap(design: &Design) {
     let options = ZoneOptions { collapse: true, ..ZoneOptions::new(3, 20_000) };
     let zone = (design.make)(&Mmap, options);
-    let mut held: Vec<(Frame, Order)> = Vec::with_capacity(30_000);
+    let mut held: Vec<(Frame, u8)> = Vec::with_capacity(30_000);
     let calls = CountingHeap::calls_of(|| {
         for round in 0..3u32 {
             // Until nothing is left: growth, collapsing and the search through all caches included.
             for n in 0.. {
-                let order = if n % 50 == 0 { round as u8 * 4 } else { 0 };
-                let order = Order::new(order).unwrap();
-                let Some(frame) = zone.alloc(Cpu(n), order) else { break };
+                let order = if n % 50 == 0 { zone.largest().min(round as u8 * 4) } else { 0 };
+                let Some(frame) = zone.lend(Cpu(n), order) else { break };
                 held.push((frame, order));
             }
             for (n, (frame, order)) in held.drain(..).enumerate() {
-                zone.free(Cpu(n as u32), frame, order);
+                zone.take_back(Cpu(n as u32), frame, order);
             }
         }
         zone.drain();

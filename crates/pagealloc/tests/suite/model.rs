@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use pagealloc::{Frames, ZoneOptions};
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE};
 
-pub use crate::design::Make;
+pub use crate::design::{Lender, Make};
 use crate::free::Free;
 use crate::provider::{HeapProvider, Record};
 
@@ -36,12 +36,19 @@ impl Random {
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
     pub frame: Frame,
-    pub order: Order,
+    pub order: u8,
     stamp: u64,
 }
 
+impl Held {
+    /// How many frames it has.
+    pub fn frames(self) -> u32 {
+        1 << self.order
+    }
+}
+
 /// Writes into the pages of a block what only its borrower can know.
-pub fn stamp(zone: &dyn Frames, frame: Frame, order: Order, stamp: u64) -> Held {
+pub fn stamp(zone: &dyn Frames, frame: Frame, order: u8, stamp: u64) -> Held {
     let held = Held { frame, order, stamp };
     for (place, value) in stamped_places(zone, held) {
         // SAFETY: the block is allocated to us, so it's ours to write.
@@ -61,7 +68,7 @@ pub fn check_stamp(zone: &dyn Frames, held: Held) {
 
 /// The first and the last word of pages of a block: of all of them, or of three if it's large.
 fn stamped_places(zone: &dyn Frames, held: Held) -> impl Iterator<Item = (*mut u64, u64)> {
-    let frames = held.order.frames() as usize;
+    let frames = held.frames() as usize;
     let step = if frames > 16 { frames / 2 - 1 } else { 1 };
     let base = zone.base().as_ptr();
     (0..frames).step_by(step).flat_map(move |n| {
@@ -73,7 +80,7 @@ fn stamped_places(zone: &dyn Frames, held: Held) -> impl Iterator<Item = (*mut u
 
 /// One zone, what it allocated, and its record.
 pub struct Borrower {
-    pub zone: Box<dyn Frames>,
+    pub zone: Box<dyn Lender>,
     pub provider: HeapProvider,
     pub record: Arc<Record>,
     pub held: Vec<Held>,
@@ -93,9 +100,8 @@ impl Borrower {
 
     /// Asks for a block. `None` is believed only if there is no such block.
     pub fn borrow(&mut self, cpu: u32, order: u8) -> bool {
-        let order = Order::new(order).unwrap();
-        let size = order.frames() as usize;
-        let Some(frame) = self.zone.alloc(Cpu(cpu), order) else {
+        let size = 1 << order;
+        let Some(frame) = self.zone.lend(Cpu(cpu), order) else {
             // What the system refuses cannot be allocated.
             let there = match self.provider.is_refusing() {
                 true => self.zone.stats().managed as usize,
@@ -103,12 +109,12 @@ impl Borrower {
             };
             let mut blocks = self.allocated[..there].chunks_exact(size);
             let left = blocks.position(|block| block.iter().all(|allocated| !allocated));
-            assert_eq!(left, None, "None for order {} while that block is free", order.get());
+            assert_eq!(left, None, "None for order {order} while that block is free");
             return false;
         };
         let (start, end) = (frame.0 as usize, frame.0 as usize + size);
-        assert_eq!(start % size, 0, "{frame:?} of order {} is misaligned", order.get());
-        assert!(end <= self.allocated.len(), "{frame:?} of order {} ends beyond all", order.get());
+        assert_eq!(start % size, 0, "{frame:?} of order {order} is misaligned");
+        assert!(end <= self.allocated.len(), "{frame:?} of order {order} ends beyond all");
         assert!(self.record.is_committed(start, end), "{frame:?} was not committed");
         for n in start..end {
             assert!(!self.allocated[n], "frame {n} was allocated twice");
@@ -125,8 +131,15 @@ impl Borrower {
         let held = self.held.swap_remove(index);
         check_stamp(&*self.zone, held);
         let start = held.frame.0 as usize;
-        self.allocated[start..start + held.order.frames() as usize].fill(false);
-        self.zone.free(Cpu(cpu), held.frame, held.order);
+        self.allocated[start..start + held.frames() as usize].fill(false);
+        self.zone.take_back(Cpu(cpu), held.frame, held.order);
+    }
+
+    /// Asks for a block of 2 MiB, or for as many single frames if it has no such blocks.
+    pub fn borrow_pageblock(&mut self, cpu: u32) {
+        let single = self.zone.largest() == 0;
+        let (times, order) = if single { (FRAMES_PER_PAGEBLOCK, 0) } else { (1, 9) };
+        (0..times).for_each(|_| assert!(self.borrow(cpu, order)));
     }
 
     /// Which frames are allocated.
@@ -135,7 +148,7 @@ impl Borrower {
     }
 
     pub fn frames_held(&self) -> u64 {
-        self.held.iter().map(|held| u64::from(held.order.frames())).sum()
+        self.held.iter().map(|held| u64::from(held.frames())).sum()
     }
 
     /// Checks the zone against itself and against what is held.

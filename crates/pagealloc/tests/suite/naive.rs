@@ -6,9 +6,10 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use pagealloc::{Frames, MemoryProvider, Region, ZoneOptions, ZoneStats};
-use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, PAGE_SIZE};
 
-use crate::free::{blocks_of, order};
+use crate::design::Lender;
+use crate::free::blocks_of;
 
 /// The most frames in the cache of a CPU.
 const CACHED: usize = 3;
@@ -71,7 +72,7 @@ impl Naive {
         provider: &dyn MemoryProvider,
         options: ZoneOptions,
         flaw: Flaw,
-    ) -> Box<dyn Frames> {
+    ) -> Box<dyn Lender> {
         let region = provider.reserve((options.max_frames as usize * PAGE_SIZE).max(1)).unwrap();
         region.commit(0, region.bytes()).unwrap();
         let inner = Inner {
@@ -142,60 +143,12 @@ unsafe impl Frames for Naive {
         self.frames
     }
 
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        let mut inner = self.lock();
-        let (cache, order) = (cpu.index(inner.caches.len()), order.get());
-        inner.calls += 1;
-        let turn = inner.calls.is_multiple_of(64);
-        if turn && self.flaw == Flaw::GivesUp {
-            return None;
-        }
-        if turn && self.flaw == Flaw::LendsTwice && order == 0 {
-            let allocated = inner.allocated.iter().find(|allocated| *allocated.1 == 0);
-            if let Some((frame, _)) = allocated {
-                return Some(Frame(*frame));
-            }
-        }
-        let cached = if order == 0 { inner.caches[cache].pop() } else { None };
-        let frame = cached.or_else(|| inner.take(order)).or_else(|| {
-            match self.flaw {
-                Flaw::HidesHuge if order > 3 => {}
-                Flaw::ForgetsOtherCpus => inner.empty(cache, self.flaw),
-                _ => inner.empty_all(self.flaw),
-            }
-            inner.take(order)
-        })?;
-        inner.allocated.insert(frame, order);
-        Some(Frame(frame))
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        self.lend(cpu, 0)
     }
 
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        let mut inner = self.lock();
-        let (cache, frame, mut order) = (cpu.index(inner.caches.len()), frame.0, order.get());
-        let allocated = inner.allocated.get(&frame).copied();
-        if let (Flaw::TakesAnyOrder, Some(allocated)) = (self.flaw, allocated) {
-            order = allocated;
-        }
-        if allocated != Some(order) {
-            if self.flaw == Flaw::TakesAnything && inner.free.contains(&(frame, order)) {
-                inner.free.remove(&(frame, order));
-            }
-            if self.flaw == Flaw::Silent {
-                return;
-            }
-            inner.bad_frees += 1;
-            let what = if self.flaw == Flaw::Vague { "something" } else { "frame" };
-            if cfg!(debug_assertions) {
-                panic!("{what} {frame} was freed with order {order}, {allocated:?}");
-            }
-            return;
-        }
-        inner.allocated.remove(&frame);
-        if order == 0 && inner.caches[cache].len() < CACHED {
-            inner.caches[cache].push(frame);
-        } else {
-            inner.give(frame, order, self.flaw);
-        }
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        self.take_back(cpu, frame, 0);
     }
 
     fn drain(&self) {
@@ -233,14 +186,76 @@ unsafe impl Frames for Naive {
         stats
     }
 
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         let inner = self.lock();
-        inner.free.iter().for_each(|(first, n)| see(Frame(*first), order(*n)));
+        inner.free.iter().for_each(|(first, n)| see(Frame(*first), *n));
         let allocated = inner.allocated.iter().find(|allocated| *allocated.1 == 0);
         if let (Flaw::ShowsLent, Some((frame, _))) = (self.flaw, allocated) {
-            see(Frame(*frame), Order::ZERO);
+            see(Frame(*frame), 0);
         }
     }
 
     fn validate(&self) {}
+}
+
+impl Lender for Naive {
+    fn largest(&self) -> u8 {
+        MAX_ORDER
+    }
+
+    fn lend(&self, cpu: Cpu, order: u8) -> Option<Frame> {
+        let mut inner = self.lock();
+        let cache = cpu.index(inner.caches.len());
+        inner.calls += 1;
+        let turn = inner.calls.is_multiple_of(64);
+        if turn && self.flaw == Flaw::GivesUp {
+            return None;
+        }
+        if turn && self.flaw == Flaw::LendsTwice && order == 0 {
+            let allocated = inner.allocated.iter().find(|allocated| *allocated.1 == 0);
+            if let Some((frame, _)) = allocated {
+                return Some(Frame(*frame));
+            }
+        }
+        let cached = if order == 0 { inner.caches[cache].pop() } else { None };
+        let frame = cached.or_else(|| inner.take(order)).or_else(|| {
+            match self.flaw {
+                Flaw::HidesHuge if order > 3 => {}
+                Flaw::ForgetsOtherCpus => inner.empty(cache, self.flaw),
+                _ => inner.empty_all(self.flaw),
+            }
+            inner.take(order)
+        })?;
+        inner.allocated.insert(frame, order);
+        Some(Frame(frame))
+    }
+
+    fn take_back(&self, cpu: Cpu, frame: Frame, mut order: u8) {
+        let mut inner = self.lock();
+        let (cache, frame) = (cpu.index(inner.caches.len()), frame.0);
+        let allocated = inner.allocated.get(&frame).copied();
+        if let (Flaw::TakesAnyOrder, Some(allocated)) = (self.flaw, allocated) {
+            order = allocated;
+        }
+        if allocated != Some(order) {
+            if self.flaw == Flaw::TakesAnything && inner.free.contains(&(frame, order)) {
+                inner.free.remove(&(frame, order));
+            }
+            if self.flaw == Flaw::Silent {
+                return;
+            }
+            inner.bad_frees += 1;
+            let what = if self.flaw == Flaw::Vague { "something" } else { "frame" };
+            if cfg!(debug_assertions) {
+                panic!("{what} {frame} was freed with order {order}, {allocated:?}");
+            }
+            return;
+        }
+        inner.allocated.remove(&frame);
+        if order == 0 && inner.caches[cache].len() < CACHED {
+            inner.caches[cache].push(frame);
+        } else {
+            inner.give(frame, order, self.flaw);
+        }
+    }
 }

@@ -1,10 +1,9 @@
 //! AddressSanitizer sees frames that are not allocated, whichever design they belong to.
 
 use pagealloc::{Frames, ZoneOptions};
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 
-use crate::free::order;
-use crate::model::Make;
+use crate::model::{Lender, Make};
 use crate::provider::HeapProvider;
 
 /// What it says.
@@ -17,12 +16,12 @@ fn read(zone: &dyn Frames, frame: u32) {
     println!("{}", unsafe { address.read_volatile() });
 }
 
-/// Allocates single frames and a block of eight, and reads those.
-fn allocate(zone: &dyn Frames) -> (Vec<Frame>, Frame) {
-    let singles: Vec<Frame> = (0..20).map(|n| zone.alloc(Cpu(n), Order::ZERO).unwrap()).collect();
-    let block = zone.alloc(Cpu(0), order(3)).unwrap();
+/// Allocates single frames and a block of eight, if there are blocks, and reads those.
+fn allocate(zone: &dyn Lender) -> (Vec<Frame>, Option<Frame>) {
+    let singles: Vec<Frame> = (0..20).map(|n| zone.alloc(Cpu(n)).unwrap()).collect();
+    let block = (zone.largest() >= 3).then(|| zone.lend(Cpu(0), 3).unwrap());
     singles.iter().for_each(|frame| read(zone, frame.0));
-    (0..8).for_each(|n| read(zone, block.0 + n));
+    block.iter().for_each(|block| (0..8).for_each(|n| read(zone, block.0 + n)));
     (singles, block)
 }
 
@@ -30,15 +29,15 @@ fn allocate(zone: &dyn Frames) -> (Vec<Frame>, Frame) {
 pub fn cached_frame(make: Make) {
     let zone = make(&HeapProvider::default(), ZoneOptions::new(2, 600));
     let (singles, _) = allocate(&*zone);
-    zone.free(Cpu(0), singles[7], Order::ZERO);
+    zone.free(Cpu(0), singles[7]);
     read(&*zone, singles[7].0);
 }
 
 /// The inside of a block that was freed is read.
 pub fn block_inside(make: Make) {
     let zone = make(&HeapProvider::default(), ZoneOptions::new(2, 600));
-    let (_, block) = allocate(&*zone);
-    zone.free(Cpu(1), block, order(3));
+    let block = allocate(&*zone).1.expect("it has blocks");
+    zone.take_back(Cpu(1), block, 3);
     read(&*zone, block.0 + 5);
 }
 
@@ -46,7 +45,7 @@ pub fn block_inside(make: Make) {
 pub fn drained_frame(make: Make) {
     let zone = make(&HeapProvider::default(), ZoneOptions::new(2, 600));
     let (singles, _) = allocate(&*zone);
-    singles.iter().for_each(|frame| zone.free(Cpu(0), *frame, Order::ZERO));
+    singles.iter().for_each(|frame| zone.free(Cpu(0), *frame));
     zone.drain();
     read(&*zone, singles[11].0);
 }

@@ -5,7 +5,7 @@ use crate::tested::DESIGNS;
 use host::Mmap;
 use pagealloc::{MemoryProvider, NoMemory, Region, Zone, ZoneOptions};
 use sync::atomic::{AtomicUsize, Ordering};
-use units::{Cpu, Frame, Order, PAGE_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE};
 
 const MIB: u64 = 1 << 20;
 
@@ -24,8 +24,7 @@ fn comes_and_goes(design: &Design) {
     assert!(host::resident_bytes() < start + MIB, "{name}: capacity costs memory");
     drop(largest);
 
-    let frames: Vec<Frame> =
-        (0..64 * MIB / 4096).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect();
+    let frames: Vec<Frame> = (0..64 * MIB / 4096).map(|_| zone.alloc(Cpu(0)).unwrap()).collect();
     for frame in &frames {
         // SAFETY: allocated to us.
         unsafe { zone.base().as_ptr().add(frame.0 as usize * PAGE_SIZE).write_volatile(1) };
@@ -33,7 +32,7 @@ fn comes_and_goes(design: &Design) {
     let full = host::resident_bytes() - start;
     assert!((64 * MIB..66 * MIB).contains(&full), "{name}: 64 MiB of frames cost {full}");
     for frame in frames {
-        zone.free(Cpu(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame);
     }
     zone.drain();
     zone.validate();

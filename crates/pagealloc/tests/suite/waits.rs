@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use pagealloc::{Frames, MemoryProvider, NoMemory, Region, RegionKeeper, Zone, ZoneOptions};
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK};
 
 use crate::provider::HeapProvider;
 
@@ -106,25 +106,19 @@ fn slow_zone() -> (Arc<Gate>, Zone) {
     (gate, zone)
 }
 
-fn order(order: u8) -> Order {
-    Order::new(order).unwrap()
-}
-
 #[test]
 fn nobody_waits_for_the_memory_of_another_threads_frames() {
     let (gate, zone) = slow_zone();
     gate.populates.store(true, Relaxed);
     gate.beside(
-        || assert!(zone.alloc(Cpu(0), Order::ZERO).is_some()),
+        || assert!(zone.alloc(Cpu(0)).is_some()),
         || {
             // This CPU, and the other one.
             for cpu in [0, 1].map(Cpu) {
-                let frames: Vec<_> = (0..100).map(|_| zone.alloc(cpu, Order::ZERO)).collect();
+                let frames: Vec<_> = (0..1000).map(|_| zone.alloc(cpu)).collect();
                 for frame in frames {
-                    zone.free(cpu, frame.unwrap(), Order::ZERO);
+                    zone.free(cpu, frame.unwrap());
                 }
-                let large = zone.alloc(cpu, order(9)).unwrap();
-                zone.free(cpu, large, order(9));
             }
         },
     );
@@ -134,19 +128,20 @@ fn nobody_waits_for_the_memory_of_another_threads_frames() {
 #[test]
 fn nobody_waits_for_the_growth_of_the_zone() {
     let (gate, zone) = slow_zone();
-    let large: Vec<_> = (0..16).map(|_| zone.alloc(Cpu(1), order(9)).unwrap()).collect();
+    let all = (0..16 * FRAMES_PER_PAGEBLOCK).map(|_| zone.alloc(Cpu(1)).unwrap());
+    let all: Vec<_> = all.collect();
     let managed = zone.stats().managed;
     assert_eq!(managed, u64::from(16 * FRAMES_PER_PAGEBLOCK), "all of it is allocated now");
     gate.commits.store(true, Relaxed);
     gate.beside(
-        || assert!(zone.alloc(Cpu(0), Order::ZERO).is_some()),
+        || assert!(zone.alloc(Cpu(0)).is_some()),
         || {
-            zone.free(Cpu(1), large[0], order(9));
-            zone.free(Cpu(0), large[1], order(9));
+            all[..512].iter().for_each(|frame| zone.free(Cpu(1), *frame));
+            all[512..1024].iter().for_each(|frame| zone.free(Cpu(0), *frame));
             for cpu in [0, 1].map(Cpu) {
-                let frames: Vec<_> = (0..100).map(|_| zone.alloc(cpu, Order::ZERO)).collect();
+                let frames: Vec<_> = (0..100).map(|_| zone.alloc(cpu)).collect();
                 for frame in frames {
-                    zone.free(cpu, frame.unwrap(), Order::ZERO);
+                    zone.free(cpu, frame.unwrap());
                 }
             }
         },

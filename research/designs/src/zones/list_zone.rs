@@ -30,8 +30,9 @@ use std::sync::Arc;
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::{Backoff, CachePadded, Mutex, PerCpu};
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
+use crate::zones::Blocks;
 use crate::zones::smp_list::{Chain, Links};
 use pagealloc::{
     Frames, LockClass, LockTrace, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats, watch,
@@ -141,7 +142,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         self.refill(cpu, &mut pcp);
         let frame = pcp.pop();
         drop(pcp);
-        frame.or_else(|| self.drain_all(cpu, Order::ZERO))
+        frame.or_else(|| self.drain_all(cpu, 0))
     }
 
     /// Fills an empty pcp list: with whole clusters if the design has them, and then frame by
@@ -200,24 +201,24 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    fn alloc_block(&self, cpu: Cpu, order: Order) -> Option<u32> {
+    fn take_block(&self, cpu: Cpu, order: u8) -> Option<u32> {
         let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
-        let mut frame = free.take(order.get());
+        let mut frame = free.take(order);
         if frame.is_none() && D::MERGE == Merge::Late && free.is_unmerged() {
             self.wait_for_clusters();
             free.merge_late();
         }
         frame = frame.or_else(|| self.take_or_grow(free, order));
-        let pages = frame.map_or(0, |_| u64::from(order.frames()));
+        let pages = frame.map_or(0, |_| 1 << order);
         watch.leave(hold, pages, drop);
         frame.or_else(|| self.drain_all(cpu, order))
     }
 
-    fn take_or_grow(&self, free: &mut FreeLists<D>, order: Order) -> Option<u32> {
+    fn take_or_grow(&self, free: &mut FreeLists<D>, order: u8) -> Option<u32> {
         loop {
-            let frame = free.take(order.get());
+            let frame = free.take(order);
             if frame.is_some() || !self.grow(free) {
                 return frame;
             }
@@ -246,13 +247,13 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     /// The last resort of an allocation: empties and holds every pcp list, and merges all buddies.
     /// If the zone then has no block, no free block exists.
     #[cold]
-    fn drain_all(&self, cpu: Cpu, order: Order) -> Option<u32> {
+    fn drain_all(&self, cpu: Cpu, order: u8) -> Option<u32> {
         self.scrape_from(0, cpu, order)
     }
 
     /// Holds the pcp list of one CPU and recurses to the next CPU. The recursion keeps a guard for
     /// each CPU on the stack, without the heap.
-    fn scrape_from(&self, next: usize, cpu: Cpu, order: Order) -> Option<u32> {
+    fn scrape_from(&self, next: usize, cpu: Cpu, order: u8) -> Option<u32> {
         if next < self.cpus.count() {
             let mut pcp = self.cpus.get(Cpu(next as u32)).lock();
             self.empty(cpu, &mut pcp, pcp::MOST);
@@ -264,7 +265,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         self.wait_for_clusters();
         free.merge_late();
         let frame = self.take_or_grow(free, order);
-        let pages = frame.map_or(0, |_| u64::from(order.frames()));
+        let pages = frame.map_or(0, |_| 1 << order);
         watch.leave(hold, pages, drop);
         frame
     }
@@ -362,10 +363,18 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
+    /// Marks the block as allocated, and permits access to it.
+    #[inline]
+    fn lent(&self, frame: u32, order: u8) -> Frame {
+        self.pages.state(frame).store(ALLOCATED | u32::from(order), Ordering::Relaxed);
+        self.open(frame, 1 << order);
+        Frame(frame)
+    }
+
     /// Marks the block as not allocated. False if it was not allocated.
     #[inline]
-    fn take_back(&self, frame: Frame, order: Order) -> bool {
-        let allocated = ALLOCATED | u32::from(order.get());
+    fn take_back(&self, frame: Frame, order: u8) -> bool {
+        let allocated = ALLOCATED | u32::from(order);
         let state = self.pages.state_of_any(frame.0);
         if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == allocated) {
             state.store(NOTHING, Ordering::Relaxed);
@@ -376,10 +385,10 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     }
 
     #[cold]
-    fn refuse(&self, frame: Frame, order: Order) {
+    fn refuse(&self, frame: Frame, order: u8) {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
         if cfg!(debug_assertions) {
-            let (n, order) = (frame.0, order.get());
+            let n = frame.0;
             let state = self.pages.state_of_any(n).map(|state| state.load(Ordering::Relaxed));
             match state {
                 None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
@@ -429,30 +438,21 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     }
 
     #[inline]
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        let frame = match order {
-            Order::ZERO => self.alloc_single(cpu)?,
-            order => self.alloc_block(cpu, order)?,
-        };
-        self.pages.state(frame).store(ALLOCATED | u32::from(order.get()), Ordering::Relaxed);
-        self.open(frame, order.frames());
-        Some(Frame(frame))
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        let frame = self.alloc_single(cpu)?;
+        Some(self.lent(frame, 0))
     }
 
     #[inline]
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        if !self.take_back(frame, order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        if !self.take_back(frame, 0) {
             return;
         }
-        self.poison(frame.0, order.frames());
-        if order == Order::ZERO {
-            let mut pcp = self.cpus.get(cpu).lock();
-            pcp.push(frame.0);
-            if pcp.len() >= self.options.cache_high {
-                self.empty(cpu, &mut pcp, self.options.batch);
-            }
-        } else {
-            self.give(cpu, &[(frame.0, order.get())], u64::from(order.frames()));
+        self.poison(frame.0, 1);
+        let mut pcp = self.cpus.get(cpu).lock();
+        pcp.push(frame.0);
+        if pcp.len() >= self.options.cache_high {
+            self.empty(cpu, &mut pcp, self.options.batch);
         }
     }
 
@@ -489,12 +489,30 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
         }
     }
 
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         self.free.exclusive().each(see);
     }
 
     fn validate(&self) {
         self.check();
+    }
+}
+
+impl<D: Design, P: LockTrace> Blocks for ListZone<D, P> {
+    fn alloc_block(&self, cpu: Cpu, order: u8) -> Option<Frame> {
+        match order {
+            0 => self.alloc(cpu),
+            order => self.take_block(cpu, order).map(|frame| self.lent(frame, order)),
+        }
+    }
+
+    fn free_block(&self, cpu: Cpu, frame: Frame, order: u8) {
+        if order == 0 {
+            self.free(cpu, frame);
+        } else if self.take_back(frame, order) {
+            self.poison(frame.0, 1 << order);
+            self.give(cpu, &[(frame.0, order)], 1 << order);
+        }
     }
 }
 

@@ -5,11 +5,11 @@
 
 use designs::zones::{Cluster, Design, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
 use pagealloc::{Frames, MemoryProvider, ZoneOptions};
-use units::{Cpu, MAX_ORDER, Order};
+use units::{Cpu, MAX_ORDER};
 
-use crate::model::{Borrower, Random};
+use crate::model::{Borrower, Lender, Random};
 
-fn zone<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Frames> {
+fn zone<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Lender> {
     Box::new(ListZone::<D>::new(provider, options).expect("the heap has enough"))
 }
 
@@ -17,12 +17,12 @@ fn zone<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<d
 fn large_batches<D: Design>(
     provider: &dyn MemoryProvider,
     options: ZoneOptions,
-) -> Box<dyn Frames> {
+) -> Box<dyn Lender> {
     zone::<D>(provider, ZoneOptions { cpus: 0, batch: 63, cache_high: 378, ..options })
 }
 
 /// With no pcp list to speak of.
-fn no_batches<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Frames> {
+fn no_batches<D: Design>(provider: &dyn MemoryProvider, options: ZoneOptions) -> Box<dyn Lender> {
     zone::<D>(provider, ZoneOptions { batch: 0, cache_high: 0, ..options })
 }
 
@@ -39,6 +39,19 @@ macro_rules! designs_conform {
                         crate::checks::exhaustion(make);
                         crate::checks::threads(make);
                     }
+                }
+
+                #[test]
+                fn whole_blocks_are_found_when_they_are_there() {
+                    crate::rest::huge_when_there(zone::<$design>);
+                }
+
+                #[cfg(asan)]
+                #[test]
+                fn blocks_are_shut() {
+                    let name = concat!("list_zones::", stringify!($name), "::blocks_are_shut");
+                    let read = || crate::poison::block_inside(zone::<$design>);
+                    testkit::dies(name, crate::poison::REPORT, read);
                 }
 
                 #[test]
@@ -62,7 +75,7 @@ designs_conform! {
 /// Buddies that are both free.
 fn unmerged(zone: &dyn Frames) -> usize {
     let mut free = std::collections::BTreeSet::new();
-    zone.free_blocks(&mut |frame, order| _ = free.insert((order.get(), frame.0)));
+    zone.free_blocks(&mut |frame, order| _ = free.insert((order, frame.0)));
     let is_half = |block: &&(u8, u32)| {
         let (order, frame) = **block;
         let buddy = frame ^ 1 << order;
@@ -87,15 +100,15 @@ fn rests<D: Design>() {
                     for _ in 0..1_500 {
                         if random.below(16) < 9 {
                             let order = if random.below(10) == 0 { random.below(5) } else { 0 };
-                            let order = Order::new(order as u8).unwrap();
-                            held.extend(zone.alloc(Cpu(n), order).map(|frame| (frame, order)));
+                            let order = order as u8;
+                            held.extend(zone.lend(Cpu(n), order).map(|frame| (frame, order)));
                         } else if !held.is_empty() {
                             let (frame, order) = held.swap_remove(random.below(held.len()));
-                            zone.free(Cpu(n), frame, order);
+                            zone.take_back(Cpu(n), frame, order);
                         }
                     }
                     for (frame, order) in held {
-                        zone.free(Cpu((n + 1) % 4), frame, order);
+                        zone.take_back(Cpu((n + 1) % 4), frame, order);
                     }
                 });
             }

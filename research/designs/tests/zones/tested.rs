@@ -3,10 +3,23 @@
 #![allow(dead_code)]
 
 use designs::zones::{
-    Cluster, Design as ListDesign, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice,
+    Blocks, Cluster, Design as ListDesign, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice,
 };
+use units::{Cpu, Frame, MAX_ORDER};
 
-use crate::design::{Design, Make};
+use crate::design::{Design, Lender, Make};
+
+impl<D: ListDesign> Lender for ListZone<D> {
+    fn largest(&self) -> u8 {
+        MAX_ORDER
+    }
+    fn lend(&self, cpu: Cpu, order: u8) -> Option<Frame> {
+        self.alloc_block(cpu, order)
+    }
+    fn take_back(&self, cpu: Cpu, frame: Frame, order: u8) {
+        self.free_block(cpu, frame, order);
+    }
+}
 
 /// Every design.
 pub const DESIGNS: &[Design] = &[

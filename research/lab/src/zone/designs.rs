@@ -1,19 +1,40 @@
 //! The designs of page allocators in the lab: the only list of them.
 //!
 //! Each design exists without a probe at its locks, as in the product, for times; and with a
-//! [`LockStat`], for its locks. All are called as the engine calls them: through `Arc<dyn Frames>`.
+//! [`LockStat`], for its locks. All are called as the engine calls them: through `dyn Frames`. The
+//! product's design has single frames only, so it takes no part where blocks are wanted.
 
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
-use designs::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
+use designs::zones::{Blocks, Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
 use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 
 use super::lock_stat::LockStat;
 use super::mutex_buddy::MutexBuddy;
 use super::pcp_only::PcpOnly;
 
-type Made = Result<Arc<dyn Frames>, NoMemory>;
+/// A zone that is measured.
+#[derive(Clone)]
+pub struct Subject {
+    /// Its single frames.
+    pub frames: Arc<dyn Frames>,
+    /// Its blocks of more than one frame, if it has some.
+    pub blocks: Option<Arc<dyn Blocks>>,
+}
+
+impl Subject {
+    fn of_frames<Z: Frames + 'static>(zone: Z) -> Subject {
+        Subject { frames: Arc::new(zone), blocks: None }
+    }
+
+    fn of_blocks<Z: Blocks + 'static>(zone: Z) -> Subject {
+        let zone = Arc::new(zone);
+        Subject { frames: zone.clone(), blocks: Some(zone) }
+    }
+}
+
+type Made = Result<Subject, NoMemory>;
 type MakePlain = fn(&dyn MemoryProvider, ZoneOptions) -> Made;
 type MakeProbed = fn(&dyn MemoryProvider, ZoneOptions, LockStat) -> Made;
 
@@ -36,23 +57,26 @@ pub struct Design {
 
 /// A design whose zones come from `$make(provider, options, trace)`.
 macro_rules! design {
-    ($name:expr, $make:path, control: $control:expr) => {
+    ($name:expr, $make:path, control: $control:expr, blocks: $blocks:expr, $subject:path) => {
         Design {
             name: $name,
             control: $control,
-            blocks: true,
+            blocks: $blocks,
             shows_free: true,
-            plain: |provider, options| Ok(Arc::new($make(provider, options, ())?)),
+            plain: |provider, options| Ok($subject($make(provider, options, ())?)),
             probed: Some(|provider, options, lock_stat| {
-                Ok(Arc::new($make(provider, options, lock_stat)?))
+                Ok($subject($make(provider, options, lock_stat)?))
             }),
         }
+    };
+    ($name:expr, $make:path, control: $control:expr) => {
+        design!($name, $make, control: $control, blocks: true, Subject::of_blocks)
     };
 }
 
 /// The engine's designs, the default first, and the controls.
 pub const DESIGNS: &[Design] = &[
-    design!(Zone::NAME, Zone::with_probe, control: false),
+    design!(Zone::NAME, Zone::with_probe, control: false, blocks: false, Subject::of_frames),
     design!(ListZone::<Spin>::NAME, ListZone::<Spin, _>::with_probe, control: false),
     design!(ListZone::<RangeRw>::NAME, ListZone::<RangeRw, _>::with_probe, control: false),
     design!(ListZone::<Splice>::NAME, ListZone::<Splice, _>::with_probe, control: false),
@@ -65,7 +89,7 @@ pub const DESIGNS: &[Design] = &[
         control: true,
         blocks: false,
         shows_free: false,
-        plain: |provider, options| Ok(Arc::new(PcpOnly::new(provider, options)?)),
+        plain: |provider, options| Ok(Subject::of_frames(PcpOnly::new(provider, options)?)),
         probed: None,
     },
 ];

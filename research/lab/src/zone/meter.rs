@@ -1,7 +1,7 @@
 //! The measurements of single calls, besides the total time.
 
 use pagealloc::Frames;
-use units::{Cpu, Frame, Order};
+use units::{Cpu, Frame};
 
 use super::histogram::Histogram;
 use super::lock_stat::{LockStat, Phase};
@@ -23,12 +23,12 @@ pub trait Meter: Send {
 impl Meter for () {
     #[inline]
     fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
-        zone.alloc(cpu, Order::ZERO)
+        zone.alloc(cpu)
     }
 
     #[inline]
     fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
-        zone.free(cpu, frame, Order::ZERO);
+        zone.free(cpu, frame);
     }
 }
 
@@ -50,7 +50,7 @@ impl Meter for Sampler {
     #[inline]
     fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
         let begun = ticks::now();
-        let frame = zone.alloc(cpu, Order::ZERO);
+        let frame = zone.alloc(cpu);
         let taken = ticks::now().saturating_sub(begun);
         if self.counts {
             self.alloc.add(taken);
@@ -61,7 +61,7 @@ impl Meter for Sampler {
     #[inline]
     fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
         let begun = ticks::now();
-        zone.free(cpu, frame, Order::ZERO);
+        zone.free(cpu, frame);
         let taken = ticks::now().saturating_sub(begun);
         if self.counts {
             self.free.add(taken);
@@ -96,12 +96,12 @@ impl Meter for Listener {
     #[inline]
     fn alloc(&mut self, zone: &dyn Frames, cpu: Cpu) -> Option<Frame> {
         self.listen(cpu, Phase::Alloc);
-        zone.alloc(cpu, Order::ZERO)
+        zone.alloc(cpu)
     }
 
     #[inline]
     fn free(&mut self, zone: &dyn Frames, cpu: Cpu, frame: Frame) {
         self.listen(cpu, Phase::Free);
-        zone.free(cpu, frame, Order::ZERO);
+        zone.free(cpu, frame);
     }
 }

@@ -8,11 +8,12 @@
 
 use std::ptr::NonNull;
 
+use designs::zones::Blocks;
 use pagealloc::{
     Frames, LockClass, LockTrace, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats,
 };
 use sync::{CachePadded, Mutex};
-use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 const ORDERS: usize = MAX_ORDER as usize + 1;
 /// The end of a list.
@@ -179,13 +180,13 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     }
 
     #[inline]
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        self.locked(cpu, order.frames(), |lists| lists.take(order.get())).map(Frame)
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        self.alloc_block(cpu, 0)
     }
 
     #[inline]
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        self.locked(cpu, order.frames(), |lists| lists.give(frame.0, order.get()));
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        self.free_block(cpu, frame, 0);
     }
 
     fn drain(&self) {}
@@ -201,12 +202,10 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
         }
     }
 
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
         for (frame, state) in (0..).zip(&self.lists.lock().states) {
-            if let State::Free(order) = state
-                && let Some(order) = Order::new(*order)
-            {
-                see(Frame(frame), order);
+            if let State::Free(order) = state {
+                see(Frame(frame), *order);
             }
         }
     }
@@ -230,6 +229,18 @@ unsafe impl<P: LockTrace> Frames for MutexBuddy<P> {
     }
 }
 
+impl<P: LockTrace> Blocks for MutexBuddy<P> {
+    #[inline]
+    fn alloc_block(&self, cpu: Cpu, order: u8) -> Option<Frame> {
+        self.locked(cpu, 1 << order, |lists| lists.take(order)).map(Frame)
+    }
+
+    #[inline]
+    fn free_block(&self, cpu: Cpu, frame: Frame, order: u8) {
+        self.locked(cpu, 1 << order, |lists| lists.give(frame.0, order));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,37 +249,36 @@ mod tests {
     fn what_is_allocated_overlaps_nothing_and_comes_back_whole() {
         let options = ZoneOptions::new(1, 4096 + 513);
         let zone = MutexBuddy::with_probe(&host::Mmap, options, ()).expect("a zone");
-        let (mut random, mut allocated) =
-            (fastrand::Rng::with_seed(7), Vec::<(Frame, Order)>::new());
+        let (mut random, mut allocated) = (fastrand::Rng::with_seed(7), Vec::<(Frame, u8)>::new());
         let mut taken = vec![false; zone.capacity() as usize];
-        let mut mark = |frame: Frame, order: Order, to: bool| {
-            for at in frame.0..frame.0 + order.frames() {
+        let mut mark = |frame: Frame, order: u8, to: bool| {
+            for at in frame.0..frame.0 + (1 << order) {
                 assert_eq!(std::mem::replace(&mut taken[at as usize], to), !to, "frame {at}");
             }
         };
         for _ in 0..4000 {
-            let order = Order::new(random.u8(..11)).expect("an order");
+            let order = random.u8(..11);
             if random.bool()
-                && let Some(frame) = zone.alloc(Cpu(0), order)
+                && let Some(frame) = zone.alloc_block(Cpu(0), order)
             {
                 mark(frame, order, true);
                 allocated.push((frame, order));
             } else if !allocated.is_empty() {
                 let (frame, order) = allocated.swap_remove(random.usize(..allocated.len()));
                 mark(frame, order, false);
-                zone.free(Cpu(0), frame, order);
+                zone.free_block(Cpu(0), frame, order);
             }
         }
         zone.validate();
         for (frame, order) in allocated {
-            zone.free(Cpu(0), frame, order);
+            zone.free_block(Cpu(0), frame, order);
         }
         zone.validate();
         let stats = zone.stats();
         assert_eq!((stats.allocated, stats.bad_frees), (0, 0));
         assert_eq!(stats.free_blocks, [1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 4]);
-        zone.free(Cpu(0), Frame(0), Order::ZERO);
-        zone.free(Cpu(0), Frame(1 << 20), Order::ZERO);
+        zone.free(Cpu(0), Frame(0));
+        zone.free(Cpu(0), Frame(1 << 20));
         assert_eq!(zone.stats().bad_frees, 2);
     }
 }

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 
 use pagealloc::{Frames, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats};
 use sync::{Mutex, PerCpu};
-use units::{Cpu, Frame, Order, PAGE_SIZE, PAGEBLOCK_SIZE};
+use units::{Cpu, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 /// The pcp lists. A frame changes its list only when another CPU frees it.
 pub struct PcpOnly {
@@ -55,15 +55,12 @@ unsafe impl Frames for PcpOnly {
     }
 
     #[inline]
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        if order != Order::ZERO {
-            return None;
-        }
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
         self.pcps.get(cpu).lock().pop().map(Frame)
     }
 
     #[inline]
-    fn free(&self, cpu: Cpu, frame: Frame, _: Order) {
+    fn free(&self, cpu: Cpu, frame: Frame) {
         self.pcps.get(cpu).lock().push(frame.0);
     }
 
@@ -75,7 +72,7 @@ unsafe impl Frames for PcpOnly {
         ZoneStats { allocated: managed - cached, cached, managed, ..ZoneStats::default() }
     }
 
-    fn free_blocks(&self, _: &mut dyn FnMut(Frame, Order)) {}
+    fn free_blocks(&self, _: &mut dyn FnMut(Frame, u8)) {}
 
     fn validate(&self) {
         let mut seen = vec![false; self.frames as usize];

@@ -24,7 +24,7 @@ impl Picture {
     /// Takes the picture of a zone.
     pub fn of(zone: &dyn Frames) -> Picture {
         let mut blocks: [Vec<u32>; ORDERS] = Default::default();
-        zone.free_blocks(&mut |frame, order| blocks[usize::from(order.get())].push(frame.0));
+        zone.free_blocks(&mut |frame, order| blocks[usize::from(order)].push(frame.0));
         Picture::new(blocks)
     }
 

@@ -1,12 +1,10 @@
 //! The turns of a measurement, in order.
 
-use std::sync::Arc;
-
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::ProgressBar;
 use pagealloc::{Frames, ZoneOptions};
 
-use super::designs::Design;
+use super::designs::{Design, Subject};
 use super::lock_stat::LockStat;
 use super::meter::{Listener, Sampler};
 use super::mode::Mode;
@@ -180,9 +178,9 @@ impl Place<'_> {
         let no_memory = |error| anyhow!("{error}");
         let zone = plain(&host::Mmap, options).map_err(no_memory)?;
         let turn = workers::turn(self.job, &zone, vec![(); threads])?;
-        let before = Picture::of(&*zone);
-        zone.drain();
-        let after = Picture::of(&*zone);
+        let before = Picture::of(&*zone.frames);
+        zone.frames.drain();
+        let after = Picture::of(&*zone.frames);
         self.come_to_rest(&zone, last)?;
         gathered.timed(&turn.tallies, [turn.live, before, after]);
         bar.inc(1);
@@ -193,7 +191,7 @@ impl Place<'_> {
         let zone = plain(&host::Mmap, options).map_err(no_memory)?;
         let samplers = (0..threads).map(|_| Sampler::default()).collect();
         let turn = workers::turn(self.job, &zone, samplers)?;
-        let at_rest = self.design.blocks.then(|| workers::ask_for_all(&*zone));
+        let at_rest = zone.blocks.as_deref().map(workers::ask_for_all);
         self.come_to_rest(&zone, false)?;
         gathered.sampled(&turn.meters, at_rest);
         bar.inc(1);
@@ -211,7 +209,8 @@ impl Place<'_> {
     }
 
     /// Checks that a zone reports all frames free after all were returned.
-    fn come_to_rest(&self, zone: &Arc<dyn Frames>, look: bool) -> Result<()> {
+    fn come_to_rest(&self, zone: &Subject, look: bool) -> Result<()> {
+        let zone: &dyn Frames = &*zone.frames;
         let stats = zone.stats();
         if stats.allocated != 0 || stats.bad_frees != 0 {
             bail!(

@@ -2,15 +2,16 @@
 //!
 //! The clock measures whole phases, not single calls, unless a [`Meter`] does so.
 
-use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
+use designs::zones::Blocks as BlockZone;
 use pagealloc::Frames;
 use sync::Mutex;
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame};
 
+use super::designs::Subject;
 use super::histogram::Histogram;
 use super::meeting::Meeting;
 use super::meter::Meter;
@@ -20,10 +21,7 @@ use super::ticks;
 use super::workload::{Start, Workload};
 
 /// The order of a block of 2 MiB.
-const BLOCK: Order = match Order::new(9) {
-    Some(order) => order,
-    None => Order::MAX,
-};
+const BLOCK: u8 = 9;
 /// Single frames between two such blocks, in the workload that requests both.
 const STEP: usize = FRAMES_PER_PAGEBLOCK as usize;
 /// One of this many single frames stays until the next cycle.
@@ -128,8 +126,8 @@ struct Share<M> {
 ///
 /// # Errors
 /// A thread cannot run on its CPU, or the zone wrongly reports that memory is out.
-pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> Result<Turn<M>> {
-    let zone: &dyn Frames = &**zone;
+pub fn turn<M: Meter>(job: &Job<'_>, zone: &Subject, meters: Vec<M>) -> Result<Turn<M>> {
+    let (zone, block_zone) = (&*zone.frames, zone.blocks.as_deref());
     let handling = job.mode.ready(zone);
     let meeting = &Meeting::new(job.threads);
     let holders: &Vec<Mutex<Vec<Frame>>> =
@@ -143,6 +141,7 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
         let hand = Hand {
             job,
             zone,
+            block_zone,
             handling,
             meeting,
             holders,
@@ -185,21 +184,21 @@ pub fn turn<M: Meter>(job: &Job<'_>, zone: &Arc<dyn Frames>, meters: Vec<M>) -> 
 
 /// Requests blocks from a zone at rest, without allocated frames, until all of its memory should be
 /// allocated. Then frees them.
-pub fn ask_for_all(zone: &dyn Frames) -> Blocks {
+pub fn ask_for_all(zone: &dyn BlockZone) -> Blocks {
     let mut blocks = Blocks::default();
     let mut held = Vec::new();
     for _ in 0..zone.capacity() / FRAMES_PER_PAGEBLOCK {
         held.extend(ask(zone, Cpu(0), &mut blocks));
     }
     for frame in held {
-        zone.free(Cpu(0), frame, BLOCK);
+        zone.free_block(Cpu(0), frame, BLOCK);
     }
     blocks
 }
 
-fn ask(zone: &dyn Frames, cpu: Cpu, blocks: &mut Blocks) -> Option<Frame> {
+fn ask(zone: &dyn BlockZone, cpu: Cpu, blocks: &mut Blocks) -> Option<Frame> {
     let begun = ticks::now();
-    let frame = zone.alloc(cpu, BLOCK);
+    let frame = zone.alloc_block(cpu, BLOCK);
     blocks.alloc.add(ticks::now().saturating_sub(begun));
     blocks.asked += 1;
     blocks.obtained += u64::from(frame.is_some());
@@ -210,6 +209,8 @@ fn ask(zone: &dyn Frames, cpu: Cpu, blocks: &mut Blocks) -> Option<Frame> {
 struct Hand<'a, M> {
     job: &'a Job<'a>,
     zone: &'a dyn Frames,
+    /// The same zone, if it has blocks.
+    block_zone: Option<&'a dyn BlockZone>,
     handling: Handling<'a>,
     meeting: &'a Meeting,
     /// The frames that each thread frees, where a thread frees another's frames.
@@ -351,6 +352,7 @@ impl<M: Meter> Hand<'_, M> {
     /// Allocates blocks among single frames. The zone is never more than three quarters full, so
     /// memory for a block always exists, though perhaps not contiguous.
     fn mix(&mut self, share: usize) {
+        let Some(zone) = self.block_zone else { return };
         let old = std::mem::take(&mut self.stays);
         let mut taken = old.len();
         let mut uncounted = Blocks::default();
@@ -358,7 +360,7 @@ impl<M: Meter> Hand<'_, M> {
             self.fill(STEP);
             let blocks = if self.counts { &mut self.tally.blocks } else { &mut uncounted };
             let begun = Instant::now();
-            let frame = ask(self.zone, self.cpu, blocks);
+            let frame = ask(zone, self.cpu, blocks);
             blocks.ns += begun.elapsed().as_nanos() as f64;
             taken += STEP + frame.map_or(0, |_| FRAMES_PER_PAGEBLOCK as usize);
             self.blocks.extend(frame);
@@ -371,7 +373,7 @@ impl<M: Meter> Hand<'_, M> {
         self.empty(self.held.len());
         let begun = Instant::now();
         for frame in self.blocks.drain(..) {
-            self.zone.free(self.cpu, frame, BLOCK);
+            zone.free_block(self.cpu, frame, BLOCK);
         }
         if self.counts {
             self.tally.blocks.ns += begun.elapsed().as_nanos() as f64;

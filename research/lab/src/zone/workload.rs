@@ -20,7 +20,8 @@ pub enum Workload {
     PageFault1,
     /// As bulk, but each frees the frames of the next thread, in a random order
     CrossFree,
-    /// Blocks of 2 MiB among single frames, some of which stay until the next cycle
+    /// Blocks of 2 MiB among single frames, some of which stay until the next cycle; for designs
+    /// that have such blocks
     #[value(name = "mixed-order9")]
     #[serde(rename = "mixed-order9")]
     MixedOrder9,

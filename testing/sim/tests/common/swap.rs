@@ -11,7 +11,7 @@ use sim::swap::{
     Cache, FRAMES, FaultyDevice, Found, MEMCGS, PAGES, Policy, Reclaimed, Refusal, SwapPage, Totals,
 };
 use sync::Mutex;
-use units::{Cpu, Frame, Order, PAGE_SIZE, Page};
+use units::{Cpu, Frame, PAGE_SIZE, Page};
 use zcomp::{Chosen, Params};
 use zswap::{AreaOptions, Index, Key, LoadError, Memcg, Parts, Reject, SwapType, Work, Zswap};
 
@@ -217,18 +217,18 @@ impl Cache for Engine {
 
     fn leave_frames(&self, frames: u32) {
         let mut taken = self.taken.lock();
-        taken.drain(..).for_each(|frame| self.frames.free(Cpu(0), frame, Order::ZERO));
+        taken.drain(..).for_each(|frame| self.frames.free(Cpu(0), frame));
         if frames == u32::MAX {
             return;
         }
         // Frames from pcp lists become free for all CPUs.
         self.frames.drain();
-        while let Some(frame) = self.frames.alloc(Cpu(0), Order::ZERO) {
+        while let Some(frame) = self.frames.alloc(Cpu(0)) {
             taken.push(frame);
         }
         for _ in 0..frames {
             let Some(frame) = taken.pop() else { break };
-            self.frames.free(Cpu(0), frame, Order::ZERO);
+            self.frames.free(Cpu(0), frame);
         }
     }
 

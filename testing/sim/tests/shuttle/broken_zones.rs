@@ -6,9 +6,10 @@ use std::ptr::NonNull;
 use pagealloc::{Frames, MemoryProvider, Region, ZoneOptions, ZoneStats};
 use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{Mutex, MutexGuard};
-use units::{Cpu, Frame, MAX_ORDER, Order, PAGE_SIZE};
+use units::{Cpu, Frame, MAX_ORDER, PAGE_SIZE};
 
-use crate::free::{blocks_of, order};
+use crate::design::Lender;
+use crate::free::blocks_of;
 
 /// The fault of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,7 +51,7 @@ impl Toy {
         scenario: &dyn MemoryProvider,
         options: ZoneOptions,
         flaw: Flaw,
-    ) -> Box<dyn Frames> {
+    ) -> Box<dyn Lender> {
         let frames = options.max_frames as usize;
         let region = scenario.reserve(frames * PAGE_SIZE).expect("there are addresses");
         region.commit(0, region.bytes()).expect("there is memory");
@@ -184,25 +185,12 @@ unsafe impl Frames for Toy {
         self.options.max_frames
     }
 
-    fn alloc(&self, cpu: Cpu, order: Order) -> Option<Frame> {
-        let frame = match order {
-            Order::ZERO => self.single(cpu),
-            order => self.take_alone(order.get()),
-        };
-        let frame = frame.or_else(|| self.drain_all(order.get()))?;
-        self.allocated.fetch_add(u64::from(order.frames()), Ordering::Relaxed);
-        Some(Frame(frame))
+    fn alloc(&self, cpu: Cpu) -> Option<Frame> {
+        self.lend(cpu, 0)
     }
 
-    fn free(&self, cpu: Cpu, frame: Frame, order: Order) {
-        self.allocated.fetch_sub(u64::from(order.frames()), Ordering::Relaxed);
-        if order == Order::ZERO {
-            let mut pcp = self.pcps[cpu.index(self.pcps.len())].lock();
-            if pcp.len() < self.options.cache_high {
-                return pcp.push(frame.0);
-            }
-        }
-        self.give(frame.0, order.get());
+    fn free(&self, cpu: Cpu, frame: Frame) {
+        self.take_back(cpu, frame, 0);
     }
 
     fn drain(&self) {
@@ -228,9 +216,36 @@ unsafe impl Frames for Toy {
         stats
     }
 
-    fn free_blocks(&self, see: &mut dyn FnMut(Frame, Order)) {
-        self.list.lock().iter().for_each(|(first, n)| see(Frame(*first), order(*n)));
+    fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
+        self.list.lock().iter().for_each(|(first, n)| see(Frame(*first), *n));
     }
 
     fn validate(&self) {}
+}
+
+impl Lender for Toy {
+    fn largest(&self) -> u8 {
+        MAX_ORDER
+    }
+
+    fn lend(&self, cpu: Cpu, order: u8) -> Option<Frame> {
+        let frame = match order {
+            0 => self.single(cpu),
+            order => self.take_alone(order),
+        };
+        let frame = frame.or_else(|| self.drain_all(order))?;
+        self.allocated.fetch_add(1 << order, Ordering::Relaxed);
+        Some(Frame(frame))
+    }
+
+    fn take_back(&self, cpu: Cpu, frame: Frame, order: u8) {
+        self.allocated.fetch_sub(1 << order, Ordering::Relaxed);
+        if order == 0 {
+            let mut pcp = self.pcps[cpu.index(self.pcps.len())].lock();
+            if pcp.len() < self.options.cache_high {
+                return pcp.push(frame.0);
+            }
+        }
+        self.give(frame.0, order);
+    }
 }

@@ -5,15 +5,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use pagealloc::{Frames, ZoneOptions};
+use pagealloc::ZoneOptions;
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::Rng;
-use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, Order, PAGE_SIZE};
+use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE};
 
-use crate::design::Design;
-use crate::free::{Free, order};
+use crate::design::{Design, Lender};
+use crate::free::Free;
 
 /// The number of CPUs. It is below the number of threads, so that some share a CPU.
 const CPUS: usize = 2;
@@ -23,10 +23,10 @@ const THREADS: usize = 3;
 #[derive(Clone, Copy)]
 pub struct Scenario {
     frames: u32,
-    /// The orders of the blocks that threads allocate.
+    /// The orders of the blocks that threads allocate; of these those that the zone has.
     orders: &'static [u8],
     /// Blocks allocated before the threads begin, each as often as memory allows. Threads may free
-    /// them.
+    /// them. A zone without blocks has their frames allocated one by one.
     allocated_before: &'static [u8],
     /// The number of single frames that a thread may have and must get.
     quota: Option<usize>,
@@ -92,17 +92,17 @@ fn happened(what: &'static str) {
     TALLY.with_borrow_mut(|tally| *tally.entry(what).or_default() += 1);
 }
 
-/// A block that a thread holds.
+/// A block that a thread holds, or as many single frames in a row.
 #[derive(Clone, Copy)]
 struct Held {
     frame: Frame,
-    order: Order,
+    order: u8,
     stamp: u64,
 }
 
 struct Run {
     scenario: Scenario,
-    zone: Arc<dyn Frames>,
+    zone: Arc<dyn Lender>,
     /// Whether a thread holds each frame.
     allocated: Mutex<Vec<bool>>,
     /// Blocks that any thread may free.
@@ -132,7 +132,7 @@ impl Scenario {
         let run = Arc::new(run);
         for wanted in self.allocated_before {
             for _ in 0..self.frames / FRAMES_PER_PAGEBLOCK {
-                let held = run.borrow(Cpu(0), order(*wanted), &mut rng);
+                let held = run.borrow(Cpu(0), *wanted, &mut rng);
                 run.mail.lock().unwrap().extend(held);
             }
         }
@@ -176,7 +176,8 @@ impl Run {
             }
             match rng.below(8) {
                 0..4 if self.scenario.quota.is_none_or(|quota| held.len() < quota) => {
-                    let wanted = order(*rng.pick(self.scenario.orders));
+                    let wanted = *rng.pick(self.scenario.orders);
+                    let wanted = if wanted > self.zone.largest() { 0 } else { wanted };
                     held.extend(self.borrow(cpu, wanted, rng));
                 }
                 4 if self.scenario.quota.is_none() && !held.is_empty() => {
@@ -207,18 +208,27 @@ impl Run {
         turn.checked_rem(mail.len()).map(|index| mail.swap_remove(index))
     }
 
-    fn borrow(&self, cpu: Cpu, wanted: Order, rng: &mut Rng) -> Option<Held> {
-        let Some(frame) = self.zone.alloc(cpu, wanted) else {
+    fn lend(&self, cpu: Cpu, wanted: u8) -> Option<Frame> {
+        if wanted <= self.zone.largest() {
+            return self.zone.lend(cpu, wanted);
+        }
+        let first = self.zone.alloc(cpu)?;
+        for n in 1..1 << wanted {
+            assert_eq!(self.zone.alloc(cpu), Some(Frame(first.0 + n)), "the lowest frame first");
+        }
+        Some(first)
+    }
+
+    fn borrow(&self, cpu: Cpu, wanted: u8, rng: &mut Rng) -> Option<Held> {
+        let Some(frame) = self.lend(cpu, wanted) else {
             happened("was told that memory is out");
             assert_eq!(self.scenario.quota, None, "None for a thread that may have so many frames");
             return None;
         };
-        happened(if wanted == Order::ZERO { "borrowed a frame" } else { "borrowed a block" });
-        let end = frame.0 + wanted.frames();
-        assert!(
-            frame.0.is_multiple_of(wanted.frames()) && end <= self.scenario.frames,
-            "{frame:?}"
-        );
+        happened(if wanted == 0 { "borrowed a frame" } else { "borrowed a block" });
+        let size = 1 << wanted;
+        let end = frame.0 + size;
+        assert!(frame.0.is_multiple_of(size) && end <= self.scenario.frames, "{frame:?}");
         for n in frame.0..end {
             let before = std::mem::replace(&mut self.allocated.lock().unwrap()[n as usize], true);
             assert!(!before, "frame {n} is allocated to two");
@@ -242,15 +252,18 @@ impl Run {
     fn give_back(&self, cpu: Cpu, held: Held) {
         self.check(held);
         let first = held.frame.0 as usize;
-        let end = first + held.order.frames() as usize;
+        let end = first + (1 << held.order);
         self.allocated.lock().unwrap()[first..end].fill(false);
-        self.zone.free(cpu, held.frame, held.order);
+        if held.order <= self.zone.largest() {
+            return self.zone.take_back(cpu, held.frame, held.order);
+        }
+        (held.frame.0..end as u32).for_each(|frame| self.zone.free(cpu, Frame(frame)));
     }
 
     /// The first word of the first page, and the last of the last.
     fn places(&self, held: Held) -> impl Iterator<Item = *mut u64> {
         let start = held.frame.0 as usize * PAGE_SIZE;
-        let end = start + held.order.frames() as usize * PAGE_SIZE;
+        let end = start + (PAGE_SIZE << held.order);
         let base = self.zone.base().as_ptr();
         [start, end - 8].into_iter().map(move |offset| base.wrapping_add(offset).cast())
     }

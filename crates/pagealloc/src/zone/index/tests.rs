@@ -28,13 +28,11 @@ fn blocks_stand_where_they_were_put() {
             assert_eq!(index.free(from as u32), first(&is_free));
             let partial = |block: &usize| model[*block] == FreeList::Partial;
             assert_eq!(index.partial(from as u32), first(&partial));
-            let pair = |block: &usize| {
-                block.is_multiple_of(2) && *block < 4 && { is_free(block) && is_free(&(block + 1)) }
-            };
-            assert_eq!(index.pair(from as u32), first(&pair));
         }
         let idle = |free_list: &&FreeList| **free_list == FreeList::Free { idle: true };
         assert_eq!(index.idle as usize, model.iter().filter(idle).count());
+        let lowest = model.iter().position(|free_list| idle(&free_list));
+        assert_eq!(index.lowest_idle(), lowest.map(|block| block as u32));
         let last = model.iter().rposition(|free_list| idle(&free_list));
         assert_eq!(index.last_idle(), last.map(|block| block as u32));
         index.validate();

@@ -100,20 +100,21 @@ fn single_frames_are_the_lowest() {
 }
 
 #[test]
-fn runs_are_taken_and_counted() {
-    let block = block([!0; WORDS]);
-    assert_eq!(block.take_run(3), Some(0));
-    assert_eq!(block.take_run(8), Some(256));
-    assert_eq!(block.take_run(8), None);
-    assert_eq!(block.take_run(7), Some(128));
-    assert_eq!(block.take_run(6), Some(64));
-    assert_eq!(block.take_run(5), Some(32));
-    assert_eq!(block.state().count(), 24);
-    let (at, state) = block.take_listed(4).unwrap();
-    assert_eq!((at, state.count(), state.is_resident()), (16, 8, true));
-    assert_eq!(block.take_listed(4), None);
-    assert_eq!(block.take_listed(3).unwrap().0, 8);
+fn listed_frames_are_taken_and_counted() {
+    let block = block([0, 0b1010, 0, 0, 0, 0, 0, 1 << 63]);
+    assert_eq!(block.take_whole(), None);
+    for (at, left) in [(65, 2), (67, 1), (511, 0)] {
+        let (taken, state) = block.take_lowest().unwrap();
+        assert_eq!((taken, state.count(), state.is_resident()), (at, left, true));
+    }
+    assert_eq!(block.take_lowest(), None);
     assert_eq!((block.state().count(), block.words()), (0, [0; WORDS]));
+    block.add(FRAMES);
+    (0..WORDS - 1).for_each(|word| _ = block.set(word, !0));
+    assert_eq!(block.take_whole(), None, "not all bits are visible");
+    block.set(WORDS - 1, !0);
+    let state = block.take_whole().unwrap();
+    assert_eq!((state.count(), block.words()), (0, [0; WORDS]));
 }
 
 #[test]

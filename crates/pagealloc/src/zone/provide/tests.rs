@@ -1,6 +1,6 @@
 use std::vec::Vec;
 
-use units::{Frame, Order};
+use units::Frame;
 
 use super::super::ZoneOptions;
 use super::*;
@@ -22,14 +22,13 @@ fn log(zone: &Zone, provider: &HeapProvider) -> Log {
 }
 
 fn take_all(zone: &Zone, cpu: Cpu) -> Vec<Frame> {
-    std::iter::from_fn(|| zone.alloc(cpu, Order::ZERO)).collect()
+    std::iter::from_fn(|| zone.alloc(cpu)).collect()
 }
 
 #[test]
 fn only_what_was_provided_is_allocated() {
     let (zone, provider) = zone(2048, usize::MAX);
-    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
-    assert_eq!(zone.alloc(Cpu(0), Order::MAX), None);
+    assert_eq!(zone.alloc(Cpu(0)), None);
     assert_eq!(zone.provided(), 0);
     let free = zone.provide(Cpu(0), 100);
     assert_eq!((free, zone.provided()), (2 * PIECE, 2 * PIECE));
@@ -44,7 +43,7 @@ fn only_what_was_provided_is_allocated() {
     zone.validate();
     // What comes back is allocated again without anything being asked of the system.
     for frame in frames {
-        zone.free(Cpu(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame);
     }
     assert_eq!(take_all(&zone, Cpu(0)).len() as u64, free);
     assert_eq!(log(&zone, &provider).populated, populated);
@@ -52,12 +51,11 @@ fn only_what_was_provided_is_allocated() {
 }
 
 #[test]
-fn all_of_a_zone_can_be_provided_and_lent_in_any_order() {
+fn all_of_a_zone_can_be_provided_and_lent() {
     let (zone, _) = zone(1024, usize::MAX);
     assert_eq!(zone.provide(Cpu(0), 5000), 1024);
     assert_eq!(zone.provide(Cpu(0), 5000), 1024, "there is no more");
-    assert!(zone.alloc(Cpu(0), Order::MAX).is_some());
-    assert_eq!(zone.alloc(Cpu(0), Order::ZERO), None);
+    assert_eq!(take_all(&zone, Cpu(0)).len(), 1024);
     zone.validate();
 }
 
@@ -85,7 +83,7 @@ fn what_is_free_beyond_is_given_back_but_for_a_few_blocks() {
     zone.provide(Cpu(0), 20 * 512);
     let frames = take_all(&zone, Cpu(0));
     for frame in frames {
-        zone.free(Cpu(0), frame, Order::ZERO);
+        zone.free(Cpu(0), frame);
     }
     assert!(log(&zone, &provider).released.is_empty(), "who frees asks nothing of the system");
     zone.drain();
@@ -116,13 +114,13 @@ fn threads_take_and_free_while_memory_is_provided_and_given_back() {
                 let mut held = Vec::new();
                 for round in 0..ROUNDS {
                     for _ in 0..(round * 7 + u64::from(cpu.0) * 13) % 300 {
-                        held.extend(zone.alloc(cpu, Order::ZERO));
+                        held.extend(zone.alloc(cpu));
                     }
                     while held.len() as u64 > (round * 11) % 1500 {
-                        zone.free(cpu, held.swap_remove(held.len() / 2), Order::ZERO);
+                        zone.free(cpu, held.swap_remove(held.len() / 2));
                     }
                 }
-                held.into_iter().for_each(|frame| zone.free(cpu, frame, Order::ZERO));
+                held.into_iter().for_each(|frame| zone.free(cpu, frame));
             });
         }
         for round in 0..ROUNDS {

@@ -26,23 +26,13 @@ fn samples() -> impl Iterator<Item = [u64; WORDS]> {
 }
 
 #[test]
-fn the_lowest_aligned_run_is_found() {
-    for words in samples() {
-        for order in 0..=BLOCK_ORDER {
-            let size = 1 << order;
-            let expected = (0..FRAMES).step_by(size).find(|at| all_free(&words, *at, size as u32));
-            assert_eq!(find(&words, order), expected, "order {order} in {words:x?}");
-        }
-    }
-}
-
-#[test]
 fn free_blocks_are_the_largest_aligned_runs() {
     for words in samples() {
         let mut seen = [0; WORDS];
         each_block(&words, &mut |at, order| {
             assert!(at.is_multiple_of(1 << order) && all_free(&words, at, 1 << order));
-            for (word, mask) in masks(at, 1 << order) {
+            for bit in at..at + (1 << order) {
+                let (word, mask) = ((bit / 64) as usize, 1 << (bit % 64));
                 assert_eq!(seen[word] & mask, 0, "a frame is in two blocks");
                 seen[word] |= mask;
             }

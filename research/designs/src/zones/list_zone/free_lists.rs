@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{CachePadded, WaitQueues};
-use units::{FRAMES_PER_PAGEBLOCK, Frame, MAX_ORDER, Order};
+use units::{FRAMES_PER_PAGEBLOCK, Frame, MAX_ORDER};
 
 use super::clusters::Clusters;
 use super::design::{Batch, Design, Merge};
@@ -290,9 +290,9 @@ impl<D: Design> FreeLists<D> {
     }
 
     /// Calls `see` for each free block.
-    pub fn each(&mut self, see: &mut dyn FnMut(Frame, Order)) {
-        for order in (0..=MAX_ORDER).filter_map(Order::new) {
-            let head = head(order.get());
+    pub fn each(&mut self, see: &mut dyn FnMut(Frame, u8)) {
+        for order in 0..=MAX_ORDER {
+            let head = head(order);
             let mut next = self.lists.first(head);
             while let Some(at) = next {
                 see(Frame(frame(at)), order);

@@ -23,12 +23,8 @@ fn zone<D: Design>(options: ZoneOptions) -> ListZone<D> {
     ListZone::new(&HeapProvider::default(), options).unwrap()
 }
 
-fn order(n: u8) -> Order {
-    Order::new(n).unwrap()
-}
-
 fn singles<D: Design, P: LockTrace>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
-    (0..count).map(|_| zone.alloc(Cpu(0), Order::ZERO).unwrap()).collect()
+    (0..count).map(|_| zone.alloc(Cpu(0)).unwrap()).collect()
 }
 
 #[test]
@@ -50,21 +46,21 @@ fn freeing_what_is_not_allocated_is_found_and_has_no_effect() {
     fn case<D: Design>(n: usize) {
         let zone = zone::<D>(ZoneOptions::new(2, 2048));
         let bad = core::panic::AssertUnwindSafe(|| {
-            let single = zone.alloc(Cpu(0), Order::ZERO).unwrap();
-            let block = zone.alloc(Cpu(0), order(3)).unwrap();
+            let single = zone.alloc(Cpu(0)).unwrap();
+            let block = zone.alloc_block(Cpu(0), 3).unwrap();
             match n {
                 0 => {
-                    zone.free(Cpu(0), single, Order::ZERO);
-                    zone.free(Cpu(1), single, Order::ZERO);
+                    zone.free(Cpu(0), single);
+                    zone.free(Cpu(1), single);
                 }
-                1 => zone.free(Cpu(0), Frame(100), Order::ZERO),
-                2 => zone.free(Cpu(0), Frame(block.0 + 1), Order::ZERO),
-                3 => zone.free(Cpu(0), block, order(4)),
-                4 => zone.free(Cpu(0), Frame(2048), Order::ZERO),
-                5 => zone.free(Cpu(0), Frame(u32::MAX), Order::MAX),
+                1 => zone.free(Cpu(0), Frame(100)),
+                2 => zone.free(Cpu(0), Frame(block.0 + 1)),
+                3 => zone.free_block(Cpu(0), block, 4),
+                4 => zone.free(Cpu(0), Frame(2048)),
+                5 => zone.free_block(Cpu(0), Frame(u32::MAX), MAX_ORDER),
                 _ => {
-                    zone.free(Cpu(0), block, order(3));
-                    zone.free(Cpu(0), block, order(3));
+                    zone.free_block(Cpu(0), block, 3);
+                    zone.free_block(Cpu(0), block, 3);
                 }
             }
         });
@@ -90,7 +86,7 @@ fn pcp_lists_give_the_newest_first_and_the_oldest_back() {
         let frames = singles(&zone, 1000);
         assert_eq!(zone.stats().cached, 1000usize.next_multiple_of(63) as u64 - 1000);
         for frame in &frames {
-            zone.free(Cpu(1), *frame, Order::ZERO);
+            zone.free(Cpu(1), *frame);
             assert!(zone.cpus.get(Cpu(1)).lock().len() < 378);
         }
         zone.validate();
@@ -99,8 +95,8 @@ fn pcp_lists_give_the_newest_first_and_the_oldest_back() {
         left.extend(pcp.frames().map(Frame));
         drop(pcp);
         assert_eq!(left, frames[1000 - left.len()..], "{}: the oldest went", D::NAME);
-        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[999]));
-        assert_eq!(zone.alloc(Cpu(1), Order::ZERO), Some(frames[998]));
+        assert_eq!(zone.alloc(Cpu(1)), Some(frames[999]));
+        assert_eq!(zone.alloc(Cpu(1)), Some(frames[998]));
         zone.validate();
     }
     every_design!(case);
@@ -113,8 +109,8 @@ fn odd_options_are_moved_to_the_nearest_limit() {
             let options = ZoneOptions { batch, cache_high: high, ..ZoneOptions::new(0, 1000) };
             let zone = zone::<D>(options);
             assert_eq!((zone.options.batch, zone.options.cache_high), expected);
-            let frame = zone.alloc(Cpu(7), Order::ZERO).unwrap();
-            zone.free(Cpu(8), frame, Order::ZERO);
+            let frame = zone.alloc(Cpu(7)).unwrap();
+            zone.free(Cpu(8), frame);
             zone.validate();
         }
         let largest = ListZone::<D>::new(&HeapProvider::default(), ZoneOptions::new(1, u32::MAX));
@@ -126,7 +122,7 @@ fn odd_options_are_moved_to_the_nearest_limit() {
 /// Buddies that are both free, of all orders.
 fn unmerged(zone: &dyn Frames) -> usize {
     let mut free = Vec::new();
-    zone.free_blocks(&mut |frame, order| free.push((frame.0, order.get())));
+    zone.free_blocks(&mut |frame, order| free.push((frame.0, order)));
     let has_buddy = |block: &&(u32, u8)| {
         let (frame, order) = **block;
         order < MAX_ORDER && free.contains(&(frame ^ 1 << order, order))
@@ -145,7 +141,7 @@ fn designs_leave_unmerged_what_they_are_known_to() {
         frames.sort_unstable();
         // The last stays in the pcp list's place: sixteen go to the zone together.
         for frame in &frames[64..80] {
-            zone.free(Cpu(0), *frame, Order::ZERO);
+            zone.free(Cpu(0), *frame);
         }
         assert_eq!(zone.stats().cached, 0);
         assert_eq!(unmerged(&zone), expected, "{}", D::NAME);
@@ -171,10 +167,10 @@ fn what_was_not_merged_is_merged_when_a_larger_block_is_asked_for() {
         let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(1, 2048) };
         let zone = zone::<D>(options);
         for frame in singles(&zone, 2048) {
-            zone.free(Cpu(0), frame, Order::ZERO);
+            zone.free(Cpu(0), frame);
         }
-        assert_eq!(zone.alloc(Cpu(0), Order::MAX).map(|frame| frame.0 % 1024), Some(0));
-        assert_eq!(zone.alloc(Cpu(0), order(9)).map(|frame| frame.0 % 512), Some(0));
+        assert_eq!(zone.alloc_block(Cpu(0), MAX_ORDER).map(|frame| frame.0 % 1024), Some(0));
+        assert_eq!(zone.alloc_block(Cpu(0), 9).map(|frame| frame.0 % 512), Some(0));
         zone.validate();
     }
     every_design!(case);
@@ -186,19 +182,19 @@ fn clusters_go_out_as_they_came_in() {
     let zone = zone::<Cluster>(options);
     let frames = singles(&zone, 1024);
     for frame in &frames[96..128] {
-        zone.free(Cpu(0), *frame, Order::ZERO);
+        zone.free(Cpu(0), *frame);
     }
     zone.validate();
     assert_eq!(zone.free.exclusive().clusters.in_use(), 2);
     // The last cluster that came comes out as a whole, in the order of the list.
-    let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1), Order::ZERO).unwrap()).collect();
+    let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1)).unwrap()).collect();
     assert_eq!(again, frames[112..128].iter().rev().copied().collect::<Vec<_>>());
     assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
     zone.validate();
     // While clusters are disabled frames are merged, and what there is of clusters goes on.
     zone.disable(&zone.watch(Cpu(0)));
     for frame in &again {
-        zone.free(Cpu(1), *frame, Order::ZERO);
+        zone.free(Cpu(1), *frame);
     }
     assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
     assert_eq!(unmerged(&zone), 8, "those of the other cluster");
@@ -270,12 +266,12 @@ fn probes_are_told_of_each_gate() {
         assert_eq!(diary(), [(LockClass::Write, 4)], "{}: filling a pcp list", D::NAME);
         frames.sort_unstable();
         for frame in frames {
-            zone.free(Cpu(0), frame, Order::ZERO);
+            zone.free(Cpu(0), frame);
         }
         assert_eq!(diary(), of_batch, "{}: a batch", D::NAME);
-        let block = zone.alloc(Cpu(0), order(5)).unwrap();
+        let block = zone.alloc_block(Cpu(0), 5).unwrap();
         assert_eq!(diary(), [(LockClass::Write, 32)], "{}: a block", D::NAME);
-        zone.free(Cpu(0), block, order(5));
+        zone.free_block(Cpu(0), block, 5);
         assert_eq!(diary(), of_block, "{}: giving it back", D::NAME);
     }
     use LockClass::{Head, Range, Read, Write};
@@ -298,7 +294,7 @@ fn finds(expected: &str, corrupt: impl FnOnce(&ListZone<Cluster>) + std::panic::
         let zone = zone::<Cluster>(options);
         let frames = singles(&zone, 40);
         for frame in &frames[..16] {
-            zone.free(Cpu(1), *frame, Order::ZERO);
+            zone.free(Cpu(1), *frame);
         }
         zone.validate();
         corrupt(&zone);
@@ -359,8 +355,8 @@ fn worlds_that_refuse_are_reported() {
     fn case<D: Design>() {
         assert!(ListZone::<D>::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
         let empty = zone::<D>(ZoneOptions::new(1, 0));
-        for order in [Order::ZERO, Order::MAX] {
-            assert_eq!(empty.alloc(Cpu(0), order), None);
+        for order in [0, MAX_ORDER] {
+            assert_eq!(empty.alloc_block(Cpu(0), order), None);
         }
         empty.drain();
         empty.validate();
