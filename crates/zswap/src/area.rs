@@ -24,20 +24,21 @@ use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
+use crate::index::AreaIndex;
 use crate::memcg::Memcg;
-use crate::{Index, SwapType, lock_bits};
+use crate::{SwapType, lock_bits};
 
 /// The most pages that are read, written or locked together: as many as one ring of the io_uring
 /// devices takes at once. More pages would wait in our queue instead of the device's queue.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
 
 /// An area that is on. Any number of threads may call every method at once.
-pub(crate) struct Area<I: Index> {
+pub(crate) struct Area {
     pub(crate) swap: SwapType,
     /// How often an area of this number was turned on.
     pub(crate) generation: u64,
     pub(crate) pages: u64,
-    pub(crate) index: I,
+    pub(crate) index: AreaIndex,
     pub(crate) device: Option<Arc<dyn BlockDevice>>,
     /// The device frees room at once when it is told that nobody reads a page any more.
     quick_discard: bool,
@@ -76,14 +77,14 @@ fn parts(offsets: Range<u64>) -> impl Iterator<Item = (usize, u64)> {
     })
 }
 
-impl<I: Index> Area<I> {
+impl Area {
     /// An area without locks. Its marks are as another process left them.
     pub(crate) fn new(
         what: AreaForm<'_>,
-        index: I,
+        index: AreaIndex,
         device: Option<Arc<dyn BlockDevice>>,
         memcg: Memcg,
-    ) -> Result<Area<I>, NoMemory> {
+    ) -> Result<Area, NoMemory> {
         let AreaForm { provider, marks, swap, generation, pages } = what;
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
@@ -267,14 +268,14 @@ impl<I: Index> Area<I> {
 }
 
 /// Locks of pages of one area, released together.
-pub(crate) struct PageLocks<'a, I: Index> {
-    area: &'a Area<I>,
+pub(crate) struct PageLocks<'a> {
+    area: &'a Area,
     offsets: [u64; BATCH],
     count: usize,
 }
 
-impl<'a, I: Index> PageLocks<'a, I> {
-    pub(crate) fn of(area: &'a Area<I>) -> PageLocks<'a, I> {
+impl<'a> PageLocks<'a> {
+    pub(crate) fn of(area: &'a Area) -> PageLocks<'a> {
         PageLocks { area, offsets: [0; BATCH], count: 0 }
     }
 
@@ -310,7 +311,7 @@ impl<'a, I: Index> PageLocks<'a, I> {
     }
 }
 
-impl<I: Index> Drop for PageLocks<'_, I> {
+impl Drop for PageLocks<'_> {
     fn drop(&mut self) {
         let mut rest = &self.offsets[..self.count];
         while let Some(first) = rest.first() {

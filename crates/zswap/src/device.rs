@@ -14,7 +14,6 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::Count;
 use crate::engine::{Offer, Owner, Zswap};
-use crate::index::{Flat, Index};
 use crate::outcome::{LoadError, Reject};
 use crate::{Key, SwapType};
 
@@ -32,24 +31,24 @@ struct Refused {
 /// alone: once the area is off, every operation fails, also when another one gets its number.
 /// Operations are of whole pages, each of them atomic. A stored page stays until it is discarded,
 /// whatever `exclusive_loads` says: a client of a block device may read it again.
-pub struct SwapDevice<I: Index = Flat> {
-    zswap: Arc<Zswap<I>>,
+pub struct SwapDevice {
+    zswap: Arc<Zswap>,
     swap: SwapType,
     /// How often an area of this number was on, this time included; 0 if none is.
     generation: u64,
 }
 
-impl<I: Index> SwapDevice<I> {
+impl SwapDevice {
     /// The device of area `swap`. If no such area is on, every operation fails.
     #[must_use]
-    pub fn new(zswap: Arc<Zswap<I>>, swap: SwapType) -> SwapDevice<I> {
+    pub fn new(zswap: Arc<Zswap>, swap: SwapType) -> SwapDevice {
         let generation = zswap.area(swap).map_or(0, |area| area.generation);
         SwapDevice { zswap, swap, generation }
     }
 
     /// The cache behind the device.
     #[must_use]
-    pub fn zswap(&self) -> &Arc<Zswap<I>> {
+    pub fn zswap(&self) -> &Arc<Zswap> {
         &self.zswap
     }
 
@@ -65,7 +64,7 @@ impl<I: Index> SwapDevice<I> {
 
     /// The area of the device, if it is still on.
     #[inline]
-    fn area<'p>(&'p self, reader: &'p Reader<'_>) -> Option<&'p Arc<Area<I>>> {
+    fn area<'p>(&'p self, reader: &'p Reader<'_>) -> Option<&'p Arc<Area>> {
         let area = self.zswap.area_here(reader, self.swap)?;
         (area.generation == self.generation).then_some(area)
     }
@@ -82,7 +81,7 @@ impl<I: Index> SwapDevice<I> {
         reader: &'p Reader<'_>,
         offset: u64,
         length: u64,
-    ) -> Result<(&'p Arc<Area<I>>, Range<u64>), IoError> {
+    ) -> Result<(&'p Arc<Area>, Range<u64>), IoError> {
         let area = self.area(reader).ok_or(IoError::NotReady)?;
         if !(offset | length).is_multiple_of(P) {
             return Err(IoError::Unaligned);
@@ -101,7 +100,7 @@ impl<I: Index> SwapDevice<I> {
         cpu: Cpu,
         offset: u64,
         length: u64,
-    ) -> Result<(Arc<Area<I>>, Range<u64>), IoError> {
+    ) -> Result<(Arc<Area>, Range<u64>), IoError> {
         let reader = self.zswap.readers.enter(cpu);
         let (area, pages) = self.judge(&reader, offset, length)?;
         Ok((area.clone(), pages))
@@ -264,7 +263,7 @@ impl<I: Index> SwapDevice<I> {
     fn read_missing(
         &self,
         context: Context,
-        (area, first): (&Area<I>, u64),
+        (area, first): (&Area, u64),
         into: &mut [Page],
         missing: u64,
     ) -> Result<(), IoError> {
@@ -363,7 +362,7 @@ impl<I: Index> SwapDevice<I> {
 
     /// Invalidates at most [`BATCH`] pages, and discards those that are on the device there. The
     /// calling thread has locked them if there is a device.
-    fn discard_locked(&self, cpu: Cpu, area: &Area<I>, pages: Range<u64>) {
+    fn discard_locked(&self, cpu: Cpu, area: &Area, pages: Range<u64>) {
         let on_device = pages.clone().enumerate().filter(|(_, offset)| area.is_on_device(*offset));
         let there = on_device.fold(0u64, |there, (n, _)| there | 1 << n);
         self.zswap.drop_range(cpu, area, pages.start, pages.end);
@@ -380,7 +379,7 @@ impl<I: Index> SwapDevice<I> {
     }
 
     /// The present kind of a page.
-    fn kind(&self, cpu: Cpu, area: &Area<I>, offset: u64) -> ExtentKind {
+    fn kind(&self, cpu: Cpu, area: &Area, offset: u64) -> ExtentKind {
         let _reading = self.zswap.retired.read(cpu);
         match area.index.get(cpu, offset).is_some() || area.is_on_device(offset) {
             true => ExtentKind::Data,
@@ -389,7 +388,7 @@ impl<I: Index> SwapDevice<I> {
     }
 }
 
-impl<I: Index> BlockDevice for SwapDevice<I> {
+impl BlockDevice for SwapDevice {
     fn geometry(&self) -> Geometry {
         let reader = self.zswap.readers.enter(Cpu(0));
         let bytes = self.area(&reader).map_or(0, |area| area.pages * P);

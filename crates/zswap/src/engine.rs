@@ -34,7 +34,7 @@ use crate::counts::{Count, Counts};
 use crate::entry::Entries;
 use crate::evictors::Evictors;
 use crate::headroom::Provision;
-use crate::index::{Flat, Index};
+use crate::index::MakeIndex;
 use crate::lru::Ages;
 use crate::memcg::Memcg;
 use crate::outcome::{LoadError, Reject};
@@ -84,14 +84,14 @@ pub struct Parts {
 }
 
 /// A cache of pages in front of swap areas. Any number of threads may call every method at once.
-pub struct Zswap<I: Index = Flat> {
+pub struct Zswap {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) kept: Option<Arc<dyn KeptMemory>>,
     pub(crate) record: Record,
     pub(crate) objects: Objects<PerCpuStreams>,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
-    pub(crate) areas: [Published<Arc<Area<I>>>; MAX_TYPES],
+    pub(crate) areas: [Published<Arc<Area>>; MAX_TYPES],
     pub(crate) memcgs: [Published<Memcg>; MAX_MEMCGS],
     /// The number of pages for each codec, by the codec of their objects.
     by_codec: PerCpuCounters<CODECS>,
@@ -113,6 +113,8 @@ pub struct Zswap<I: Index = Flat> {
     warming: Warming,
     changing: Mutex<()>,
     pub(crate) find_codec: FindCodec,
+    /// Makes the index of an area, if that is not the product's.
+    other_index: Option<MakeIndex>,
     pub(crate) cpus: usize,
 }
 
@@ -156,12 +158,12 @@ impl Owner {
     }
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// An engine without areas. Its only memcg is `default`.
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap<I>, ControlError> {
+    pub fn new(provider: Arc<dyn MemoryProvider>, parts: Parts) -> Result<Zswap, ControlError> {
         let codec = parts.codec.clone();
         let memory = memory_of(&provider, parts.kept.as_ref(), RECORD);
         let record = Record::create(&*memory, parts.entries);
@@ -172,13 +174,27 @@ impl<I: Index> Zswap<I> {
         Ok(zswap)
     }
 
+    /// As [`Zswap::new`], with another kind of index, for experiments and tests.
+    ///
+    /// # Errors
+    /// Those of [`Zswap::new`].
+    pub fn with_index(
+        provider: Arc<dyn MemoryProvider>,
+        parts: Parts,
+        make: MakeIndex,
+    ) -> Result<Zswap, ControlError> {
+        let mut zswap = Zswap::new(provider, parts)?;
+        zswap.other_index = Some(make);
+        Ok(zswap)
+    }
+
     /// An engine without areas, memcgs and codecs. Its entries and objects are those that another
     /// process left, and have to be recovered.
     pub(crate) fn without_codec(
         provider: Arc<dyn MemoryProvider>,
         parts: Parts,
         record: Record,
-    ) -> Result<Zswap<I>, ControlError> {
+    ) -> Result<Zswap, ControlError> {
         let kept = parts.kept;
         let memory = |name: &str| memory_of(&provider, kept.as_ref(), name);
         let register = kept.as_ref().map(|_| record.register());
@@ -209,6 +225,7 @@ impl<I: Index> Zswap<I> {
             warming: Warming::default(),
             changing: Mutex::new(()),
             find_codec: parts.find_codec,
+            other_index: None,
             cpus: parts.cpus,
             provider,
             kept,
@@ -438,7 +455,7 @@ impl<I: Index> Zswap<I> {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        (area, offset): (&Area<I>, u64),
+        (area, offset): (&Area, u64),
         page: &mut Page,
     ) -> Result<(), LoadError> {
         let word = area.index.get(cpu, offset).ok_or(LoadError::NotFound)?;
@@ -481,14 +498,14 @@ impl<I: Index> Zswap<I> {
 
     /// Takes a loaded page out. If another thread has taken or replaced it already, the load came
     /// before that.
-    fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, (offset, word): (u64, Word)) {
+    fn take_out(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, (offset, word): (u64, Word)) {
         if area.index.remove_if(cpu, offset, word) {
             self.dispose(reader, cpu, word);
         }
     }
 }
 
-impl<I: Index> Drop for Zswap<I> {
+impl Drop for Zswap {
     fn drop(&mut self) {
         // Areas are given up by `swapoff`. Another process finds those that are on.
         let reader = self.readers.enter(Cpu(0));

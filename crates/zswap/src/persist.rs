@@ -35,7 +35,7 @@ use crate::area::{Area, AreaForm};
 use crate::counts::Count;
 use crate::engine::{ENTRIES, Parts, RECORD, ZSPAGES, Zswap, names_of, no_memory};
 use crate::entry::Content;
-use crate::index::{Flat, Index};
+use crate::index::{AreaIndex, Flat, Index};
 use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, Record};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, PARAMETERS, SwapType, Word};
 
@@ -85,9 +85,19 @@ pub type AreaLeft = (SwapType, Result<Option<Arc<dyn BlockDevice>>, ControlError
 
 /// An area that is being recovered.
 struct FoundArea {
-    area: Arc<Area<Flat>>,
+    area: Arc<Area>,
     lost: AtomicU64,
     absent: Option<String>,
+}
+
+impl FoundArea {
+    /// Its index.
+    fn words(&self) -> &Flat {
+        match &self.area.index {
+            AreaIndex::Flat(flat) => flat,
+            AreaIndex::Other(_) => unreachable!("a recovered area has the product's index"),
+        }
+    }
 }
 
 /// What a cache is made of that another process left.
@@ -104,7 +114,7 @@ pub struct Left {
 
 /// A cache that is being recovered.
 pub struct Recovery {
-    zswap: Zswap<Flat>,
+    zswap: Zswap,
     objects: Survey,
     found: Vec<FoundArea>,
     /// Whether pages are to be recompressed. That waits for the end: only then it is known which
@@ -113,12 +123,12 @@ pub struct Recovery {
 }
 
 impl Persist for Recovery {
-    type Kept = Zswap<Flat>;
+    type Kept = Zswap;
     type Saved = SavedSwap;
     type Parts = Left;
-    type Recovered = (Zswap<Flat>, Recovered);
+    type Recovered = (Zswap, Recovered);
 
-    fn save(zswap: &Zswap<Flat>) -> SavedSwap {
+    fn save(zswap: &Zswap) -> SavedSwap {
         let rows = PARAMETERS.iter().filter(|row| row.name != COMPRESSOR);
         let settings = rows.filter_map(|row| {
             let mut text = String::new();
@@ -147,25 +157,25 @@ impl Persist for Recovery {
     }
 
     fn spans(&self) -> Vec<(u32, u64)> {
-        let number = |area: &Area<Flat>| area.swap.number() as u32;
+        let number = |area: &Area| area.swap.number() as u32;
         self.found.iter().map(|found| (number(&found.area), found.area.pages)).collect()
     }
 
     fn walk(&self, cpu: Cpu, span: usize, pages: Range<u64>) {
         let found = &self.found[span];
-        let area = &found.area;
+        let (area, words) = (&found.area, found.words());
         let range = pages.start..pages.end.min(area.pages);
-        for at in area.index.touched(range.clone()) {
-            area.index.recover(cpu, at, |word| self.judge(cpu, found, at, word?));
+        for at in words.touched(range.clone()) {
+            words.recover(cpu, at, |word| self.judge(cpu, found, at, word?));
         }
         for offset in area.marked(range.clone()) {
-            if area.index.has(offset) {
+            if words.has(offset) {
                 area.clear_on_device(cpu, offset);
             } else if area.device.is_none() {
                 area.clear_on_device(cpu, offset);
                 let why = "it was written to the device below, and there is none";
                 self.tell(area.swap, offset, why.into());
-                area.index.recover(cpu, offset, |_| Some(self.lose(cpu, found)));
+                words.recover(cpu, offset, |_| Some(self.lose(cpu, found)));
             }
         }
         area.forget_unmarked(cpu, range);
@@ -179,7 +189,7 @@ impl Persist for Recovery {
         self.objects.settle(&self.zswap.objects, live);
     }
 
-    fn finish(self) -> Result<(Zswap<Flat>, Recovered), ControlError> {
+    fn finish(self) -> Result<(Zswap, Recovered), ControlError> {
         let Recovery { zswap, objects, found, auto } = self;
         let mut findings = objects.finish(&zswap.objects);
         let has_device = |swap: SwapType| {
@@ -230,7 +240,7 @@ fn begin(left: Left, census: &Arc<Census>) -> Result<Recovery, ControlError> {
     parts.entries =
         most.ok_or_else(|| ControlError::invalid(format!("it cannot have {entries} entries")))?;
     let codec = parts.codec.clone();
-    let zswap = Zswap::<Flat>::without_codec(provider, parts, record)?;
+    let zswap = Zswap::without_codec(provider, parts, record)?;
     let mut findings = Findings::default();
     let codecs = zswap.restore_codecs(codec, &mut findings)?;
     zswap.restore_memcgs(&mut findings);
@@ -245,7 +255,7 @@ fn begin(left: Left, census: &Arc<Census>) -> Result<Recovery, ControlError> {
     Ok(Recovery { zswap, objects, found, auto: false })
 }
 
-impl Zswap<Flat> {
+impl Zswap {
     /// Puts the codecs of the record back under their numbers, and returns these, a bit for each.
     /// `instead` makes new objects if what was kept of their codec is damaged.
     fn restore_codecs(
@@ -339,7 +349,7 @@ impl Zswap<Flat> {
         let (index, marks) = names_of(swap, generation);
         let (index, marks) = (self.memory_of(&index), self.memory_of(&marks));
         let index = Flat::make(&*index, pages, self.entries.capacity(), self.cpus);
-        let area = index.and_then(|index| {
+        let area = index.map(AreaIndex::Flat).and_then(|index| {
             let (provider, marks) = (&*self.provider, &*marks);
             let what = AreaForm { provider, marks, swap, generation, pages };
             Area::new(what, index, device, memcg)
@@ -412,9 +422,9 @@ impl Recovery {
     fn lose_what_two_pages_name(&self, doubles: &BTreeSet<u32>) {
         let (zswap, cpu) = (&self.zswap, Cpu(0));
         for found in &self.found {
-            let area = &found.area;
-            for at in area.index.touched(0..area.pages) {
-                let word = area.index.get(cpu, at).filter(|word| *word != Word::LOST);
+            let (area, words) = (&found.area, found.words());
+            for at in words.touched(0..area.pages) {
+                let word = words.get(cpu, at).filter(|word| *word != Word::LOST);
                 if let Some(word) = word
                     && let content @ Content::Stored(object) = zswap.entries.content(word.number())
                     && doubles.contains(&object.handle().get())
@@ -427,7 +437,7 @@ impl Recovery {
                     zswap.entries.set_unnamed(word.number());
                     self.tell(area.swap, at, "another page has its contents too".into());
                     // A table has room for each of its pages.
-                    let _ = area.index.insert(cpu, at, self.lose(cpu, found));
+                    let _ = words.insert(cpu, at, self.lose(cpu, found));
                 }
             }
         }

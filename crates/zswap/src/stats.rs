@@ -6,7 +6,6 @@ use crate::SwapType;
 use crate::counts::Count;
 use crate::engine::Zswap;
 use crate::entry::ENTRY_BYTES;
-use crate::index::Index;
 
 /// A snapshot of the statistics of an engine. The unit is pages unless a field says bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -135,7 +134,7 @@ pub struct AreaStats {
     pub on_device: u64,
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// A snapshot of the statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {

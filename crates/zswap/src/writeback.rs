@@ -16,7 +16,6 @@ use units::{Cpu, PAGE_SIZE, Page};
 use crate::area::{Area, BATCH};
 use crate::counts::Count;
 use crate::engine::Zswap;
-use crate::index::Index;
 use crate::memcg::Memcg;
 use crate::outcome::{Reclaimed, Work};
 use crate::{Key, Word};
@@ -24,8 +23,8 @@ use crate::{Key, Word};
 const P: u64 = PAGE_SIZE as u64;
 
 /// A page on its way to a device: locked, and copied to its place in a set.
-struct Leaving<I: Index> {
-    area: Arc<Area<I>>,
+struct Leaving {
+    area: Arc<Area>,
     key: Key,
     word: Word,
     /// The codec and the length of what was copied; `None` if it is the page itself.
@@ -34,12 +33,12 @@ struct Leaving<I: Index> {
 
 /// Pages on their way to devices, in the order of their keys. Each page has its copy at its own
 /// place in the set.
-struct Batch<I: Index> {
-    pages: [Option<Leaving<I>>; BATCH],
+struct Batch {
+    pages: [Option<Leaving>; BATCH],
     count: usize,
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Writes back at most `pages` of the oldest pages, and waits for the writes. A page that was
     /// read since it was stored or last visited is skipped once.
     pub fn reclaim(&self, cpu: Cpu, pages: u64) -> Reclaimed {
@@ -81,7 +80,7 @@ impl<I: Index> Zswap<I> {
         cpu: Cpu,
         whose: Option<&Memcg>,
         set: &mut [Page],
-        (batch, done): (&mut Batch<I>, &mut Reclaimed),
+        (batch, done): (&mut Batch, &mut Reclaimed),
     ) {
         let reader = self.readers.enter(cpu);
         // From now on no entry is reused.
@@ -148,7 +147,7 @@ impl<I: Index> Zswap<I> {
         cpu: Cpu,
         (key, word): (Key, Word),
         copy: &mut Page,
-    ) -> Option<Leaving<I>> {
+    ) -> Option<Leaving> {
         let area = self.area_of(reader, key).filter(|area| area.device.is_some())?;
         if !area.try_lock_page(key.offset) {
             return None;
@@ -169,11 +168,11 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Writes a batch, and takes the written pages out of the cache.
-    fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch<I>, done: &mut Reclaimed) {
+    fn write(&self, cpu: Cpu, set: &[Page], batch: &mut Batch, done: &mut Reclaimed) {
         let mut first = 0;
         while first < batch.count {
             let area = batch.pages[first].as_ref().map(|leaving| leaving.area.clone());
-            let same = |leaving: &Option<Leaving<I>>| {
+            let same = |leaving: &Option<Leaving>| {
                 leaving.as_ref().map(|leaving| leaving.key.swap) == area.as_ref().map(|a| a.swap)
             };
             let count = batch.pages[first..batch.count].iter().take_while(|l| same(l)).count();
@@ -188,9 +187,9 @@ impl<I: Index> Zswap<I> {
     fn write_to(
         &self,
         cpu: Cpu,
-        area: &Area<I>,
+        area: &Area,
         set: &[Page],
-        pages: &mut [Option<Leaving<I>>],
+        pages: &mut [Option<Leaving>],
         done: &mut Reclaimed,
     ) {
         let mut results = [Ok(()); BATCH];
@@ -220,7 +219,7 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Completes the writeback of a page that the device has now.
-    fn gone(&self, cpu: Cpu, leaving: &Leaving<I>, done: &mut Reclaimed) {
+    fn gone(&self, cpu: Cpu, leaving: &Leaving, done: &mut Reclaimed) {
         let Leaving { area, key, word, .. } = leaving;
         area.set_on_device(key.offset);
         if !area.index.remove_if(cpu, key.offset, *word) {
@@ -311,10 +310,10 @@ impl<I: Index> Zswap<I> {
 }
 
 /// Writes pages as they were copied, and sets the result of each.
-fn write_packed<I: Index>(
+fn write_packed(
     cpu: Cpu,
     device: &dyn PackedPages,
-    (set, pages): (&[Page], &[Option<Leaving<I>>]),
+    (set, pages): (&[Page], &[Option<Leaving>]),
     results: &mut [Result<(), IoError>],
 ) {
     static ZEROES: Page = [0; PAGE_SIZE];
@@ -334,10 +333,10 @@ fn write_packed<I: Index>(
 }
 
 /// Writes pages, neighbours on the device together, and sets the result of each.
-fn write_pages<I: Index>(
+fn write_pages(
     cpu: Cpu,
     device: &dyn BlockDevice,
-    (set, pages): (&[Page], &[Option<Leaving<I>>]),
+    (set, pages): (&[Page], &[Option<Leaving>]),
     results: &mut [Result<(), IoError>],
 ) {
     let offset = |n: usize| pages[n].as_ref().map_or(0, |leaving| leaving.key.offset);

@@ -23,7 +23,7 @@ mod variants;
 pub mod zones;
 
 #[cfg(not(loom))]
-pub use any::{AnyDisk, AnySwap};
+pub use any::AnyDisk;
 #[cfg(not(loom))]
 pub use machine::{Disk, Machine, MachineOptions};
 #[cfg(not(loom))]

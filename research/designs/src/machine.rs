@@ -10,10 +10,10 @@ use sync::Mutex;
 use units::{PAGE_SIZE, Page, pages_for};
 use zcomp::{Chosen, Params};
 use zram::{HostFiles, NoHostFiles, Resources, Stats};
-use zswap::Parts;
+use zswap::{Parts, Zswap};
 
+use crate::AnyDisk;
 use crate::variants::{Variants, make_disk, make_swap, make_zone};
-use crate::{AnyDisk, AnySwap};
 
 /// The options of a machine.
 pub struct MachineOptions {
@@ -123,7 +123,7 @@ impl Machine {
     ///
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
-    pub fn swap(&self) -> Result<Arc<dyn AnySwap>, ControlError> {
+    pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
         make_swap(&self.variants.index, self.swap_scenario.clone(), self.swap_parts()?)
     }
 

@@ -8,14 +8,14 @@ use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
 use zcomp::{PerCpuStreams, Streams};
 use zram::slots::{BitLock, SlotTable};
 use zram::{Design, Disk, Product, Resources};
-use zswap::index::Flat;
-use zswap::{Index, Parts, Zswap};
+use zswap::index::{self, Flat, Index, MakeIndex};
+use zswap::{Parts, Zswap};
 
+use crate::AnyDisk;
 use crate::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use crate::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use crate::streams::{MultiStreams, MutexStream, SingleStreams};
 use crate::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
-use crate::{AnyDisk, AnySwap};
 
 /// The design of each seam, by name. The defaults are the product's designs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +124,6 @@ impl Variants {
 
 type MakeZone = fn(&dyn MemoryProvider, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
 type MakeDisk = fn(&str, u32, Arc<Resources>) -> Arc<dyn AnyDisk>;
-type MakeSwap = fn(Arc<dyn MemoryProvider>, Parts) -> Result<Arc<dyn AnySwap>, ControlError>;
 
 const ZONE: &[(&str, MakeZone)] = &[
     (Zone::NAME, |provider, options| Ok(Arc::new(Zone::new(provider, options)?))),
@@ -177,20 +176,13 @@ fn disk<T: SlotTable + 'static>(
     }
 }
 
-const INDEX: &[(&str, MakeSwap)] = &[
-    (Flat::NAME, swap::<Flat>),
-    (XArraySplit::NAME, swap::<XArraySplit>),
-    (XArray::NAME, swap::<XArray>),
-    (RbTreeSplit::NAME, swap::<RbTreeSplit>),
-    (RbTree::NAME, swap::<RbTree>),
+const INDEX: &[(&str, MakeIndex)] = &[
+    (Flat::NAME, index::make::<Flat>),
+    (XArraySplit::NAME, index::make::<XArraySplit>),
+    (XArray::NAME, index::make::<XArray>),
+    (RbTreeSplit::NAME, index::make::<RbTreeSplit>),
+    (RbTree::NAME, index::make::<RbTree>),
 ];
-
-fn swap<I: Index>(
-    provider: Arc<dyn MemoryProvider>,
-    parts: Parts,
-) -> Result<Arc<dyn AnySwap>, ControlError> {
-    Ok(Arc::new(Zswap::<I>::new(provider, parts)?))
-}
 
 /// Makes the index called `name`: see [`Index::make`].
 ///
@@ -201,18 +193,7 @@ pub fn make_index(
     provider: &dyn MemoryProvider,
     (pages, entries, cpus): (u64, u32, usize),
 ) -> Result<Box<dyn Index>, ControlError> {
-    fn boxed<I: Index>(made: Result<I, NoMemory>) -> Result<Box<dyn Index>, NoMemory> {
-        Ok(Box::new(made?))
-    }
-    known("index", name, INDEXES)?;
-    let made = match name {
-        XArray::NAME => boxed(XArray::make(provider, pages, entries, cpus)),
-        RbTreeSplit::NAME => boxed(RbTreeSplit::make(provider, pages, entries, cpus)),
-        RbTree::NAME => boxed(RbTree::make(provider, pages, entries, cpus)),
-        XArraySplit::NAME => boxed(XArraySplit::make(provider, pages, entries, cpus)),
-        _ => boxed(Flat::make(provider, pages, entries, cpus)),
-    };
-    made.map_err(no_memory)
+    find("index", name, INDEX)?(provider, pages, entries, cpus).map_err(no_memory)
 }
 
 /// Makes the zone called `name`.
@@ -239,8 +220,13 @@ pub(crate) fn make_swap(
     name: &str,
     provider: Arc<dyn MemoryProvider>,
     parts: Parts,
-) -> Result<Arc<dyn AnySwap>, ControlError> {
-    find("index", name, INDEX)?(provider, parts)
+) -> Result<Arc<Zswap>, ControlError> {
+    let zswap = match name {
+        // The product itself.
+        Flat::NAME => Zswap::new(provider, parts),
+        name => Zswap::with_index(provider, parts, find("index", name, INDEX)?),
+    };
+    Ok(Arc::new(zswap?))
 }
 
 pub(crate) fn no_memory(error: NoMemory) -> ControlError {

@@ -9,7 +9,7 @@ use designs::{AnyDisk, INDEXES, Machine, MachineOptions, Variants};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::NoHostFiles;
-use zswap::{AreaOptions, SwapType};
+use zswap::{AreaOptions, SwapDevice, SwapType};
 
 const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
@@ -103,21 +103,21 @@ fn a_swap_device_keeps_what_it_was_given() {
         let backing: Arc<dyn BlockDevice> = Arc::new(Plain::new(4096 * PAGE_SIZE));
         let (swap, memcg) = (SwapType::new(3).unwrap(), zswap.memcg("default").unwrap());
         zswap.swapon(swap, 4096, AreaOptions { device: Some(backing), memcg }).unwrap();
-        let device = zswap.clone().device(swap);
+        let device = SwapDevice::new(zswap.clone(), swap);
         zswap.set_max_pool_bytes(2 << 20);
         for number in 0..4096 {
-            write(&*device, number, &page(number));
+            write(&device, number, &page(number));
         }
         let stats = zswap.stats();
         assert!(stats.written_back_pages > 2000, "{index}: {stats:?}");
         assert!(stats.pool_bytes <= 2 << 20, "{index}: {stats:?}");
         assert_eq!(stats.stored_pages + stats.on_device, 4096, "{index}: {stats:?}");
         for number in 0..4096 {
-            assert!(read(&*device, number) == page(number), "{index}: page {number}");
+            assert!(read(&device, number) == page(number), "{index}: page {number}");
         }
         device.submit(CPU, Operation::Discard { offset: 0, length: 2048 * P }).unwrap();
-        assert_eq!(read(&*device, 7), [0; PAGE_SIZE]);
-        assert!(read(&*device, 2048) == page(2048));
+        assert_eq!(read(&device, 7), [0; PAGE_SIZE]);
+        assert!(read(&device, 2048) == page(2048));
         zswap.validate();
         assert_eq!(zswap.swapoff(swap).unwrap_err().errno, Errno::EBUSY);
         zswap.invalidate_area(CPU, swap);

@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use block::BlockDevice;
 use control::ControlError;
-use designs::{AnySwap, Machine};
+use designs::Machine;
 use fuse::{LoopDevice, LoopOptions, Mount};
 use nbd::{Listener, One, Server};
 use units::{Cpu, PAGE_SIZE};
-use zswap::{AreaOptions, SwapType, Work};
+use zswap::{AreaOptions, SwapDevice, SwapType, Work, Zswap};
 
 use crate::args::ServeArgs;
 use crate::interrupt;
@@ -64,10 +64,10 @@ fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Con
     zswap.swapon(swap, args.size / PAGE_SIZE as u64, AreaOptions { device, memcg })?;
     let worker = zswap.clone();
     thread::spawn(move || write_back(&*worker));
-    Ok(zswap.device(swap))
+    Ok(Arc::new(SwapDevice::new(zswap, swap)))
 }
 
-fn write_back(zswap: &dyn AnySwap) {
+fn write_back(zswap: &Zswap) {
     loop {
         let ticket = zswap.event().ticket();
         match zswap.work(Cpu(0)) {

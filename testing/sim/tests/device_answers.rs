@@ -65,7 +65,7 @@ fn filled(device: &Arc<Strange>) -> (Engine, Arc<dyn BlockDevice>) {
     let memcg = engine.zswap.memcg("default").expect("it is there");
     let options = AreaOptions { device: Some(device.clone() as Arc<dyn BlockDevice>), memcg };
     engine.zswap.swapon(swap_type(0), PAGES, options).expect("it is off");
-    let area = engine.zswap.clone().device(swap_type(0));
+    let area = engine.device(0);
     let mut data = vec![0; 32 * PAGE_SIZE];
     Rng::new(3).fill(&mut data);
     area.submit(Cpu(0), Operation::Write { offset: 0, from: &data }).expect("there is room");

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::thread;
 
 use block::{BlockDevice, IoError, Operation};
-use designs::AnySwap;
 use designs::Variants;
 use host::{Faults, Mmap, MmapAhead, thread_faults, thread_id};
 use pagealloc::MemoryProvider;
@@ -102,13 +101,13 @@ fn round(
 fn rounds(index: &str, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Vec<Round>, Stats) {
     let variants = Variants { index: index.into(), ..Variants::default() };
     let engine = swap::Engine::of_scenario(variants, 2, provider);
-    let zswap: &dyn AnySwap = &*engine.zswap;
+    let zswap = &*engine.zswap;
     let memcg = zswap.memcg("default").expect("it is always there");
     let options = AreaOptions { device: None, memcg };
     zswap.swapon(swap::swap_type(0), AREA, options).expect("it is off");
     zswap.set_max_pool_bytes(AREA * 2 * P);
     let want = Headroom { frames: FRAMES, entries: 256, nodes: 64 };
-    let device = engine.zswap.clone().device(swap::swap_type(0));
+    let device = engine.device(0);
     let contents = contents();
     let ended = AtomicBool::new(false);
     let rounds = thread::scope(|scope| {
@@ -174,7 +173,7 @@ fn a_page_that_finds_no_memory_goes_to_the_device() {
     let engine = swap::Engine::of_scenario(Variants::default(), 2, Arc::new(MmapAhead));
     let device_below = FaultyDevice::new(sim::swap::PAGES, 0, 0);
     engine.swapon(0, device_below).expect("it is off");
-    let device = engine.zswap.clone().device(swap::swap_type(0));
+    let device = engine.device(0);
     let contents = contents();
     let mut into = [0; PAGE_SIZE];
     for page in 0..16 {

@@ -199,7 +199,7 @@ fn swapping_allocates_nothing() {
             engine.set(Policy::Shrinker(true));
             engine.zswap.set_auto(true).expect("there is memory");
             engine.swapon(0, FaultyDevice::new(AREA, 0, 0)).expect("it is off");
-            let device = engine.zswap.clone().device(swap::swap_type(0));
+            let device = engine.device(0);
             for round in 0..4 {
                 let calls =
                     CountingHeap::calls_of(|| swap_work(&engine, &device, &contents, round));

@@ -67,7 +67,7 @@ impl Watched {
         let device = Some(below);
         let options = AreaOptions { device, memcg };
         engine.zswap.swapon(swap_type(0), pages, options).expect("it is off");
-        let device = engine.zswap.clone().device(swap_type(0));
+        let device = engine.device(0);
         let submits = AtomicU32::new(0);
         Watched { engine, device, device_below, submits, meddle_every, fails, is_log }
     }

@@ -199,7 +199,7 @@ fn area(index: &str) -> (swap::Engine, Arc<FaultyDevice>, Arc<dyn BlockDevice>) 
     let device_below = FaultyDevice::new(AREA, 3, 0);
     engine.swapon(0, device_below.clone()).expect("it is off");
     engine.set(Policy::MaxPool(0));
-    let device = engine.zswap.clone().device(swap::swap_type(0));
+    let device = engine.device(0);
     for number in (0..48).filter(|number| number % 8 == 7) {
         let write = Operation::Write { offset: number * P, from: &page(number) };
         device.submit(CPU, write).expect("there is space");

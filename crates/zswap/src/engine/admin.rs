@@ -9,11 +9,10 @@ use zcomp::{CODECS, Chosen};
 use super::Zswap;
 use crate::area::BATCH;
 use crate::counts::Count;
-use crate::index::Index;
 use crate::memcg::Memcg;
 use crate::policy::Policy;
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// The name of the codec that new pages are compressed with.
     #[must_use]
     pub fn compressor(&self) -> &'static str {

@@ -8,12 +8,12 @@ use units::{Cpu, PAGE_SIZE};
 
 use super::{AreaOptions, Zswap, names_of, no_memory};
 use crate::area::{Area, AreaForm};
-use crate::index::Index;
+use crate::index::{AreaIndex, Flat, Index};
 use crate::memcg::Memcg;
 use crate::record::{KeptMemcg, MAX_MEMCGS, MEMCG_NAME_BYTES};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, SwapType};
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Turns an area on: `pages` pages, all empty.
     ///
     /// # Errors
@@ -45,7 +45,11 @@ impl<I: Index> Zswap<I> {
         let entries = self.entries.capacity();
         let generation = self.record.next_generation(swap);
         let (index, marks) = names_of(swap, generation);
-        let index = I::make(&*self.memory_of(&index), pages, entries, self.cpus);
+        let memory = self.memory_of(&index);
+        let index = match self.other_index {
+            None => Flat::make(&*memory, pages, entries, self.cpus).map(AreaIndex::Flat),
+            Some(make) => make(&*memory, pages, entries, self.cpus).map(AreaIndex::Other),
+        };
         let index = index.map_err(no_memory)?;
         let AreaOptions { device, memcg } = options;
         let (marks, number) = (self.memory_of(&marks), memcg.0.number);
@@ -92,7 +96,7 @@ impl<I: Index> Zswap<I> {
         self.area(swap).is_some()
     }
 
-    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area<I>>> {
+    pub(crate) fn area(&self, swap: SwapType) -> Option<Arc<Area>> {
         self.areas[swap.number()].get(&self.readers.enter(Cpu(0))).cloned()
     }
 
@@ -100,17 +104,13 @@ impl<I: Index> Zswap<I> {
         &'p self,
         reader: &'p Reader<'_>,
         swap: SwapType,
-    ) -> Option<&'p Arc<Area<I>>> {
+    ) -> Option<&'p Arc<Area>> {
         self.areas[swap.number()].get(reader)
     }
 
     /// The area of a page, if the page lies within it.
     #[inline]
-    pub(crate) fn area_of<'p>(
-        &'p self,
-        reader: &'p Reader<'_>,
-        key: Key,
-    ) -> Option<&'p Arc<Area<I>>> {
+    pub(crate) fn area_of<'p>(&'p self, reader: &'p Reader<'_>, key: Key) -> Option<&'p Arc<Area>> {
         let area = self.areas[key.swap.number()].get(reader)?;
         (key.offset < area.pages).then_some(area)
     }

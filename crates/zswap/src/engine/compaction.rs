@@ -6,9 +6,8 @@ use zsmalloc::Pass;
 
 use super::Zswap;
 use super::exchange::Exchanged;
-use crate::index::Index;
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Moves objects together until no frame can be gained. Returns the number of frames that the
     /// pool needs less. Stores, loads and writeback go on meanwhile. The calling thread is no
     /// reader, and has no stream and no lock.

@@ -14,10 +14,9 @@ use super::Zswap;
 use crate::Word;
 use crate::counts::Count;
 use crate::entry::Content;
-use crate::index::Index;
 use crate::outcome::{LoadError, Reject};
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Makes an object of a page, if it needs one. `may_refuse`: it is refused if it does not
     /// shrink.
     #[inline]

@@ -13,7 +13,6 @@ use super::Zswap;
 use super::frees::leaving;
 use crate::Word;
 use crate::entry::Content;
-use crate::index::Index;
 
 /// The objects of an entry before and after.
 #[derive(Clone, Copy)]
@@ -22,7 +21,7 @@ pub(super) struct Exchanged {
     pub(super) new: Object,
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// The word of an entry, if an index names it now. The calling thread reads `retired`, which
     /// keeps such an entry. Any other may be unused, or about to be freed.
     pub(super) fn named(&self, reader: &Reader<'_>, cpu: Cpu, number: u32) -> Option<Word> {

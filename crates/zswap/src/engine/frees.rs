@@ -9,7 +9,6 @@ use super::Zswap;
 use crate::area::Area;
 use crate::counts::Count;
 use crate::entry::Content;
-use crate::index::Index;
 use crate::memcg::Memcg;
 use crate::{Key, SwapType, Word};
 
@@ -26,7 +25,7 @@ fn left_place(word: u64) -> Option<Handle> {
     (word as u32 == 0).then(|| Handle::from_raw((word >> 32) as u32))
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Invalidates a page. Afterwards no thread is writing it to the device, or will.
     pub fn invalidate_page(&self, cpu: Cpu, key: Key) {
         let area = {
@@ -42,7 +41,7 @@ impl<I: Index> Zswap<I> {
     }
 
     /// Takes a page out of the cache and clears its mark of the device.
-    pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area<I>, offset: u64) {
+    pub(crate) fn drop_page(&self, reader: &Reader<'_>, cpu: Cpu, area: &Area, offset: u64) {
         area.clear_on_device(cpu, offset);
         let word = area.index.remove(cpu, offset);
         area.clear_on_device(cpu, offset);
@@ -58,14 +57,14 @@ impl<I: Index> Zswap<I> {
         }
     }
 
-    pub(super) fn empty(&self, cpu: Cpu, area: &Area<I>) {
+    pub(super) fn empty(&self, cpu: Cpu, area: &Area) {
         self.drop_range(cpu, area, 0, area.pages);
         area.wait_for_all();
         self.quiesce(cpu);
     }
 
     /// Takes pages out of the cache and clears their marks of the device.
-    pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area<I>, first: u64, end: u64) {
+    pub(crate) fn drop_range(&self, cpu: Cpu, area: &Area, first: u64, end: u64) {
         let mut at = first;
         while at < end {
             // One step takes as many as the array holds: an entry is disposed of outside the index.

@@ -14,9 +14,8 @@ use units::Cpu;
 
 use super::Zswap;
 use crate::headroom::Headroom;
-use crate::index::Index;
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// The zone of the pool's frames.
     #[must_use]
     pub fn zone(&self) -> &Arc<dyn Frames> {

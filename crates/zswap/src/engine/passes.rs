@@ -11,7 +11,6 @@ use units::Cpu;
 use super::Zswap;
 use crate::Word;
 use crate::counts::Count;
-use crate::index::Index;
 use crate::warming::Walk;
 
 /// Entries between two looks at the CPU time.
@@ -19,7 +18,7 @@ const STRETCH: u32 = 256;
 /// The pool is compacted after a pass if that gains one in this many frames.
 const LOOSE: u64 = 32;
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Lets [`Zswap::recompress_old`] work, or ends that. All memory that it needs is taken now.
     /// Recompressed pages stay as they are. The calling thread must not be a reader.
     ///

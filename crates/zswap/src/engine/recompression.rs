@@ -14,13 +14,12 @@ use super::Zswap;
 use super::exchange::Exchanged;
 use crate::Word;
 use crate::entry::Content;
-use crate::index::Index;
 use crate::warming::Tool;
 
 /// Frames that recompression leaves to stores.
 const LEFT_TO_STORES: u64 = 32;
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Recompresses the page of an entry, if an index names the entry. The calling thread is no
     /// reader, and has no stream and no lock that a reader may want.
     pub(super) fn recompress(&self, cpu: Cpu, number: u32, tool: &mut Tool) -> Recompressed {

@@ -8,7 +8,6 @@ use units::{Cpu, PAGE_SIZE, Page};
 
 use super::Zswap;
 use crate::area::{Area, PageLocks};
-use crate::index::Index;
 
 /// What was found on the device of an area.
 #[derive(Default)]
@@ -25,7 +24,7 @@ struct Found {
 struct Buffer(Page);
 
 /// Reads every page of the device. It holds the lock of each page meanwhile.
-fn read_all<I: Index>(cpu: Cpu, area: &Area<I>, device: &dyn BlockDevice) -> Found {
+fn read_all(cpu: Cpu, area: &Area, device: &dyn BlockDevice) -> Found {
     let (mut found, mut buffer) = (Found::default(), Buffer([0; PAGE_SIZE]));
     for page in area.marked(0..area.pages) {
         let mut lock = PageLocks::of(area);
@@ -44,7 +43,7 @@ fn read_all<I: Index>(cpu: Cpu, area: &Area<I>, device: &dyn BlockDevice) -> Fou
     found
 }
 
-impl<I: Index> Zswap<I> {
+impl Zswap {
     /// Reads every page on the devices of the areas and checks that it is as it was written. Other
     /// calls go on meanwhile. Returns the number of pages that were read. May wait, for as long as
     /// it takes to read the devices. The calling thread must not be a reader.

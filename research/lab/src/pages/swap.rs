@@ -5,16 +5,16 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use block::{BlockDevice, Operation};
 use control::ControlError;
-use designs::{AnySwap, Machine, Variants};
+use designs::{Machine, Variants};
 use units::{PAGE_SIZE, Page};
-use zswap::{AreaOptions, Memcg, SwapType};
+use zswap::{AreaOptions, Memcg, SwapDevice, SwapType, Zswap};
 
 use super::target::{Figures, Target};
 
 /// Our cache with one swap area.
 pub struct Swap {
     /// The cache.
-    pub zswap: Arc<dyn AnySwap>,
+    pub zswap: Arc<Zswap>,
     /// The area.
     pub swap: SwapType,
     /// The group whose pages are in it.
@@ -32,7 +32,7 @@ impl Swap {
             zswap.set_max_pool_percent(100)?;
             let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
             zswap.swapon(swap, pages as u64, AreaOptions { device: None, memcg: memcg.clone() })?;
-            let device = zswap.clone().device(swap);
+            let device = Arc::new(SwapDevice::new(zswap.clone(), swap));
             Ok(Swap { zswap, swap, memcg, device })
         };
         make().map_err(|error| anyhow!("{error}")).context("the cache of swap pages")

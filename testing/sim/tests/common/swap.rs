@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use block::BlockDevice;
-use designs::{AnySwap, Machine, MachineOptions, Variants};
+use designs::{Machine, MachineOptions, Variants};
 use pagealloc::{Frames, MemoryProvider, Zone, ZoneOptions};
 use sim::swap::{
     Cache, FRAMES, FaultyDevice, Found, MEMCGS, PAGES, Policy, Reclaimed, Refusal, SwapPage, Totals,
@@ -13,14 +13,15 @@ use sim::swap::{
 use sync::Mutex;
 use units::{Cpu, Frame, PAGE_SIZE, Page};
 use zcomp::{Chosen, Params};
-use zswap::{AreaOptions, Index, Key, LoadError, Memcg, Parts, Reject, SwapType, Work, Zswap};
+use zswap::index::{self, Index};
+use zswap::{AreaOptions, Key, LoadError, Memcg, Parts, Reject, SwapDevice, SwapType, Work, Zswap};
 
 /// Wraps the device of an area.
 pub type OverDevice = Box<dyn Fn(Arc<FaultyDevice>) -> Arc<dyn BlockDevice> + Send + Sync>;
 
 /// A cache with the interface of the model.
 pub struct Engine {
-    pub zswap: Arc<dyn AnySwap>,
+    pub zswap: Arc<Zswap>,
     pub frames: Arc<dyn Frames>,
     pub over_device: OverDevice,
     memcgs: Vec<Memcg>,
@@ -79,15 +80,20 @@ impl Engine {
             total_pages: u64::from(FRAMES),
             entries: 1 << 12,
         };
-        let zswap = Zswap::<I>::new(Arc::new(host::Mmap), parts).expect("there are addresses");
-        Engine::over(Arc::new(zswap), frames)
+        let zswap = Zswap::with_index(Arc::new(host::Mmap), parts, index::make::<I>);
+        Engine::over(Arc::new(zswap.expect("there are addresses")), frames)
     }
 
-    fn over(zswap: Arc<dyn AnySwap>, frames: Arc<dyn Frames>) -> Engine {
+    fn over(zswap: Arc<Zswap>, frames: Arc<dyn Frames>) -> Engine {
         let memcg = |n| zswap.memcg(["default", "one", "two"][n]).expect("there are numbers");
         let memcgs = (0..MEMCGS).map(memcg).collect();
         let over_device = Box::new(|device_below| device_below as _);
         Engine { zswap, frames, over_device, memcgs, taken: Mutex::new(Vec::new()), _machine: None }
+    }
+
+    /// Area `area` as a block device.
+    pub fn device(&self, area: usize) -> Arc<SwapDevice> {
+        Arc::new(SwapDevice::new(self.zswap.clone(), swap_type(area)))
     }
 
     fn key(swap_page: SwapPage) -> Key {
@@ -106,7 +112,7 @@ pub fn swap_type(area: usize) -> SwapType {
 }
 
 /// Lets as many passes come by as a page that was just read needs to be recompressed.
-pub fn recompress(zswap: &dyn AnySwap, cpu: Cpu) {
+pub fn recompress(zswap: &Zswap, cpu: Cpu) {
     for _ in 0..10 {
         let elapsed = u64::from(zswap.policy().auto_age()) * 1_000_000_000;
         while zswap.recompress_old(cpu, elapsed, &|| 0) {}

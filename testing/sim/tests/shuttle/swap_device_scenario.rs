@@ -126,7 +126,7 @@ impl Scenario {
 /// Turns the area on. The device is of this area alone: the next one has its own.
 fn turned_on(engine: &Engine, device_below: &Arc<FaultyDevice>) -> Arc<dyn BlockDevice> {
     engine.swapon(0, device_below.clone()).expect("it is off");
-    engine.zswap.clone().device(swap_type(0))
+    engine.device(0)
 }
 
 struct Run {
