@@ -90,8 +90,8 @@ impl Plan {
             let option = if up.mount.is_some() { "--mount" } else { "--fs" };
             if up.frontends.transport == Transport::Nbd {
                 let message = format!(
-                    "{option} needs a block device or a file, and --transport nbd makes none; leave \
-                     one of them out"
+                    "{option} needs a block device or a file, and --transport nbd makes none; \
+                     leave one of them out"
                 );
                 return Err(ControlError::invalid(message));
             }

@@ -15,8 +15,8 @@
 //!
 //! 1. [`outlet`], [`failure`], [`transport`]: the streams of the program, error messages, kinds of
 //!    frontends.
-//! 2. [`mounts`], [`filesystem`], [`guard`], [`root`]: what stands on a device or uses a place, file
-//!    systems, and the state directory of a daemon.
+//! 2. [`mounts`], [`filesystem`], [`guard`], [`root`]: what stands on a device or uses a place,
+//!    file systems, and the state directory of a daemon.
 //! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
 //!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`zone`]: views
 //!    of it; [`rehearsal`]: whether another program could take over.

@@ -365,7 +365,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
 
     /// Marks the block as allocated, and permits access to it.
     #[inline]
-    fn lent(&self, frame: u32, order: u8) -> Frame {
+    fn allocated(&self, frame: u32, order: u8) -> Frame {
         self.pages.state(frame).store(ALLOCATED | u32::from(order), Ordering::Relaxed);
         self.open(frame, 1 << order);
         Frame(frame)
@@ -440,7 +440,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     #[inline]
     fn alloc(&self, cpu: Cpu) -> Option<Frame> {
         let frame = self.alloc_single(cpu)?;
-        Some(self.lent(frame, 0))
+        Some(self.allocated(frame, 0))
     }
 
     #[inline]
@@ -502,7 +502,7 @@ impl<D: Design, P: LockTrace> Blocks for ListZone<D, P> {
     fn alloc_block(&self, cpu: Cpu, order: u8) -> Option<Frame> {
         match order {
             0 => self.alloc(cpu),
-            order => self.take_block(cpu, order).map(|frame| self.lent(frame, order)),
+            order => self.take_block(cpu, order).map(|frame| self.allocated(frame, order)),
         }
     }
 
