@@ -77,24 +77,18 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 }
 
 /// A build of static programs. The caller adds which.
-///
-/// # Errors
-/// `rustc` cannot be asked for its host.
-pub fn build(root: &Path) -> Result<Command> {
+fn build(root: &Path) -> Result<Command> {
     let host = host()?;
     let mut build = cargo(root);
     // With a target the flags are those of the programs alone, without those of build scripts.
-    build.args(["build", "--quiet", "--profile", "dist", "--target", &host, "--config"]);
+    build.args(["build", "--quiet", "--profile", "static", "--target", &host, "--config"]);
     build.arg(format!("target.{host}.rustflags=[\"-Ctarget-feature=+crt-static\"]"));
     Ok(build)
 }
 
 /// The directory in which [`build`] leaves programs.
-///
-/// # Errors
-/// As [`build`].
-pub fn programs(target: &Path) -> Result<PathBuf> {
-    Ok(target.join(host()?).join("dist"))
+fn programs(target: &Path) -> Result<PathBuf> {
+    Ok(target.join(host()?).join("static"))
 }
 
 /// The target of the machine that builds, such as `x86_64-unknown-linux-gnu`.
@@ -117,12 +111,12 @@ fn commit(root: &Path) -> String {
     if is_clean { commit } else { commit + "+" }
 }
 
-/// Runs the program in a directory with nothing but the program: it must serve a disk, and end
-/// well when it is asked to.
+/// Runs the program in a directory with nothing but the program and /proc: it must serve a disk,
+/// and end well when it is asked to.
 fn serves_alone(program: &Path) -> Result<()> {
     let directory = program.with_extension("alone");
     let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory)?;
+    fs::create_dir_all(directory.join("proc"))?;
     fs::copy(program, directory.join("rampack"))?;
     let outcome = serves_in(&directory);
     fs::remove_dir_all(&directory)?;
@@ -131,8 +125,9 @@ fn serves_alone(program: &Path) -> Result<()> {
 
 fn serves_in(directory: &Path) -> Result<()> {
     let mut alone = Command::new("unshare");
-    alone.args(["--user", "--map-root-user", "--root"]).arg(directory);
-    alone.args(["/rampack", "--root", "/r", "up", "--transport", "nbd", "--size", "16M"]);
+    let enter = "mount --rbind /proc \"$0/proc\" && exec chroot \"$0\" /rampack \"$@\"";
+    alone.args(["--user", "--map-root-user", "--mount", "sh", "-c", enter]).arg(directory);
+    alone.args(["--root", "/r", "up", "--transport", "nbd", "--size", "16M"]);
     alone.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
     let mut child = alone.spawn().context("unshare, of the package util-linux")?;
     let said = child.stdout.take().context("no output")?;

@@ -18,7 +18,7 @@ use std::process::{self, Command};
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
 
-use crate::dist;
+use crate::cargo::cargo;
 use kernel::{Flavour, Kernel};
 use machine::Machine;
 pub use options::Options;
@@ -41,14 +41,14 @@ struct Guest {
     programs: PathBuf,
 }
 
-/// The command that builds the programs that run in a guest: static ones, as users have them.
-pub fn build(root: &Path) -> Result<Command> {
-    let mut build = dist::build(root)?;
-    build.args(["--bins", "--example", "serve_ublk"]);
+/// The command that builds the programs that run in a guest.
+pub fn build(root: &Path) -> Command {
+    let mut build = cargo(root);
+    build.args(["build", "--quiet", "--release", "--bins", "--example", "serve_ublk"]);
     for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
         build.args(["--package", package]);
     }
-    Ok(build)
+    build
 }
 
 impl Guest {
@@ -57,10 +57,10 @@ impl Guest {
         let cache = target.join("guest");
         fs::create_dir_all(&cache)?;
         remove_leftovers(&cache)?;
-        if !build(root)?.status().context("cargo build")?.success() {
+        if !build(root).status().context("cargo build")?.success() {
             bail!("the programs for the guest do not build");
         }
-        Ok(Guest { root: root.to_owned(), cache, programs: dist::programs(target)? })
+        Ok(Guest { root: root.to_owned(), cache, programs: target.join("release") })
     }
 
     /// The kernel. Fetches it if it is missing.

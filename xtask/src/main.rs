@@ -30,12 +30,12 @@ usage: cargo xtask <chore>
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
                    and is skipped; --strict fails it instead. --long runs all cases in the guest,
-                   a thousand kills of daemons, and the soak of 10^9 operations on pages, --guest
-                   nothing but the cases.
+                   a thousand kills of daemons, the soak of 10^9 operations on pages, and `dist`;
+                   --guest nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
   dist [--remote] [--out DIR]
-                   build the static program that runs on any Linux, try it in an empty directory,
+                   build the static program that runs on any Linux, try it in a directory of its own,
                    and put it into DIR (target/dist); --remote: with remote stores
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or

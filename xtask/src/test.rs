@@ -13,6 +13,7 @@ use fs_err as fs;
 use crate::cargo::{cargo, workspace_of};
 use crate::checkers;
 use crate::count::{Count, Suites};
+use crate::dist;
 use crate::guest;
 use crate::mutants;
 use crate::seed;
@@ -94,6 +95,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     }
     runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
     if long && !guest {
+        runs.dist(root, &target);
         let mut kills = cargo(root);
         kills.args(["test", "--package", "rampack-cli", "--test", "it", "keep_users"]);
         runs.add(kills.env("RAMPACK_KILLS", KILLS))?;
@@ -130,7 +132,7 @@ fn later_builds(root: &Path, target: &Path, long: bool) -> Result<Vec<Command>> 
     research.arg("test").args(workspace_of("research")).arg("--workspace");
     builds.push(research);
     builds.iter_mut().for_each(|build| _ = build.arg("--no-run"));
-    builds.push(guest::build(root)?);
+    builds.push(guest::build(root));
     Ok(builds)
 }
 
@@ -248,6 +250,14 @@ impl Runs {
             Err(error) => self.broken.push(format!("the mutants: {error:#}")),
         }
         self.times.push(("the mutants".to_string(), begun.elapsed()));
+    }
+
+    /// Builds the program that is given to users. It counts as a test.
+    fn dist(&mut self, root: &Path, target: &Path) {
+        match dist::run(root, target, &[]) {
+            Ok(_) => self.count.passed += 1,
+            Err(error) => self.broken.push(format!("cargo xtask dist: {error:#}")),
+        }
     }
 
     /// Runs the soak. It counts as a test.
