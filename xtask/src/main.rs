@@ -35,8 +35,8 @@ usage: cargo xtask <chore>
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
   dist [--remote] [--out DIR]
-                   build the static program that runs on any Linux, try it in a directory of its own,
-                   and put it into DIR (target/dist); --remote: with remote stores
+                   build the static program that runs on any Linux, try it in a directory with
+                   /proc alone, and put it into DIR (target/dist); --remote: with remote stores
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
                    those named, for so long (60), --jobs of them side by side; then a table of

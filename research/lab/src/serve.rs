@@ -63,7 +63,7 @@ fn area(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, Con
     let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
     zswap.swapon(swap, args.size / PAGE_SIZE as u64, AreaOptions { device, memcg })?;
     let worker = zswap.clone();
-    thread::spawn(move || write_back(&*worker));
+    thread::spawn(move || write_back(&worker));
     Ok(Arc::new(SwapDevice::new(zswap, swap)))
 }
 

@@ -179,7 +179,7 @@ fn swap_work(
             0 => engine.invalidate_page(cpu, swap_page),
             1 => drop(engine.reclaim(cpu, 5)),
             2 => drop(engine.work()),
-            5 => swap::recompress(&*engine.zswap, cpu),
+            5 => swap::recompress(&engine.zswap, cpu),
             3 => engine.shrink(cpu, 2),
             4 => device.submit(cpu, Operation::Discard { offset: at, length: P }).expect("it can"),
             _ => {}

@@ -188,7 +188,7 @@ impl Cache for Engine {
 
     fn recompress(&self, cpu: Cpu) {
         self.zswap.set_auto(true).expect("there are codecs and memory");
-        recompress(&*self.zswap, cpu);
+        recompress(&self.zswap, cpu);
     }
 
     fn set(&self, policy: Policy) {
