@@ -172,10 +172,9 @@ impl<D: Design> Disk<D> {
             // what is kept for moves is for those that leave whole frames.
             let pool = engine.pool();
             let (stores, all) = (pool.limit(Room::Made), pool.limit(Room::All));
-            let kept = all.saturating_sub(stores);
-            let half = stores + kept.div_ceil(2);
-            // A group that moves takes a frame of those at most, before it leaves one.
-            moved = moved.max(self.press_tiers(engine, kept as usize, &|| pool.frames() < half));
+            let half = stores + all.saturating_sub(stores).div_ceil(2);
+            let has_room = || pool.frames() < half;
+            moved = moved.max(self.press_tiers(engine, self.at_a_time(), &has_room));
         }
         if moved != Moved::Some {
             moved = moved.max(self.compress_some(engine));
@@ -183,7 +182,8 @@ impl<D: Design> Disk<D> {
         moved
     }
 
-    /// About how many pages move at a time: as many as cost what a look at all does.
+    /// About how many pages, or groups, move at a time: as many as cost what a look at all pages
+    /// does.
     fn at_a_time(&self) -> usize {
         (self.writeback_batch() as usize).max(self.pages() / LOOKS)
     }

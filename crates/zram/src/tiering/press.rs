@@ -28,8 +28,6 @@ impl TierWalk {
     ) -> Moved {
         let Place { engine, pages, .. } = *place;
         self.mover.begin(place, Effort::Quick);
-        // Limits may change meanwhile.
-        let most = most.clamp(1, LOOKS);
         let mut found: Vec<(u32, Group)> = Vec::new();
         if found.try_reserve_exact(SAMPLES * most).is_err() {
             return Moved::Nothing;
