@@ -2,22 +2,18 @@
 //! Linux of this architecture, in a container without a C library, too.
 
 use std::io::{BufRead, BufReader};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
 
 use crate::cargo::cargo;
 
-/// The largest program, in bytes, without features and with `remote`.
-const LIMITS: [(&str, u64); 2] = [("", 12 << 20), ("remote", 20 << 20)];
-
-/// How long a program in an empty directory may take to begin, and to end.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// The largest program in bytes.
+const LIMIT: u64 = 12 << 20;
+/// The same with remote stores.
+const LIMIT_WITH_REMOTE: u64 = 20 << 20;
 
 /// The words after `cargo xtask dist`.
 #[derive(Default, PartialEq, Eq, Debug)]
@@ -41,10 +37,6 @@ impl Options {
         }
         Ok(options)
     }
-
-    fn features(&self) -> &'static str {
-        if self.remote { "remote" } else { "" }
-    }
 }
 
 /// Builds the program, tries it in an empty directory, and puts it into `--out`, or `target/dist`.
@@ -53,11 +45,10 @@ impl Options {
 /// An unknown option; the program does not build, is too large, or does not serve.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let options = Options::parse(words)?;
-    let features = options.features();
     let mut build = build(root)?;
     build.args(["--package", "rampack-cli", "--bin", "rampack"]);
-    if !features.is_empty() {
-        build.args(["--features", features]);
+    if options.remote {
+        build.args(["--features", "remote"]);
     }
     build.env("RAMPACK_COMMIT", commit(root));
     ensure!(build.stdin(Stdio::null()).status()?.success(), "the program does not build");
@@ -67,7 +58,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let program = out.join("rampack");
     fs::copy(programs(target)?.join("rampack"), &program)?;
     let bytes = fs::metadata(&program)?.len();
-    let limit = LIMITS.iter().find(|(of, _)| *of == features).map_or(u64::MAX, |(_, limit)| *limit);
+    let limit = if options.remote { LIMIT_WITH_REMOTE } else { LIMIT };
     serves_alone(&program)?;
     let said = Command::new(&program).arg("--version").output()?.stdout;
     let version = String::from_utf8_lossy(&said);
@@ -124,34 +115,20 @@ fn serves_alone(program: &Path) -> Result<()> {
 }
 
 fn serves_in(directory: &Path) -> Result<()> {
-    let mut alone = Command::new("unshare");
+    let mut alone = Command::new("timeout");
     let enter = "mount --rbind /proc \"$0/proc\" && exec chroot \"$0\" /rampack \"$@\"";
-    alone.args(["--user", "--map-root-user", "--mount", "sh", "-c", enter]).arg(directory);
+    alone.args(["--kill-after=10", "120", "unshare", "--user", "--map-root-user", "--mount"]);
+    alone.args(["sh", "-c", enter]).arg(directory);
     alone.args(["--root", "/r", "up", "--transport", "nbd", "--size", "16M"]);
-    alone.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).process_group(0);
-    let mut child = alone.spawn().context("unshare, of the package util-linux")?;
-    let said = child.stdout.take().context("no output")?;
-    let is_up =
-        BufReader::new(said).lines().map_while(Result::ok).any(|it| it.contains("nbd.sock"));
+    alone.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut child = alone.spawn().context("timeout, of the package coreutils")?;
+    let mut lines = BufReader::new(child.stdout.take().context("no output")?).lines();
+    let is_up = lines.by_ref().map_while(Result::ok).any(|line| line.contains("end it"));
+    // timeout passes it on.
     let _ = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
-    let ended = ended(&mut child)?;
     ensure!(is_up, "the program does not serve in an empty directory");
-    ensure!(ended, "the program does not end well in an empty directory");
+    ensure!(child.wait()?.success(), "the program does not end well in an empty directory");
     Ok(())
-}
-
-/// Waits for the end of a program. False if it failed, or had to be killed.
-fn ended(child: &mut Child) -> Result<bool> {
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
-        if let Some(status) = child.try_wait()? {
-            return Ok(status.success());
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
-    child.kill()?;
-    child.wait()?;
-    Ok(false)
 }
 
 #[cfg(test)]
@@ -162,8 +139,7 @@ mod tests {
     fn options_are_understood_or_refused_by_name() {
         let options = Options::parse(&["--remote", "--out", "x"]).unwrap();
         assert_eq!(options, Options { remote: true, out: Some("x".into()) });
-        assert_eq!(options.features(), "remote");
-        assert_eq!(Options::parse(&[]).unwrap().features(), "");
+        assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         let error = Options::parse(&["--musl"]).unwrap_err().to_string();
         assert!(error.contains("--musl") && error.contains("--remote"), "{error}");
         assert!(Options::parse(&["--out"]).is_err());

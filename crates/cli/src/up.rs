@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Duration;
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{self, Role, effective_user};
+use rampack::host::{self, Role, effective_user, in_user_namespace};
 use rampack::nbd::{Activated, Stream};
 use rampack::units::human;
 
@@ -106,10 +106,21 @@ impl Plan {
     }
 }
 
+/// The frontends of `up`. A file system needs a block device; a user without root has a file.
+fn frontends_of(up: &Up) -> FrontendOptions {
+    let mut frontends = up.frontends.clone();
+    let has_file_system = up.mount.is_some() || up.fs.is_some();
+    if has_file_system && effective_user() != 0 && frontends.transport == Transport::Auto {
+        frontends.transport = Transport::Fuse;
+    }
+    frontends
+}
+
 fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let (Transport::Fuse, Some(option)) = (frontends.transport, frontends.nbd.given()) {
         return Err(ControlError::invalid(format!(
-            "{option} is for NBD, which --transport fuse does not serve; leave one of them out"
+            "{option} is for NBD, which is not served with --transport fuse, nor with --mount or \
+             --fs without root; leave one of them out"
         )));
     }
     frontends.nbd.check_address().map_err(ControlError::invalid)
@@ -120,22 +131,18 @@ fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
 /// # Errors
 /// The error of the step that failed.
 pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
-    check_frontends(&up.frontends)?;
+    let frontends = frontends_of(up);
+    check_frontends(&frontends)?;
     let (left, _) = handed_over()?;
     // The checks may look into file systems on devices of the daemon before, so those come first.
     let plan = left.is_empty().then(|| Plan::check(root, up)).transpose()?;
     let mut asked = up.device.request(Some(&up.size), up.frontends.force).asked();
-    let mut frontends = up.frontends.clone();
-    if plan.as_ref().is_some_and(|plan| plan.kind.is_some()) && effective_user() != 0 {
-        // A user without root has a file.
-        frontends.transport = Transport::Fuse;
-    }
     let file_system =
         [("--mount", up.mount.as_deref().map(rampack::text_of)), ("--fs", up.fs.clone())];
     asked.extend(
         file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
-    confine(&up.frontends)?;
+    confine(&frontends)?;
     let running = Running::start(root.clone(), (&frontends, asked), left, Vec::new())?;
     let Running { daemon, events, state } = &running;
     let (mut guard, mut code) = (None, 0);
@@ -146,16 +153,14 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
             return Err(ControlError::invalid(message));
         }
         let Some(text) = make(daemon, up, plan, events)? else { return Ok(()) };
-        if effective_user() != 0 && state.is_none() {
-            let places = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
-            let places = places.iter().map(PathBuf::as_path).chain([root.path()]);
-            guard = Some(Guard::start(&places.collect::<Vec<_>>())?);
+        if (effective_user() != 0 || in_user_namespace()) && state.is_none() {
+            guard = Some(Guard::start(up.mount.as_deref().into_iter().chain([root.path()]))?);
         }
         match &up.command[..] {
             [] => print(&text),
             command => code = beside::run(command, events)?,
         }
-        watch(daemon, events, up.frontends.force, |_| false)
+        watch(daemon, events, frontends.force, |_| false)
     };
     let result = run();
     running.end(result)?;

@@ -3,7 +3,7 @@
 
 use std::io::{self, PipeWriter, Read};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rampack::control::ControlError;
@@ -38,11 +38,13 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts it for all that is mounted at `places` or below.
+    /// Starts it for all that is mounted at `places`, which exist, or below.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn start(places: &[&Path]) -> Result<Guard, ControlError> {
+    pub fn start<'a>(places: impl Iterator<Item = &'a Path>) -> Result<Guard, ControlError> {
+        // The kernel's list has real paths.
+        let places: Vec<PathBuf> = places.filter_map(|place| place.canonicalize().ok()).collect();
         let is_ours = |it: &&Mounted| places.iter().any(|place| it.at.starts_with(place));
         let known: Vec<Known> = mounts().iter().filter(is_ours).map(Known::of).collect();
         let text = serde_json::to_string(&known).unwrap_or_default();

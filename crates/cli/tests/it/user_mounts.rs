@@ -44,6 +44,8 @@ rampack up --size 64M --mount "$dir" -- sh -c 'kill -9 $$' || echo "code $?"
 is_gone 'the command was killed'
 rampack up --size 64M --mount "$dir" -- /no/such/command 2>&1 || echo "code $?"
 is_gone 'there was no command'
+rampack up --mount "$dir" --nbd-tcp 127.0.0.1:0 -- true 2>&1 | grep -o 'nor with --mount'
+is_gone 'it was refused'
 "#;
 
 const ITS_END: &str = r#"
@@ -95,7 +97,8 @@ fn a_user_without_root_runs_a_command_on_a_directory() {
     let expected = "fuseblk\ncode 7\nthe command ended: nothing is left\n\
                     code 137\nthe command was killed: nothing is left\n\
                     rampack: cannot run /no/such/command: no such file or directory (ENOENT)\n\
-                    code 1\nthere was no command: nothing is left\n";
+                    code 1\nthere was no command: nothing is left\n\
+                    nor with --mount\nit was refused: nothing is left\n";
     assert_eq!(out, expected);
 }
 
@@ -124,6 +127,15 @@ fn a_command_runs_on_a_directory_in_a_user_namespace() {
     let said = said(&command.arg(&mount_point).output().unwrap());
     assert_eq!((said.out.as_str(), said.code), ("x\n", 3), "{}", said.err);
     place.is_clean();
+    // The shell is the parent of the program, and kills it from inside.
+    let text = "\"$0\" --root $1 up --size 64M --mount $2 -- sh -c 'kill -9 $PPID'
+        while grep -q -e $1 -e $2 /proc/self/mountinfo; do sleep 0.02; done
+        ls $2";
+    let mut command = Command::new("timeout");
+    command.args(["60", "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", text]);
+    command.arg(env!("CARGO_BIN_EXE_rampack")).arg(place.root()).arg(&mount_point);
+    let said = crate::common::said(&command.output().unwrap());
+    assert_eq!((said.out.as_str(), said.code), ("", 0), "{}", said.err);
 }
 
 #[test]
