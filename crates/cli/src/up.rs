@@ -154,7 +154,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         }
         let Some(text) = make(daemon, up, plan, events)? else { return Ok(()) };
         if (effective_user() != 0 || in_user_namespace()) && state.is_none() {
-            guard = Some(Guard::start(up.mount.as_deref().into_iter().chain([root.path()]))?);
+            guard = Guard::start(up.mount.as_deref().into_iter().chain([root.path()]))?;
         }
         match &up.command[..] {
             [] => print(&text),

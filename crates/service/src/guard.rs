@@ -38,22 +38,28 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// Starts it for all that is mounted at `places`, which exist, or below.
+    /// Starts it for all that is mounted at `places`, which exist, or below; `None` if that is
+    /// nothing.
     ///
     /// # Errors
     /// The process cannot be started.
-    pub fn start<'a>(places: impl Iterator<Item = &'a Path>) -> Result<Guard, ControlError> {
+    pub fn start<'a>(
+        places: impl Iterator<Item = &'a Path>,
+    ) -> Result<Option<Guard>, ControlError> {
         // The kernel's list has real paths.
         let places: Vec<PathBuf> = places.filter_map(|place| place.canonicalize().ok()).collect();
         let is_ours = |it: &&Mounted| places.iter().any(|place| it.at.starts_with(place));
         let known: Vec<Known> = mounts().iter().filter(is_ours).map(Known::of).collect();
+        if known.is_empty() {
+            return Ok(None);
+        }
         let text = serde_json::to_string(&known).unwrap_or_default();
-        let start = || -> io::Result<Guard> {
+        let start = || -> io::Result<Option<Guard>> {
             let (end, alive) = io::pipe()?;
             let mut guard = Command::new(PROGRAM);
             // A group of its own: Ctrl-C is not for it.
             guard.arg(COMMAND).arg(text).process_group(0).stdin(end).stdout(Stdio::null());
-            Ok(Guard { process: guard.spawn()?, alive: Some(alive) })
+            Ok(Some(Guard { process: guard.spawn()?, alive: Some(alive) }))
         };
         start().map_err(|e| failed("cannot start the process that unmounts after a kill", &e))
     }
