@@ -49,7 +49,7 @@ impl Options {
 }
 
 /// How long the mutants of a change are tried beside the other tests.
-const BESIDE_TESTS: Duration = Duration::from_secs(600);
+const BESIDE_TESTS: Duration = Duration::from_secs(300);
 
 /// What came of a mutant under one of its suites.
 #[derive(Clone, Debug)]
@@ -97,7 +97,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
         let changed = git::changed_since(root, base)?;
         mutants.retain(|mutant| mutant.concerns(&changed));
     }
-    let outcomes = try_all(root, target, &mutants, None)?;
+    let outcomes = try_all(root, target, &mutants, 0, None)?;
     if options.json {
         let all: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
         let text = json!({ "chore": "mutants", "mutants": all });
@@ -109,18 +109,20 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 }
 
 /// Tries the mutants that concern what has changed since the branch left `origin/main`, or in the
-/// last commit; `all` of them, or where git knows no such commit. Those of a change have ten
-/// minutes, and the table says how many are left.
+/// last commit; `all` of them, or where git knows no such commit. Those of a change have five
+/// minutes, and the table says how many are left. The last digit of `seed` says which kind of
+/// build comes first, so that many runs try all.
 ///
 /// # Errors
 /// As [`run`].
-pub fn of_change(root: &Path, target: &Path, all: bool) -> Result<Vec<Outcome>> {
+pub fn of_change(root: &Path, target: &Path, all: bool, seed: &str) -> Result<Vec<Outcome>> {
     let mut mutants = patch::all(root)?;
     if !all && let Some(changed) = git::last_change(root) {
         mutants.retain(|mutant| mutant.concerns(&changed));
     }
     let until = (!all).then(|| Instant::now() + BESIDE_TESTS);
-    let outcomes = try_all(root, target, &mutants, until)?;
+    let first = seed.chars().next_back().and_then(|digit| digit.to_digit(16)).unwrap_or(0);
+    let outcomes = try_all(root, target, &mutants, first as usize, until)?;
     print!("{}", table(&outcomes));
     let left = mutants.iter().map(|mutant| mutant.suites.len()).sum::<usize>() - outcomes.len();
     if left > 0 {
@@ -130,11 +132,12 @@ pub fn of_change(root: &Path, target: &Path, all: bool) -> Result<Vec<Outcome>> 
 }
 
 /// Tries each mutant under each of its suites: all of one kind together, because they share what
-/// is built. None begins after `until`.
+/// is built. The kind of number `first` comes first, and none begins after `until`.
 fn try_all(
     root: &Path,
     target: &Path,
     mutants: &[Mutant],
+    first: usize,
     until: Option<Instant>,
 ) -> Result<Vec<Outcome>> {
     let is_late = || until.is_some_and(|until| Instant::now() > until);
@@ -148,6 +151,9 @@ fn try_all(
     let mut outcomes = Vec::new();
     let all = tries.len();
     let kinds: BTreeSet<_> = tries.iter().map(|(suite, _)| suite.kind).collect();
+    let mut kinds = Vec::from_iter(kinds);
+    let count = kinds.len();
+    kinds.rotate_left(first % count);
     for kind in kinds {
         let of_kind = || tries.iter().filter(|(suite, _)| suite.kind == kind);
         // Whether each suite passes without a patch.

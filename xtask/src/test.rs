@@ -240,7 +240,7 @@ impl Runs {
     /// Tries the mutants of the last change, or all. Each counts as a test of its suite.
     fn mutants(&mut self, root: &Path, target: &Path, all: bool) {
         let begun = Instant::now();
-        match mutants::of_change(root, target, all) {
+        match mutants::of_change(root, target, all, &self.seed) {
             Ok(outcomes) => {
                 let complaints: Vec<String> =
                     outcomes.iter().filter_map(mutants::Outcome::complaint).collect();

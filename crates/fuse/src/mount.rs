@@ -135,6 +135,7 @@ impl Mount {
     /// [`Error`] names the missing thing: FUSE, the permission, or a directory to mount on.
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
+        check_unmount(at)?;
         let at = prepare(at)?;
         let frontend = frontend(options);
         let mut config = Config::default();
@@ -401,6 +402,18 @@ fn create(at: &Path) -> Result<(), Error> {
     use std::os::unix::fs::DirBuilderExt;
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(at);
     made.map_err(|error| Error::mount_point(at, format!("it cannot be created: {error}")))
+}
+
+/// fusermount3 mounts without /etc/mtab, but does not unmount.
+fn check_unmount(at: &Path) -> Result<(), Error> {
+    if host::effective_user() == 0 || Path::new("/etc/mtab").exists() {
+        return Ok(());
+    }
+    Err(Error::NoPermission {
+        doing: format!("unmount what would be mounted at {}", at.display()),
+        needs: "fusermount3 unmounts for a user only if /etc/mtab is there, and root makes it with \
+                'ln -s ../proc/self/mounts /etc/mtab'",
+    })
 }
 
 /// Is the program there that mounts for users other than root?

@@ -67,6 +67,18 @@ wait $!
 is_gone stop
 "#;
 
+/// As in a directory that mmdebstrap made.
+const NO_MTAB: &str = r#"
+mkdir "$top/etc"
+cp /etc/passwd "$top/etc"
+mount --bind "$top/etc" /etc
+rampack up --size 64M --mount "$dir" -- true 2>&1 | grep -o 'fusermount3 unmounts .*'
+is_gone 'it was refused'
+ln -s ../proc/self/mounts /etc/mtab
+rampack up --size 64M --mount "$dir" -- echo mounted
+is_gone 'the link is there'
+"#;
+
 const NEEDS: [Need; 8] = [
     Need::Root,
     Need::Fuse,
@@ -109,6 +121,18 @@ fn nothing_is_left_of_a_user_s_mount() {
     }
     let out = in_a_namespace(ITS_END);
     let expected = "TERM: nothing is left\nKILL: nothing is left\nstop: nothing is left\n";
+    assert_eq!(out, expected);
+}
+
+#[test]
+fn what_could_not_be_unmounted_is_not_mounted() {
+    if !met("what_could_not_be_unmounted_is_not_mounted", &NEEDS) {
+        return;
+    }
+    let out = in_a_namespace(NO_MTAB);
+    let expected = "fusermount3 unmounts for a user only if /etc/mtab is there, and root makes it \
+                    with 'ln -s ../proc/self/mounts /etc/mtab' (EPERM)\n\
+                    it was refused: nothing is left\nmounted\nthe link is there: nothing is left\n";
     assert_eq!(out, expected);
 }
 
