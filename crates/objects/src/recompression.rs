@@ -1,7 +1,5 @@
 //! Recompression: a smaller object takes the place of an object of the same page.
 
-use zcomp::Streams;
-
 use crate::Objects;
 
 /// What came of a page that was to be compressed again.
@@ -22,7 +20,7 @@ pub enum Recompressed {
     },
 }
 
-impl<S: Streams> Objects<S> {
+impl Objects {
     /// The bytes of the pool that `length` bytes, which may be more than a page, take less than an
     /// object of `now` bytes; `None` if they would be in no smaller size class.
     #[must_use]

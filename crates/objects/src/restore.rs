@@ -3,7 +3,7 @@
 use alloc::{format, string::String, sync::Arc};
 
 use control::{ControlError, Errno};
-use zcomp::{CODECS, Chosen, Compressor, PRIORITIES, Params, Streams};
+use zcomp::{CODECS, Chosen, Compressor, PRIORITIES, Params};
 
 use crate::{Objects, Record};
 
@@ -16,7 +16,7 @@ pub struct Restored {
     pub current: [Option<Chosen>; PRIORITIES],
 }
 
-impl<S: Streams> Objects<S> {
+impl Objects {
     /// Puts the codecs of a record back under their numbers, as `open` opens them. `damaged` gets
     /// the number of each that is damaged, and what is to be said of it.
     ///

@@ -9,19 +9,19 @@ use control::{ControlError, Errno};
 use pagealloc::{MemoryProvider, NoMemory};
 use sync::{Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Register, Streams};
+use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Policy, Register, Stream};
 use zsmalloc::{Handle, Pool, PoolOptions, Room, StoreError};
 
 use crate::Object;
 
 /// Objects, and the codecs of the compressed ones. Any number of threads may call every method at
 /// once. Readers are those that the store was made with.
-pub struct Objects<S> {
+pub struct Objects {
     pool: Pool,
-    codecs: Bank<S>,
+    codecs: Bank,
 }
 
-impl<S: Streams> Objects<S> {
+impl Objects {
     /// Makes a store without objects and codecs, on `cpus` CPUs. A codec stays while one of
     /// `readers` may use it. At most `streams` streams of each codec may be used at once, at first.
     ///
@@ -33,15 +33,21 @@ impl<S: Streams> Objects<S> {
         readers: Arc<ReaderEpochs>,
         cpus: usize,
         streams: usize,
-    ) -> Result<Objects<S>, NoMemory> {
+    ) -> Result<Objects, NoMemory> {
         let codecs = Bank::new(cpus, streams, readers);
         Ok(Objects { pool: Pool::new(provider, pool)?, codecs })
     }
 
     /// The store, with a register of its codecs: see [`Bank::registered`].
     #[must_use]
-    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Objects<S> {
+    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Objects {
         Objects { codecs: self.codecs.registered(register), ..self }
+    }
+
+    /// The store, with another policy of streams for codecs that come.
+    #[must_use]
+    pub fn with_streams(self, policy: Policy) -> Objects {
+        Objects { codecs: self.codecs.with_streams(policy), ..self }
     }
 
     /// The pool.
@@ -59,7 +65,7 @@ impl<S: Streams> Objects<S> {
     /// The codecs.
     #[inline]
     #[must_use]
-    pub fn codecs(&self) -> &Bank<S> {
+    pub fn codecs(&self) -> &Bank {
         &self.codecs
     }
 
@@ -83,25 +89,24 @@ impl<S: Streams> Objects<S> {
         })
     }
 
-    /// Compresses a page on a stream of the CPU with the codec of a priority; `None` if there is no
-    /// such codec.
+    /// Compresses a page on a stream of the CPU with the codec of a priority, and passes the result
+    /// to `use_it`, which has the stream until it returns; `None` if there is no such codec.
     #[inline]
-    pub fn compress<'a>(
-        &'a self,
-        reader: &'a Reader<'a>,
+    pub fn compress<R>(
+        &self,
+        reader: &Reader<'_>,
         cpu: Cpu,
         priority: u8,
-        page: &'a Page,
-    ) -> Option<Packed<'a, S>> {
+        page: &Page,
+        use_it: impl FnOnce(Packed<'_>) -> R,
+    ) -> Option<R> {
         let (number, codec) = self.codecs.current(reader, priority)?;
         zcomp::prefetch_sequel(page);
-        let mut stream = codec.streams.get(cpu);
-        let length = {
-            let stream = &mut *stream;
-            stream.context.compress(page, &mut stream.output[..])
-        };
-        let length = length.filter(|length| *length <= self.pool.raw_threshold());
-        Some(Packed { objects: self, cpu, page, stream, length, codec: number })
+        Some(codec.streams.with(cpu, |stream| {
+            let length = stream.context.compress(page, &mut stream.output[..]);
+            let length = length.filter(|length| *length <= self.pool.raw_threshold());
+            use_it(Packed { objects: self, cpu, page, stream, length, codec: number })
+        }))
     }
 
     /// Stores the eight-byte pattern that fills a page. For `room` and `replacing` see
@@ -163,7 +168,7 @@ impl<S: Streams> Objects<S> {
     ///
     /// # Safety
     /// As for [`Objects::expand`].
-    pub unsafe fn expand_part(
+    pub unsafe fn decompress_part(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
@@ -240,17 +245,17 @@ pub struct Compressed<'a> {
 }
 
 /// A compressed page, with the stream that holds its bytes.
-pub struct Packed<'a, S: Streams> {
-    objects: &'a Objects<S>,
+pub struct Packed<'a> {
+    objects: &'a Objects,
     cpu: Cpu,
     page: &'a Page,
-    stream: S::Guard<'a>,
+    stream: &'a Stream,
     /// `None` if the page did not shrink.
     length: Option<usize>,
     codec: u8,
 }
 
-impl<S: Streams> Packed<'_, S> {
+impl Packed<'_> {
     /// The size of the resulting object in bytes; a page if the page did not shrink.
     #[inline]
     #[must_use]
@@ -264,13 +269,13 @@ impl<S: Streams> Packed<'_, S> {
         Some(Compressed { bytes: &self.stream.output[..self.length?], codec: self.codec })
     }
 
-    /// Stores the bytes as an object, and releases the stream. For `room` and `replacing` see
+    /// Stores the bytes as an object. For `room` and `replacing` see
     /// [`Pool::store`].
     ///
     /// # Errors
     /// [`StoreError`]; the pool is unchanged.
     #[inline]
-    pub fn store(self, room: Room, replacing: Option<Object>) -> Result<Object, StoreError> {
+    pub fn store(&self, room: Room, replacing: Option<Object>) -> Result<Object, StoreError> {
         let replacing = replacing.map(Object::handle);
         let store = |bytes: &[u8]| -> Result<Handle, StoreError> {
             self.objects.pool.store(self.cpu, room, bytes, replacing)

@@ -6,7 +6,6 @@ use alloc::{format, string::String, sync::Arc};
 use control::{ControlError, Errno};
 use pagealloc::{FrameSet, KeptMemory};
 use sync::Mutex;
-use zcomp::Streams;
 use zsmalloc::{BadObject, Census, Recovery, Unfit};
 
 use crate::{Findings, Object, Objects};
@@ -27,8 +26,8 @@ impl Survey {
     ///
     /// # Errors
     /// `ENOTSUP` for other size classes than this program has; `ENOMEM`.
-    pub fn begin<S: Streams>(
-        objects: &Objects<S>,
+    pub fn begin(
+        objects: &Objects,
         census: &Arc<Census>,
         codecs: u32,
         mut findings: Findings,
@@ -65,7 +64,7 @@ impl Survey {
     ///
     /// # Errors
     /// Says why there can be no such object.
-    pub fn mark<S: Streams>(&self, objects: &Objects<S>, object: Object) -> Result<(), String> {
+    pub fn mark(&self, objects: &Objects, object: Object) -> Result<(), String> {
         if let Object::Compressed { codec, .. } = object {
             self.codec(codec)?;
         }
@@ -77,7 +76,7 @@ impl Survey {
     }
 
     /// Gives up an object that turned out to have two names.
-    pub fn unmark<S: Streams>(&self, objects: &Objects<S>, object: Object) {
+    pub fn unmark(&self, objects: &Objects, object: Object) {
         self.pool.unmark(objects.pool(), object.handle());
     }
 
@@ -87,12 +86,12 @@ impl Survey {
     }
 
     /// Adds the frames of named objects to `live`, and takes others out of their chains.
-    pub fn settle<S: Streams>(&self, objects: &Objects<S>, live: &FrameSet) {
+    pub fn settle(&self, objects: &Objects, live: &FrameSet) {
         self.pool.settle(objects.pool(), live);
     }
 
     /// Makes the store ready, after the zone has adopted the frames.
-    pub fn finish<S: Streams>(self, objects: &Objects<S>) -> Findings {
+    pub fn finish(self, objects: &Objects) -> Findings {
         self.pool.finish(objects.pool());
         core::mem::take(&mut *self.findings.lock())
     }

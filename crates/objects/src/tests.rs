@@ -4,14 +4,14 @@ use alloc::vec::Vec;
 use pagealloc::{Zone, ZoneOptions};
 use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE};
-use zcomp::{Chosen, Params, PerCpuStreams, Register};
+use zcomp::{Chosen, Params, Register};
 use zsmalloc::{Handle, PoolOptions, Room};
 
-use crate::{CODEC_WORDS, Form, NAMED_CODEC_WORDS, Object, Objects, Record, sum};
+use crate::{CODEC_WORDS, Form, NAMED_CODEC_WORDS, Object, Objects, Packed, Record, sum};
 
 const CPU: Cpu = Cpu(0);
 
-fn objects() -> (Objects<PerCpuStreams>, Arc<ReaderEpochs>) {
+fn objects() -> (Objects, Arc<ReaderEpochs>) {
     let frames = Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 10)).unwrap());
     let readers = Arc::new(ReaderEpochs::new(1));
     let pool = PoolOptions { frames, limit_frames: 0 };
@@ -62,11 +62,15 @@ fn pages_come_out_of_their_objects_as_they_were() {
     let noise: [u8; PAGE_SIZE] = core::array::from_fn(|_| rng.next_u64() as u8);
     let text: [u8; PAGE_SIZE] = core::array::from_fn(|n| (n / 7) as u8);
     let filled: [u8; PAGE_SIZE] = core::array::from_fn(|n| (n % 8 + 1) as u8);
-    let pack = |page| objects.compress(&reader, CPU, 0, page).unwrap();
-    assert_eq!(pack(&noise).bytes(), PAGE_SIZE);
-    assert!(objects.compress(&reader, CPU, 1, &text).is_none(), "there is no such codec");
-    let huge = pack(&noise).store(Room::Open, None).unwrap();
-    let compressed = pack(&text).store(Room::Open, Some(huge)).unwrap();
+    let bytes = |packed: Packed<'_>| packed.bytes();
+    assert_eq!(objects.compress(&reader, CPU, 0, &noise, bytes), Some(PAGE_SIZE));
+    assert_eq!(objects.compress(&reader, CPU, 1, &text, bytes), None, "there is no such codec");
+    let store = |page, replacing| {
+        let store = |packed: Packed<'_>| packed.store(Room::Open, replacing).unwrap();
+        objects.compress(&reader, CPU, 0, page, store).unwrap()
+    };
+    let huge = store(&noise, None);
+    let compressed = store(&text, Some(huge));
     let pattern = u64::from_ne_bytes([1, 2, 3, 4, 5, 6, 7, 8]);
     let same_filled = objects.store_same_filled(CPU, Room::Open, pattern, None).unwrap();
     assert!(matches!(huge, Object::Huge(_)) && matches!(compressed, Object::Compressed { .. }));
@@ -87,7 +91,7 @@ fn a_reader_of_others_finds_no_codec() {
     let (objects, _) = objects();
     let others = ReaderEpochs::new(1);
     let stranger = others.enter(CPU);
-    assert!(objects.compress(&stranger, CPU, 0, &[7; PAGE_SIZE]).is_none());
+    assert!(objects.compress(&stranger, CPU, 0, &[7; PAGE_SIZE], |_| ()).is_none());
 }
 
 /// A record of a test, with two parts for codecs.

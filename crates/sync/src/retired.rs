@@ -1,40 +1,42 @@
-//! Displaced words that wait until no reader can hold what they name.
+//! Displaced words that wait for a grace period: until no reader can hold what they name.
 //!
-//! Readers enter. A writer displaces a word with one atomic read-modify-write and retires it. The
-//! word goes into the bag of the writer's CPU, with the present epoch: the number of times that
-//! readers were seen to leave. The word is ripe after two more epochs that began after it was
-//! displaced: every reader that could have found it has left. Bags have a fixed size. A full bag is
-//! emptied after a wait for readers. No call allocates after the bags were made.
+//! Readers enter. A writer displaces a word with one atomic read-modify-write and retires it, as
+//! `call_rcu` does. The word goes into the queue of the writer's CPU, with the present epoch: the
+//! number of times that readers were seen to leave. Its grace period ends after two more epochs
+//! that began after it was displaced: every reader that could have found it has left. Queues have a
+//! fixed size. A full queue is emptied after a wait for readers, as by `synchronize_rcu`. No call
+//! allocates after the queues were made.
 
 use units::Cpu;
 
 use crate::atomic::barrier_after_rmw;
 use crate::{Mutex, PerCpu, Reader, ReaderEpochs};
 
-/// A word is ripe this many epochs after its own. The recorded epoch may be out of date when the
-/// word is displaced, so the number is one more than the two phases.
-const RIPE: u32 = 3;
+/// The epochs of a grace period. The recorded epoch may be out of date when the word is displaced,
+/// so the number is one more than the two phases.
+const GRACE_EPOCHS: u32 = 3;
 
-/// How often readers are checked while a bag fills. If readers come and go all the time, one check
-/// flips the phase and the next finds the old phase left, so an epoch takes two checks. So a bag
-/// never has to wait if readers leave in time: the words are ripe after six of the eight checks.
-const LOOKS: usize = 8;
+/// How often readers are checked while a queue fills. If readers come and go all the time, one
+/// check flips the phase and the next finds the old phase left, so an epoch takes two checks. So a
+/// queue never has to wait if readers leave in time: a grace period ends after six of the eight
+/// checks.
+const CHECKS: usize = 8;
 
 /// Retired words, and the readers they wait for.
 pub struct Retired {
     readers: ReaderEpochs,
-    bags: PerCpu<Mutex<Bag>>,
-    /// Held by the thread that quiesces, while `due` is set in the bags. Taken before the lock of a
-    /// bag.
+    queues: PerCpu<Mutex<Queue>>,
+    /// Held by the thread that quiesces, while `due` is set in the queues. Taken before the lock of
+    /// a queue.
     quiescing: Mutex<()>,
 }
 
 /// The words of a CPU, the oldest first, in a ring.
-struct Bag {
+struct Queue {
     words: Box<[Waiting]>,
     first: usize,
     count: usize,
-    /// Of the oldest words, the number that are ripe when the present wait of `quiesce` ends.
+    /// Of the oldest words, the number that are freed when the present wait of `quiesce` ends.
     due: usize,
 }
 
@@ -45,13 +47,13 @@ struct Waiting {
 }
 
 impl Retired {
-    /// Makes empty bags for `cpus` CPUs, with room for `room` words each, at least one.
+    /// Makes empty queues for `cpus` CPUs, with room for `room` words each, at least one.
     #[must_use]
     pub fn new(cpus: usize, room: usize) -> Retired {
         let words = || vec![Waiting::default(); room.max(1)].into();
-        let bag = |_| Mutex::new(Bag { words: words(), first: 0, count: 0, due: 0 });
-        let (readers, bags) = (ReaderEpochs::new(cpus), PerCpu::new(cpus, bag));
-        Retired { readers, bags, quiescing: Mutex::new(()) }
+        let queue = |_| Mutex::new(Queue { words: words(), first: 0, count: 0, due: 0 });
+        let (readers, queues) = (ReaderEpochs::new(cpus), PerCpu::new(cpus, queue));
+        Retired { readers, queues, quiescing: Mutex::new(()) }
     }
 
     /// Enters a reader: everything found from now on stays until the reader is dropped. Never
@@ -62,70 +64,70 @@ impl Retired {
     }
 
     /// Takes a word that was just displaced, and calls `free` with words that no reader can hold
-    /// any more. Waits for readers when the bag is full.
+    /// any more. Waits for readers when the queue is full.
     #[inline]
     pub fn retire(&self, cpu: Cpu, word: u64, free: impl FnMut(u64)) {
-        let mut bag = self.bags.get(cpu).lock();
+        let mut queue = self.queues.get(cpu).lock();
         // The lock was taken with a read-modify-write. Pairs with the fences in `ReaderEpochs`: a
         // thread that checks for readers in a later epoch sees the readers that may have found the
         // word before it was displaced.
         barrier_after_rmw();
         let epoch = self.readers.epoch();
-        bag.push(Waiting { word, epoch });
-        if bag.is_full() || bag.count.is_multiple_of(bag.words.len().div_ceil(LOOKS)) {
-            self.tidy(&mut bag, free);
+        queue.push(Waiting { word, epoch });
+        if queue.is_full() || queue.count.is_multiple_of(queue.words.len().div_ceil(CHECKS)) {
+            self.free_old(&mut queue, free);
         }
     }
 
-    /// Frees the ripe words, or all words if the bag is full.
+    /// Frees the words whose grace period is over, or all words if the queue is full.
     #[cold]
-    fn tidy(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
+    fn free_old(&self, queue: &mut Queue, mut free: impl FnMut(u64)) {
         self.readers.try_flip();
         let epoch = self.readers.epoch();
-        while let Some(oldest) = bag.oldest()
-            && epoch.wrapping_sub(oldest.epoch) >= RIPE
+        while let Some(oldest) = queue.oldest()
+            && epoch.wrapping_sub(oldest.epoch) >= GRACE_EPOCHS
         {
-            bag.pop();
+            queue.pop();
             free(oldest.word);
         }
-        if bag.is_full() {
-            self.empty(bag, free);
+        if queue.is_full() {
+            self.empty(queue, free);
         }
     }
 
-    /// Waits for readers and frees all words of a bag. The lock of the bag keeps other threads from
-    /// adding words meanwhile; readers never take that lock.
-    fn empty(&self, bag: &mut Bag, mut free: impl FnMut(u64)) {
+    /// Waits for readers and frees all words of a queue. The lock of the queue keeps other threads
+    /// from adding words meanwhile; readers never take that lock.
+    fn empty(&self, queue: &mut Queue, mut free: impl FnMut(u64)) {
         self.readers.wait_for_readers();
-        while let Some(oldest) = bag.oldest() {
-            bag.pop();
+        while let Some(oldest) = queue.oldest() {
+            queue.pop();
             free(oldest.word);
         }
     }
 
     /// Waits for readers and frees every word that was retired before the call. Returns whether
-    /// there were any. One wait serves all bags, and no bag is locked meanwhile: other threads may
-    /// retire words.
+    /// there were any, as `rcu_barrier` does. One wait serves all queues, and no queue is locked
+    /// meanwhile: other threads may retire words.
     pub fn quiesce(&self, mut free: impl FnMut(u64)) -> bool {
         let _quiescing = self.quiescing.lock();
         let mut any = false;
-        for bag in self.bags.iter() {
-            let mut bag = bag.lock();
-            bag.due = bag.count;
-            any |= bag.due > 0;
+        for queue in self.queues.iter() {
+            let mut queue = queue.lock();
+            queue.due = queue.count;
+            any |= queue.due > 0;
         }
         if !any {
             return false;
         }
-        // The words that are due were displaced before this call, and their bags were locked after
-        // that. Words that are added meanwhile are not due.
+        // The words that are due were displaced before this call, and their queues were locked
+        // after that. Words that are added meanwhile are not due.
         self.readers.wait_for_readers();
-        for bag in self.bags.iter() {
-            let mut bag = bag.lock();
-            while bag.due > 0
-                && let Some(oldest) = bag.oldest()
+        for queue in self.queues.iter() {
+            let mut queue = queue.lock();
+            while queue.due > 0
+                && let Some(oldest) = queue.oldest()
             {
-                bag.pop();
+                queue.pop();
                 free(oldest.word);
             }
         }
@@ -139,7 +141,7 @@ impl Retired {
     }
 }
 
-impl Bag {
+impl Queue {
     fn is_full(&self) -> bool {
         self.count == self.words.len()
     }

@@ -145,7 +145,7 @@ fn retired_words_wait_for_readers_and_no_longer() {
 fn a_bag_of_any_size_frees_each_word_once_and_in_order() {
     for room in 1..=200 {
         let retired = Retired::new(1, room);
-        // What is in the bag, by a model.
+        // What is in the queue, by a model.
         let mut waiting = VecDeque::new();
         let free = |waiting: &mut VecDeque<u64>, word| {
             assert_eq!(waiting.pop_front(), Some(word), "{room} words");
@@ -200,7 +200,7 @@ fn words_are_retired_while_another_thread_quiesces() {
         });
         let went_on = results.recv_timeout(std::time::Duration::from_secs(10));
         drop(reading);
-        assert!(went_on.is_ok(), "the bag is locked during the wait");
+        assert!(went_on.is_ok(), "the queue is locked during the wait");
         quiescing.join().unwrap();
     });
     assert_eq!(freed[0], 0);

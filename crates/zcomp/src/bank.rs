@@ -8,7 +8,7 @@ use sync::{Mutex, Published, Reader, ReaderEpochs};
 
 use units::{Cpu, Page};
 
-use crate::{Chosen, CodecError, Compressor, Corrupt, OneStream, Register, Streams};
+use crate::{Chosen, CodecError, Compressor, Corrupt, OneStream, Policy, Register, StreamsOf};
 
 /// The number of codecs that the number in an object can name.
 pub const CODECS: usize = 31;
@@ -41,22 +41,23 @@ impl fmt::Display for NotInstalled {
 impl core::error::Error for NotInstalled {}
 
 /// A codec with its streams.
-pub struct Codec<S> {
+pub struct Codec {
     /// The codec.
     pub chosen: Chosen,
     /// The streams of the codec.
-    pub streams: S,
+    pub streams: StreamsOf,
     /// The priority it was installed for.
     pub priority: u8,
 }
 
 /// The codecs by number, and the number of the codec of each priority. A codec stays while an
 /// object needs it. Any number of threads may call every method at once.
-pub struct Bank<S> {
-    table: [Published<Codec<S>>; CODECS],
+pub struct Bank {
+    table: [Published<Codec>; CODECS],
     current: [AtomicU8; PRIORITIES],
     changing: Mutex<()>,
     cpus: usize,
+    policy: Policy,
     /// Streams that were asked for at first.
     wanted: usize,
     /// Streams of each codec that may be used at once.
@@ -68,16 +69,17 @@ pub struct Bank<S> {
 
 const NONE: u8 = u8::MAX;
 
-impl<S: Streams> Bank<S> {
+impl Bank {
     /// Makes a bank without codecs, on `cpus` CPUs. At most `limit` streams of each codec may be
     /// used at once. A caller that gets a codec holds one of `readers`.
     #[must_use]
-    pub fn new(cpus: usize, limit: usize, readers: Arc<ReaderEpochs>) -> Bank<S> {
+    pub fn new(cpus: usize, limit: usize, readers: Arc<ReaderEpochs>) -> Bank {
         Bank {
             table: core::array::from_fn(|_| Published::new(readers.clone())),
             current: core::array::from_fn(|_| AtomicU8::new(NONE)),
             changing: Mutex::new(()),
             cpus,
+            policy: Policy::PER_CPU,
             wanted: limit,
             limit: AtomicUsize::new(limit),
             readers,
@@ -87,23 +89,25 @@ impl<S: Streams> Bank<S> {
 
     /// The bank, with a register that is told of every codec before objects are made with it.
     #[must_use]
-    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Bank<S> {
+    pub fn registered(self, register: Option<Arc<dyn Register>>) -> Bank {
         Bank { register, ..self }
+    }
+
+    /// The bank, with another policy of streams for codecs that come.
+    #[must_use]
+    pub fn with_streams(self, policy: Policy) -> Bank {
+        Bank { policy, ..self }
     }
 
     /// A codec by its number.
     #[inline]
-    pub fn get<'p>(&'p self, reader: &'p Reader<'_>, number: u8) -> Option<&'p Codec<S>> {
+    pub fn get<'p>(&'p self, reader: &'p Reader<'_>, number: u8) -> Option<&'p Codec> {
         self.table.get(usize::from(number))?.get(reader)
     }
 
     /// The codec of a priority, and its number.
     #[inline]
-    pub fn current<'p>(
-        &'p self,
-        reader: &'p Reader<'_>,
-        priority: u8,
-    ) -> Option<(u8, &'p Codec<S>)> {
+    pub fn current<'p>(&'p self, reader: &'p Reader<'_>, priority: u8) -> Option<(u8, &'p Codec)> {
         // Acquire pairs with the Release in `install`: a thread that sees the number finds the
         // codec.
         let number = self.current.get(usize::from(priority))?.load(Ordering::Acquire);
@@ -111,7 +115,7 @@ impl<S: Streams> Bank<S> {
     }
 
     /// All codecs.
-    pub fn all<'p>(&'p self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec<S>> {
+    pub fn all<'p>(&'p self, reader: &'p Reader<'_>) -> impl Iterator<Item = &'p Codec> {
         self.table.iter().filter_map(|place| place.get(reader))
     }
 
@@ -178,8 +182,12 @@ impl<S: Streams> Bank<S> {
         Ok(())
     }
 
-    fn streams_of(&self, codec: &Arc<dyn Compressor>, limit: usize) -> Result<S, CodecError> {
-        let streams = S::make(codec, self.cpus, self.wanted)?;
+    fn streams_of(
+        &self,
+        codec: &Arc<dyn Compressor>,
+        limit: usize,
+    ) -> Result<StreamsOf, CodecError> {
+        let streams = self.policy.make(codec, self.cpus, self.wanted)?;
         streams.limit(limit).map_err(|error| CodecError(format!("{error}")))?;
         Ok(streams)
     }
@@ -187,7 +195,7 @@ impl<S: Streams> Bank<S> {
     /// The number of an installed codec with the same priority, name and parameters.
     fn find(&self, priority: u8, chosen: &Chosen) -> Option<usize> {
         let reader = self.readers.enter(units::Cpu(0));
-        let same = |codec: &Codec<S>| codec.priority == priority && codec.chosen.is(chosen);
+        let same = |codec: &Codec| codec.priority == priority && codec.chosen.is(chosen);
         self.table.iter().position(|place| place.get(&reader).is_some_and(same))
     }
 
@@ -225,7 +233,7 @@ impl<S: Streams> Bank<S> {
     }
 }
 
-impl<S: Streams> Bank<S> {
+impl Bank {
     /// Decompresses an object of codec `number`. Takes a stream only if the codec needs one.
     ///
     /// # Errors
@@ -244,7 +252,7 @@ impl<S: Streams> Bank<S> {
         let codec = place.get(reader).ok_or(Corrupt)?;
         match codec.chosen.compressor.decompress_bare(bytes, page) {
             Some(result) => result,
-            None => codec.streams.get(cpu).context.decompress(bytes, page),
+            None => codec.streams.with(cpu, |stream| stream.context.decompress(bytes, page)),
         }
     }
 
@@ -263,7 +271,7 @@ impl<S: Streams> Bank<S> {
         page: &mut Page,
     ) -> Result<(), Corrupt> {
         let codec = self.get(reader, number).ok_or(Corrupt)?;
-        codec.streams.get(cpu).context.decompress_part(bytes, part, page)
+        codec.streams.with(cpu, |stream| stream.context.decompress_part(bytes, part, page))
     }
 
     /// Lets at most `count` streams of each codec be used at once. The caller repeats the call for

@@ -35,4 +35,4 @@ pub use extent::ExtentPacker;
 pub use filled::{fill, same_filled};
 pub use prefetch::{prefetch_beginning, prefetch_sequel};
 pub use register::Register;
-pub use stream::{Buffer, OneStream, PerCpuStreams, Stream, Streams};
+pub use stream::{Buffer, OneStream, PerCpuStreams, Policy, Stream, Streams, StreamsOf};

@@ -1,6 +1,7 @@
 //! Streams: a codec's context with its buffers, and the policy by which threads get one.
 
 mod percpu;
+mod policy;
 
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::fmt;
@@ -9,6 +10,7 @@ use core::ops::{Deref, DerefMut};
 use units::{Cpu, PAGE_SIZE, Page};
 
 pub use percpu::PerCpuStreams;
+pub use policy::{Policy, StreamsOf};
 
 use crate::{CodecError, Compressor, Context};
 

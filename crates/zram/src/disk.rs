@@ -20,23 +20,22 @@ use control::ControlError;
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{Mutex, Published, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
-use zcomp::Streams;
 
 use crate::counts::{Count, Counts};
 use crate::engine::Engine;
-use crate::resources::{Design, Product, Resources};
+use crate::resources::Resources;
 use crate::tiering::TierWalk;
 use when_full::Full;
 
 /// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
 /// `reset`. Any number of threads may call all methods at once.
-pub struct Disk<D: Design = Product> {
+pub struct Disk {
     id: u32,
     /// How often the device got its size.
     pub(crate) generation: AtomicU64,
     pub(crate) resources: Arc<Resources>,
     pub(crate) readers: Arc<ReaderEpochs>,
-    pub(crate) engine: Published<Arc<Engine<D>>>,
+    pub(crate) engine: Published<Arc<Engine>>,
     pub(crate) bytes: AtomicU64,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) counts: Arc<Counts>,
@@ -49,10 +48,10 @@ pub struct Disk<D: Design = Product> {
     pub(crate) full: Full,
 }
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Device `id` (0 is `zram0`), without a size.
     #[must_use]
-    pub fn new(id: u32, resources: Arc<Resources>) -> Arc<Disk<D>> {
+    pub fn new(id: u32, resources: Arc<Resources>) -> Arc<Disk> {
         let readers = Arc::new(ReaderEpochs::new(resources.cpus));
         Arc::new(Disk {
             id,
@@ -107,7 +106,7 @@ impl<D: Design> Disk<D> {
 
     /// Adds a user. The device cannot be reset or removed while it has users.
     #[must_use]
-    pub fn open(self: &Arc<Disk<D>>) -> Opener<D> {
+    pub fn open(self: &Arc<Disk>) -> Opener {
         self.settings.lock().openers += 1;
         Opener { disk: self.clone() }
     }
@@ -119,13 +118,13 @@ impl<D: Design> Disk<D> {
     }
 
     /// A share of the engine, for a caller that waits for readers and so must not be one.
-    pub(crate) fn engine(&self) -> Option<Arc<Engine<D>>> {
+    pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         let reader = self.readers.enter(Cpu(0));
         self.engine.get(&reader).cloned()
     }
 
     /// A share of the engine; an error while the device is not initialised.
-    pub(crate) fn ready_engine(&self) -> Result<Arc<Engine<D>>, ControlError> {
+    pub(crate) fn ready_engine(&self) -> Result<Arc<Engine>, ControlError> {
         self.engine().ok_or_else(|| {
             ControlError::invalid(format!(
                 "{} is not initialised; set its disksize first",
@@ -134,9 +133,9 @@ impl<D: Design> Disk<D> {
         })
     }
 
-    pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&Engine<D>) -> R) -> Option<R> {
+    pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&Engine) -> R) -> Option<R> {
         let reader = self.readers.enter(Cpu(0));
-        self.engine.get(&reader).map(|engine| f(&**engine))
+        self.engine.get(&reader).map(|engine| f(engine))
     }
 
     /// The statistics of the device.
@@ -153,7 +152,7 @@ impl<D: Design> Disk<D> {
             disksize: self.bytes(),
             algorithm,
             mem_limit,
-            streams: u64::from(D::Streams::usual(self.resources.cpus)),
+            streams: u64::from(self.resources.streams.usual(self.resources.cpus)),
             pages_stored: sum(Count::PagesStored),
             orig_bytes: sum(Count::PagesStored) * PAGE_SIZE as u64,
             compressed_bytes: sum(Count::ComprBytes),
@@ -205,24 +204,24 @@ impl<D: Design> Disk<D> {
 }
 
 /// A user of a device while it lives. It dereferences to the device.
-pub struct Opener<D: Design = Product> {
-    disk: Arc<Disk<D>>,
+pub struct Opener {
+    disk: Arc<Disk>,
 }
 
-impl<D: Design> Deref for Opener<D> {
-    type Target = Disk<D>;
-    fn deref(&self) -> &Disk<D> {
+impl Deref for Opener {
+    type Target = Disk;
+    fn deref(&self) -> &Disk {
         &self.disk
     }
 }
 
-impl<D: Design> Drop for Opener<D> {
+impl Drop for Opener {
     fn drop(&mut self) {
         self.disk.settings.lock().openers -= 1;
     }
 }
 
-impl<D: Design> BlockDevice for Opener<D> {
+impl BlockDevice for Opener {
     fn geometry(&self) -> Geometry {
         self.disk.geometry()
     }

@@ -39,13 +39,13 @@ use pagealloc::NoMemory;
 use pagelog::{Backed, Backing, Coded};
 use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Chosen, OneStream, Streams, prefetch_beginning};
+use zcomp::{Chosen, OneStream, prefetch_beginning};
 use zsmalloc::{Limits, Pool, PoolOptions};
 
 use crate::counts::Counts;
 use crate::record::Record;
-use crate::resources::{Design, Resources};
-use crate::slots::SlotTable;
+use crate::resources::Resources;
+use crate::slots::Slots;
 use access::{Accesses, TIME_BYTES};
 use shared::{ENTRY_BYTES, SharedObjects};
 
@@ -77,12 +77,12 @@ pub(crate) struct EngineOptions<'a> {
 
 /// The store of pages. Indices must be below its capacity. Any number of threads may call every
 /// method at once. A reader passed in must belong to the `readers` of its options.
-pub(crate) struct Engine<D: Design> {
-    slots: D::Slots,
+pub(crate) struct Engine {
+    slots: Slots,
     shared: SharedObjects,
     /// Held by a thread that moves shared objects, or makes an object a shared one.
     moving: Mutex<()>,
-    objects: Objects<D::Streams>,
+    objects: Objects,
     readers: Arc<ReaderEpochs>,
     counts: Arc<Counts>,
     accesses: Option<Accesses>,
@@ -99,7 +99,7 @@ const PAGE_LOCKS: usize = 64;
 /// moment for readers.
 const MANY: usize = 64;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// An empty store of pages.
     ///
     /// # Errors
@@ -107,7 +107,7 @@ impl<D: Design> Engine<D> {
     pub(crate) fn new(
         resources: &Resources,
         options: EngineOptions<'_>,
-    ) -> Result<Engine<D>, ControlError> {
+    ) -> Result<Engine, ControlError> {
         let cpus = resources.cpus;
         let EngineOptions { pages, room, codecs: chosen, limits, streams, .. } = options;
         let EngineOptions { readers, clock, counts, backing, name, record, .. } = options;
@@ -116,10 +116,11 @@ impl<D: Design> Engine<D> {
         let objects =
             Objects::new(&*memory(Table::Zspages), pool, readers.clone(), cpus, streams as usize);
         let register = record.as_ref().map(|record| record.register());
-        let objects = objects.map_err(no_memory)?.registered(register);
+        let objects =
+            objects.map_err(no_memory)?.registered(register).with_streams(resources.streams);
         objects.pool().set_limits(limits);
         // If addresses are short, the device has no room to grow.
-        let slots = |count| D::Slots::new(&*memory(Table::Slots), count, cpus);
+        let slots = |count| resources.slots_of(&*memory(Table::Slots), count);
         let slots = slots(room).or_else(|_| slots(pages)).map_err(|_| {
             let bytes = pages as u128 * PAGE_SIZE as u128;
             let message =
@@ -239,7 +240,7 @@ impl<D: Design> Engine<D> {
     }
 }
 
-impl<D: Design> Drop for Engine<D> {
+impl Drop for Engine {
     fn drop(&mut self) {
         // Only who resets a device gives it up. Another process finds it as it was otherwise.
         if self.record.as_ref().is_some_and(|record| record.bytes() != 0) {
@@ -260,7 +261,7 @@ fn extent_kind(slot: Slot) -> ExtentKind {
     }
 }
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Replaces a page by an object.
     ///
     /// # Errors
@@ -487,7 +488,7 @@ impl<D: Design> Engine<D> {
     }
 
     /// The objects.
-    pub(crate) fn objects(&self) -> &Objects<D::Streams> {
+    pub(crate) fn objects(&self) -> &Objects {
         &self.objects
     }
 
@@ -515,12 +516,12 @@ impl<D: Design> Engine<D> {
     pub(crate) fn table_bytes(&self, pages: usize) -> u64 {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
         let shared = u64::from(self.shared.ever_used()) * ENTRY_BYTES;
-        self.slots.touched(pages) * (D::Slots::BYTES as u64 + times) + shared
+        self.slots.touched(pages) * (self.slots.slot_bytes() as u64 + times) + shared
     }
 
     /// The name of the slot scheme.
     pub(crate) fn scheme(&self) -> &'static str {
-        D::Slots::NAME
+        self.slots.name()
     }
 
     /// The number of streams for new objects.

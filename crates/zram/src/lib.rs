@@ -46,7 +46,7 @@ pub use pagelog::Backed;
 pub use pagelog::LogStats;
 pub use persist::{Recovered, Recovery, SavedDisk};
 pub use record::{LAYOUT, OLDEST_LAYOUT};
-pub use resources::{Design, HostFiles, NoHostFiles, OpenCodec, Product, Resources};
+pub use resources::{HostFiles, NoHostFiles, OpenCodec, Resources};
 pub use tiering::fingerprint;
 pub use tiering::{TierCounts, TierStats};
 pub use tiers::Budgets;

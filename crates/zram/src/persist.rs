@@ -46,7 +46,7 @@ use crate::engine::Table;
 use crate::engine::{Engine, EngineOptions};
 use crate::engine::{Kind, Slot};
 use crate::record::{Record, WITH_SHARED_OBJECTS};
-use crate::resources::{Product, Resources};
+use crate::resources::Resources;
 
 /// The setting that is stored after all others: whether it is sealed, or a log, is known then.
 const BACKING: &str = "backing_dev";
@@ -88,7 +88,7 @@ pub struct Recovered {
 /// A device that is being recovered.
 pub struct Recovery {
     disk: Arc<Disk>,
-    engine: Engine<Product>,
+    engine: Engine,
     objects: Survey,
     bytes: u64,
     generation: u64,
@@ -260,7 +260,7 @@ fn begin(
 /// Puts the codecs of the record back under their numbers, and in the settings. Returns a bit for
 /// each number.
 fn restore_codecs(
-    engine: &Engine<Product>,
+    engine: &Engine,
     resources: &Resources,
     record: &Record,
     settings: &mut Settings,

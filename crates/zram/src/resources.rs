@@ -1,33 +1,16 @@
-//! The resources that the devices of a machine share, and their design.
+//! The resources that the devices of a machine share.
 
 use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 
 use block::{Absent, AskRemote, BlockDevice};
 use control::{ControlError, Errno};
-use pagealloc::{Frames, KeptMemory, MemoryProvider};
+use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory};
 use units::Cpu;
-use zcomp::{CodecError, Compressor, Params, PerCpuStreams, Streams};
+use zcomp::{CodecError, Compressor, Params, Policy};
 
 use crate::engine::Clock;
-use crate::slots::{BitLock, SlotTable};
+use crate::slots::{BitLock, MakeSlots, SlotTable, Slots};
 use pagelog::{Backing, BackingBlocks, NoLog, PageLog};
-
-/// The compile-time choices of a device. The product has one design, [`Product`]; experiments add
-/// others.
-pub trait Design: Send + Sync + 'static {
-    /// The guard of the slots.
-    type Slots: SlotTable + 'static;
-    /// The policy by which threads get a stream.
-    type Streams: Streams;
-}
-
-/// The design of the product: a lock bit in each slot, and a stream for each CPU.
-pub struct Product;
-
-impl Design for Product {
-    type Slots = BitLock;
-    type Streams = PerCpuStreams;
-}
 
 /// Opens a codec: [`zcomp::open`], or the replacement of a test.
 pub type OpenCodec =
@@ -59,6 +42,10 @@ pub struct Resources {
     pub clock: Arc<Clock>,
     /// Whether devices keep the time of last use of each page by default.
     pub track_access: bool,
+    /// Makes slot tables of another kind than the product's, for experiments and tests.
+    pub slots: Option<MakeSlots>,
+    /// The policy by which threads get a stream.
+    pub streams: Policy,
 }
 
 impl Resources {
@@ -81,6 +68,23 @@ impl Resources {
             files,
             clock: Arc::default(),
             track_access: false,
+            slots: None,
+            streams: Policy::PER_CPU,
+        }
+    }
+
+    /// Makes the slot table of a device.
+    ///
+    /// # Errors
+    /// Those of [`SlotTable::new`].
+    pub(crate) fn slots_of(
+        &self,
+        provider: &dyn MemoryProvider,
+        count: usize,
+    ) -> Result<Slots, NoMemory> {
+        match &self.slots {
+            None => BitLock::new(provider, count, self.cpus).map(Slots::Own),
+            Some(make) => make(provider, count, self.cpus).map(Slots::Other),
         }
     }
 

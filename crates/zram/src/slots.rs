@@ -1,15 +1,18 @@
 //! The interface between the engine and the schemes that guard its slots.
 //!
 //! A scheme defines how the word of a slot is swapped, and when the object it named may be freed.
-//! The product has one, [`BitLock`].
+//! The product has one, [`BitLock`]. A test or an experiment brings others: see [`MakeSlots`].
 //!
 //! # Why unsafe
 //! An object is read and freed by what the slot table reports: see [`SlotTable`].
 
+mod any;
 mod bit_lock;
 
 use pagealloc::{MemoryProvider, NoMemory};
 
+pub(crate) use any::Slots;
+pub use any::{AnySlots, MakeSlots};
 pub use bit_lock::BitLock;
 pub use pagealloc::Touched;
 use units::Cpu;
@@ -61,13 +64,6 @@ pub unsafe trait SlotTable: Send + Sync + Sized {
     fn quiesce(&self, free: impl FnMut(Slot)) -> bool {
         let _ = free;
         false
-    }
-
-    /// Replaces a slot that a dead process left in the memory of the provider, whatever lock it
-    /// held there. No other thread uses the slot meanwhile.
-    fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
-        let right = judge(self.peek(index));
-        let _ = self.update(index, |_| Some(right));
     }
 
     /// The slot as it was a moment ago. The caller must not touch what it names.

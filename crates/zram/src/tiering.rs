@@ -20,10 +20,9 @@ use zcomp::Params;
 
 use crate::disk::{Disk, Moved};
 use crate::engine::Engine;
-use crate::resources::Design;
 use moves::Place;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Lets pages move by themselves, or ends that. A device whose codec of priority 1 was not
     /// chosen gets zstd there.
     ///
@@ -126,7 +125,7 @@ impl<D: Design> Disk<D> {
     /// wait, and is no reader.
     pub(crate) fn press_tiers(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         most: usize,
         has_room: &dyn Fn() -> bool,
     ) -> Moved {
@@ -143,7 +142,7 @@ impl<D: Design> Disk<D> {
     /// `ENOMEM` when there is no memory to remember what pages did.
     fn ready_walk<'a>(
         &self,
-        place: &Place<'_, D>,
+        place: &Place<'_>,
         walk: &'a mut Option<TierWalk>,
     ) -> Result<&'a mut TierWalk, ControlError> {
         let generation = self.generation();
@@ -156,7 +155,7 @@ impl<D: Design> Disk<D> {
         }
     }
 
-    fn place<'a>(&'a self, engine: &'a Engine<D>) -> Place<'a, D> {
+    fn place<'a>(&'a self, engine: &'a Engine) -> Place<'a> {
         Place {
             engine,
             readers: &self.readers,

@@ -8,10 +8,10 @@ use std::thread;
 use std::time::Duration;
 
 use block::{BlockDevice, Context, IoError, Operation, Wait};
-use common::{Disk, SyncPoints, disk};
+use common::{SyncPoints, disk};
 use control::Errno;
 use units::{Cpu, PAGE_SIZE};
-use zram::Writeback;
+use zram::{Disk, Writeback};
 
 const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;

@@ -26,7 +26,7 @@ use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
-use zcomp::{CODECS, Chosen, PerCpuStreams, prefetch_beginning};
+use zcomp::{CODECS, Chosen, prefetch_beginning};
 use zsmalloc::{Pool, PoolOptions};
 
 use crate::area::{Area, BATCH, PageLocks};
@@ -88,7 +88,7 @@ pub struct Zswap {
     pub(crate) provider: Arc<dyn MemoryProvider>,
     pub(crate) kept: Option<Arc<dyn KeptMemory>>,
     pub(crate) record: Record,
-    pub(crate) objects: Objects<PerCpuStreams>,
+    pub(crate) objects: Objects,
     pub(crate) entries: Entries,
     pub(crate) ages: Ages,
     pub(crate) areas: [Published<Arc<Area>>; MAX_TYPES],

@@ -1,5 +1,5 @@
-//! Compaction and recompression of a cache under loom: the word of an entry's object beside a reader and beside the
-//! thread that frees the entry.
+//! Compaction and recompression of a cache under loom: the word of an entry's object beside a
+//! reader and beside the thread that frees the entry.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-zswap --test loom_moves --release`, in a
 //! target directory of its own. Without `--cfg loom` this file is empty. The functions on the word
@@ -78,7 +78,7 @@ impl World {
             word: AtomicU64::new(NOTHING),
             bytes: AtomicU64::new(bytes_at(OLD)),
             places: [FREED, LIVE, FREED].map(UnsafeCell::new),
-            // A full bag is emptied at once.
+            // A full queue is emptied at once.
             retired: Retired::new(2, 1),
         };
         object_word::set(&world.word, OLD);

@@ -4,12 +4,9 @@
 //! [`zram::slots::SlotTable`], stream policies ([`streams`]) behind [`zcomp::Streams`], indexes of
 //! swap areas ([`indexes`]) behind [`zswap::Index`], page allocators ([`zones`]) behind
 //! [`pagealloc::Frames`]. [`locks`] are what some of them wait by. A [`Machine`] takes one design
-//! of each seam, by name. The product's own designs have names here, too. A disk of such a machine
-//! does all that a disk of the product does.
+//! of each seam, by name. The product's own designs have names here, too.
 
 // Under loom only locks, streams and the lists that threads change concurrently are built.
-#[cfg(not(loom))]
-mod any;
 #[cfg(not(loom))]
 pub mod indexes;
 pub mod locks;
@@ -23,12 +20,11 @@ mod variants;
 pub mod zones;
 
 #[cfg(not(loom))]
-pub use any::AnyDisk;
-#[cfg(not(loom))]
 pub use machine::{Disk, Machine, MachineOptions};
 #[cfg(not(loom))]
 pub use variants::{
-    COUNTERS, INDEXES, MEMORIES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES, make_index,
+    ALLOCATORS, COUNTERS, INDEX_KINDS, INDEXES, MEMORIES, POLICIES, SLOT_SCHEMES, SLOT_TABLES,
+    STREAM_POLICIES, Variants, ZONES, make_index,
 };
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ use rampack::DiskOptions;
 use sync::Mutex;
 use units::{PAGE_SIZE, Page, pages_for};
 use zcomp::{Chosen, Params};
-use zram::{HostFiles, NoHostFiles, Resources, Stats};
+use zram::{Disk as Device, HostFiles, NoHostFiles, Resources, Stats};
 use zswap::{Parts, Zswap};
 
-use crate::AnyDisk;
-use crate::variants::{Variants, make_disk, make_swap, make_zone};
+use crate::variants::{Variants, make_swap, make_zone};
 
 /// The options of a machine.
 pub struct MachineOptions {
@@ -71,6 +70,8 @@ impl Machine {
             counting_cpus: variants.counting_cpus(cpus),
             // As in the daemon: what is measured is what users get.
             track_access: true,
+            slots: variants.slot_table()?,
+            streams: variants.stream_policy()?,
             ..Resources::new(provider, frames, cpus, files)
         };
         let (resources, next) = (Arc::new(resources), Mutex::new(0));
@@ -95,14 +96,11 @@ impl Machine {
     }
 
     /// Adds a disk without a size.
-    ///
-    /// # Errors
-    /// None: the machine looked the designs up when it was made.
-    pub fn add(&self) -> Result<Arc<dyn AnyDisk>, ControlError> {
+    pub fn add(&self) -> Arc<Device> {
         let mut next = self.next.lock();
-        let disk = make_disk(&self.variants, *next, self.resources.clone())?;
+        let disk = Device::new(*next, self.resources.clone());
         *next += 1;
-        Ok(disk)
+        disk
     }
 
     /// Adds a disk with a size.
@@ -110,7 +108,7 @@ impl Machine {
     /// # Errors
     /// `EINVAL` for a size of 0, an unknown algorithm or a level it refuses; `ENOMEM`.
     pub fn disk(&self, options: &DiskOptions) -> Result<Disk, ControlError> {
-        let disk = self.add()?;
+        let disk = self.add();
         disk.set_algorithm(&options.algorithm)?;
         disk.set_params(Params::at_level(options.level))?;
         disk.set_mem_limit(options.mem_limit);
@@ -164,7 +162,7 @@ fn find_codec(name: &str) -> Result<Chosen, ControlError> {
 /// A disk with a size, with the methods of [`rampack::Disk`].
 #[derive(Clone)]
 pub struct Disk {
-    disk: Arc<dyn AnyDisk>,
+    disk: Arc<Device>,
     frames: Arc<dyn Frames>,
 }
 
@@ -218,7 +216,7 @@ impl Disk {
 
     /// The device itself.
     #[must_use]
-    pub fn device(&self) -> &Arc<dyn AnyDisk> {
+    pub fn device(&self) -> &Arc<Device> {
         &self.disk
     }
 }

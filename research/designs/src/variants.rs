@@ -1,17 +1,14 @@
 //! The list of designs, by name. To add a design, implement its seam and name it here.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
 use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
-use zcomp::{PerCpuStreams, Streams};
-use zram::slots::{BitLock, SlotTable};
-use zram::{Design, Disk, Product, Resources};
+use zcomp::{PerCpuStreams, Policy, Streams};
+use zram::slots::{AnySlots, BitLock, MakeSlots, SlotTable};
 use zswap::index::{self, Flat, Index, MakeIndex};
 use zswap::{Parts, Zswap};
 
-use crate::AnyDisk;
 use crate::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use crate::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use crate::streams::{MultiStreams, MutexStream, SingleStreams};
@@ -64,17 +61,16 @@ macro_rules! names {
 }
 
 /// The designs of the page allocator, the product's first.
-pub const ZONES: &[&str] = names!(ZONE);
+pub const ZONES: &[&str] = names!(ALLOCATORS);
 
 /// The schemes that guard slots, the product's first.
-pub const SLOT_SCHEMES: &[&str] = names!(SLOTS);
+pub const SLOT_SCHEMES: &[&str] = names!(SLOT_TABLES);
 
 /// The policies by which a thread gets a stream, the product's first.
-pub const STREAM_POLICIES: &[&str] =
-    &[PerCpuStreams::NAME, SingleStreams::NAME, MultiStreams::NAME, MutexStream::NAME];
+pub const STREAM_POLICIES: &[&str] = names!(POLICIES);
 
 /// The indexes of swap areas, the product's first.
-pub const INDEXES: &[&str] = names!(INDEX);
+pub const INDEXES: &[&str] = names!(INDEX_KINDS);
 
 /// The kinds of counters, the product's first.
 pub const COUNTERS: &[&str] = &["percpu", "shared"];
@@ -116,6 +112,22 @@ impl Variants {
         }
     }
 
+    /// The slot table; `None` for the product's.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown name.
+    pub(crate) fn slot_table(&self) -> Result<Option<MakeSlots>, ControlError> {
+        Ok(find("slot scheme", &self.slots, SLOT_TABLES)?())
+    }
+
+    /// The policy of streams.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown name.
+    pub(crate) fn stream_policy(&self) -> Result<Policy, ControlError> {
+        find("stream policy", &self.streams, POLICIES)
+    }
+
     /// The number of CPUs that have their own counters.
     pub(crate) fn counting_cpus(&self, cpus: usize) -> usize {
         if self.counters == COUNTERS[0] { cpus } else { 1 }
@@ -123,9 +135,9 @@ impl Variants {
 }
 
 type MakeZone = fn(&dyn MemoryProvider, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
-type MakeDisk = fn(&str, u32, Arc<Resources>) -> Arc<dyn AnyDisk>;
 
-const ZONE: &[(&str, MakeZone)] = &[
+/// The page allocators, the product's first.
+pub const ALLOCATORS: &[(&str, MakeZone)] = &[
     (Zone::NAME, |provider, options| Ok(Arc::new(Zone::new(provider, options)?))),
     (ListZone::<Spin>::NAME, list_zone::<Spin>),
     (ListZone::<RangeRw>::NAME, list_zone::<RangeRw>),
@@ -142,46 +154,33 @@ fn list_zone<D: crate::zones::Design>(
     Ok(Arc::new(ListZone::<D>::new(provider, options)?))
 }
 
-const SLOTS: &[(&str, MakeDisk)] = &[
-    (BitLock::NAME, |streams, id, resources| match streams {
-        // The product itself.
-        PerCpuStreams::NAME => Disk::<Product>::new(id, resources),
-        streams => disk::<BitLock>(streams, id, resources),
-    }),
-    (GlobalRwLock::NAME, disk::<GlobalRwLock>),
-    (Cas::NAME, disk::<Cas>),
-    (SpinLock::NAME, disk::<SpinLock>),
-    (RwLock::NAME, disk::<RwLock>),
-    (Epoch::NAME, disk::<Epoch>),
+type MakeTable = fn() -> Option<MakeSlots>;
+
+/// The slot tables, the product's first: devices have that one if they are told of none.
+pub const SLOT_TABLES: &[(&str, MakeTable)] = &[
+    (BitLock::NAME, || None),
+    (GlobalRwLock::NAME, || Some(AnySlots::make::<GlobalRwLock>())),
+    (Cas::NAME, || Some(AnySlots::make::<Cas>())),
+    (SpinLock::NAME, || Some(AnySlots::make::<SpinLock>())),
+    (RwLock::NAME, || Some(AnySlots::make::<RwLock>())),
+    (Epoch::NAME, || Some(AnySlots::make::<Epoch>())),
 ];
 
-/// A design made of two others.
-struct Of<T, S>(PhantomData<(T, S)>);
+/// The policies of streams, the product's first.
+pub const POLICIES: &[(&str, Policy)] = &[
+    (PerCpuStreams::NAME, Policy::PER_CPU),
+    (SingleStreams::NAME, Policy::of::<SingleStreams>()),
+    (MultiStreams::NAME, Policy::of::<MultiStreams>()),
+    (MutexStream::NAME, Policy::of::<MutexStream>()),
+];
 
-impl<T: SlotTable + 'static, S: Streams> Design for Of<T, S> {
-    type Slots = T;
-    type Streams = S;
-}
-
-fn disk<T: SlotTable + 'static>(
-    streams: &str,
-    id: u32,
-    resources: Arc<Resources>,
-) -> Arc<dyn AnyDisk> {
-    match streams {
-        SingleStreams::NAME => Disk::<Of<T, SingleStreams>>::new(id, resources),
-        MultiStreams::NAME => Disk::<Of<T, MultiStreams>>::new(id, resources),
-        MutexStream::NAME => Disk::<Of<T, MutexStream>>::new(id, resources),
-        _ => Disk::<Of<T, PerCpuStreams>>::new(id, resources),
-    }
-}
-
-const INDEX: &[(&str, MakeIndex)] = &[
-    (Flat::NAME, index::make::<Flat>),
-    (XArraySplit::NAME, index::make::<XArraySplit>),
-    (XArray::NAME, index::make::<XArray>),
-    (RbTreeSplit::NAME, index::make::<RbTreeSplit>),
-    (RbTree::NAME, index::make::<RbTree>),
+/// The indexes of swap areas, the product's first: caches have that one if they are told of none.
+pub const INDEX_KINDS: &[(&str, Option<MakeIndex>)] = &[
+    (Flat::NAME, None),
+    (XArraySplit::NAME, Some(index::make::<XArraySplit>)),
+    (XArray::NAME, Some(index::make::<XArray>)),
+    (RbTreeSplit::NAME, Some(index::make::<RbTreeSplit>)),
+    (RbTree::NAME, Some(index::make::<RbTree>)),
 ];
 
 /// Makes the index called `name`: see [`Index::make`].
@@ -193,7 +192,8 @@ pub fn make_index(
     provider: &dyn MemoryProvider,
     (pages, entries, cpus): (u64, u32, usize),
 ) -> Result<Box<dyn Index>, ControlError> {
-    find("index", name, INDEX)?(provider, pages, entries, cpus).map_err(no_memory)
+    let make = find("index", name, INDEX_KINDS)?.unwrap_or(index::make::<Flat>);
+    make(provider, pages, entries, cpus).map_err(no_memory)
 }
 
 /// Makes the zone called `name`.
@@ -202,17 +202,7 @@ pub(crate) fn make_zone(
     provider: &dyn MemoryProvider,
     options: ZoneOptions,
 ) -> Result<Arc<dyn Frames>, ControlError> {
-    find("zone", name, ZONE)?(provider, options).map_err(no_memory)
-}
-
-/// Makes a disk with the slot scheme and the policy of streams of these names.
-pub(crate) fn make_disk(
-    variants: &Variants,
-    id: u32,
-    resources: Arc<Resources>,
-) -> Result<Arc<dyn AnyDisk>, ControlError> {
-    let make = find("slot scheme", &variants.slots, SLOTS)?;
-    Ok(make(&variants.streams, id, resources))
+    find("zone", name, ALLOCATORS)?(provider, options).map_err(no_memory)
 }
 
 /// Makes a cache whose areas have the index called `name`.
@@ -221,10 +211,9 @@ pub(crate) fn make_swap(
     provider: Arc<dyn MemoryProvider>,
     parts: Parts,
 ) -> Result<Arc<Zswap>, ControlError> {
-    let zswap = match name {
-        // The product itself.
-        Flat::NAME => Zswap::new(provider, parts),
-        name => Zswap::with_index(provider, parts, find("index", name, INDEX)?),
+    let zswap = match find("index", name, INDEX_KINDS)? {
+        None => Zswap::new(provider, parts),
+        Some(make) => Zswap::with_index(provider, parts, make),
     };
     Ok(Arc::new(zswap?))
 }

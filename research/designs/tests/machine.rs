@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation, Plain};
 use control::Errno;
-use designs::{AnyDisk, INDEXES, Machine, MachineOptions, Variants};
+use designs::{INDEXES, Machine, MachineOptions, Variants};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::NoHostFiles;
+use zram::{Disk, NoHostFiles};
 use zswap::{AreaOptions, SwapDevice, SwapType};
 
 const CPU: Cpu = Cpu(0);
@@ -26,8 +26,8 @@ fn machine(variants: Variants) -> Machine {
 }
 
 /// A disk under a policy of streams, on two CPUs.
-fn under(streams: &str) -> Arc<dyn AnyDisk> {
-    machine(Variants { streams: streams.into(), ..Variants::default() }).add().unwrap()
+fn under(streams: &str) -> Arc<Disk> {
+    machine(Variants { streams: streams.into(), ..Variants::default() }).add()
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! The suite of slot schemes (`crates/zram/tests/common/slot_suite.rs`) for those that the product does
-//! not ship, and epochs that are broken.
+//! The suite of slot schemes (`crates/zram/tests/common/slot_suite.rs`) for those that the product
+//! does not ship, and epochs that are broken.
 #![cfg(not(loom))]
 
 #[path = "../../../crates/zram/tests/common/broken.rs"]
@@ -65,7 +65,7 @@ fn a_reader_who_stays_stops_no_writer() {
             });
         });
         ready.wait();
-        // Fewer than fill a bag.
+        // Fewer than fill a queue.
         (2..60).for_each(|stamp| store(Cpu(0), stamp));
         go.wait();
     });

@@ -40,7 +40,7 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 
 fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let ServeArgs { size, algorithm, level, max_streams, .. } = args;
-    let disk = machine.add()?;
+    let disk = machine.add();
     if let Some(streams) = max_streams {
         disk.set_max_streams(*streams)?;
     }

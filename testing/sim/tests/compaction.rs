@@ -4,6 +4,7 @@
 mod common;
 
 use common::Plan;
+use common::bench::{Design, SLOTS};
 use sim::content::Fill;
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
@@ -16,18 +17,14 @@ fn of_kind(select: Select) -> Writeback {
     Writeback { select: Some(select), pages: Vec::new() }
 }
 
-/// The slot schemes: the product's and another with which places wait to be freed.
-fn schemes() -> [&'static str; 2] {
-    ["bit-spinlock", "epoch"]
-}
-
 /// Pages that were moved a hundred times cost no more than pages that were moved ten times.
 #[test]
 fn survivors_of_many_compactions_cost_nothing() {
     const PAGES: u64 = 6000;
     let mut rng = Rng::new(seed("survivors_of_many_compactions_cost_nothing"));
-    for slots in schemes() {
-        let disk = Plan { slots, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
+    for &slots in crate::SLOTS {
+        let (name, design) = (slots.0, Design { slots, ..Design::PRODUCT });
+        let disk = Plan { design, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
         let (mut page, mut after_ten) = ([0; PAGE_SIZE], 0);
         let survives = |index: u64| index.is_multiple_of(16);
         let fill = |index, round: u64| Fill::Partly {
@@ -58,13 +55,13 @@ fn survivors_of_many_compactions_cost_nothing() {
         }
         let stats = disk.disk.stats();
         let overhead = stats.overhead_bytes;
-        assert!(stats.pages_compacted > 0, "{slots}: nothing was moved");
-        assert!(overhead <= 2 * after_ten, "{slots}: {after_ten} bytes after ten, now {overhead}");
+        assert!(stats.pages_compacted > 0, "{name}: nothing was moved");
+        assert!(overhead <= 2 * after_ten, "{name}: {after_ten} bytes after ten, now {overhead}");
         for index in (0..PAGES).filter(|index| survives(*index)) {
             let (mut expected, mut found) = ([0; PAGE_SIZE], [0; PAGE_SIZE]);
             fill(index, 0).render(&mut expected);
             disk.disk.load_page(CPU, index, &mut found).expect("it was stored");
-            assert!(found == expected, "{slots}: page {index} is another");
+            assert!(found == expected, "{name}: page {index} is another");
         }
     }
 }
@@ -73,8 +70,9 @@ fn survivors_of_many_compactions_cost_nothing() {
 #[test]
 fn moved_pages_keep_their_flags() {
     const PAGES: u64 = 1200;
-    for slots in schemes() {
-        let plan = Plan { slots, backing_pages: PAGES, ..Plan::new(PAGES * P, zcomp::ZSTD) };
+    for &slots in crate::SLOTS {
+        let (name, design) = (slots.0, Design { slots, ..Design::PRODUCT });
+        let plan = Plan { design, backing_pages: PAGES, ..Plan::new(PAGES * P, zcomp::ZSTD) };
         let (disk, mut page) = (plan.build(), [0; PAGE_SIZE]);
         for index in 0..PAGES {
             Fill::Partly { noise: index, parts: 20 }.render(&mut page);
@@ -92,11 +90,11 @@ fn moved_pages_keep_their_flags() {
             disk.disk.discard_pages(CPU, index, 1).expect("it lies within the disk");
         }
         let frames = disk.disk.compact().expect("it has a size");
-        assert!(frames > 0, "{slots}: nothing was moved");
+        assert!(frames > 0, "{name}: nothing was moved");
         let backed = || disk.disk.stats().backed_pages;
         disk.disk.writeback(&of_kind(Select::Idle)).expect("there are blocks");
-        assert_eq!(backed(), (left().count() - used().count()) as u64, "{slots}: idle pages");
+        assert_eq!(backed(), (left().count() - used().count()) as u64, "{name}: idle pages");
         disk.disk.writeback(&of_kind(Select::Incompressible)).expect("there are blocks");
-        assert_eq!(backed(), left().count() as u64, "{slots}: incompressible pages");
+        assert_eq!(backed(), left().count() as u64, "{name}: incompressible pages");
     }
 }

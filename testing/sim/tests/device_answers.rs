@@ -9,7 +9,7 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
-use common::{Engine, swap_type};
+use common::{Engine, INDEXES, swap_type};
 use sim::swap::{Cache, FaultMode, FaultyDevice};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
@@ -61,7 +61,7 @@ impl BlockDevice for Strange {
 
 /// A cache with an area over `device`, and 32 pages in it.
 fn filled(device: &Arc<Strange>) -> (Engine, Arc<dyn BlockDevice>) {
-    let engine = Engine::of_stack(&designs::Variants::default().index, 2);
+    let engine = Engine::new(INDEXES[0], 2);
     let memcg = engine.zswap.memcg("default").expect("it is there");
     let options = AreaOptions { device: Some(device.clone() as Arc<dyn BlockDevice>), memcg };
     engine.zswap.swapon(swap_type(0), PAGES, options).expect("it is off");

@@ -159,7 +159,7 @@ fn resets_leave_nothing_behind() {
         disk.disk.reset().expect("nobody uses it");
         let stats = disk.disk.stats();
         assert_eq!((stats.disksize, stats.pool_bytes, stats.num_writes), (0, 0, 0), "{stats:?}");
-        assert_eq!(disk.machine.frames().stats().allocated, 0, "a reset kept frames");
+        assert_eq!(disk.frames.stats().allocated, 0, "a reset kept frames");
         let mut byte = [0];
         let read = disk.submit(Cpu(0), Operation::Read { offset: 0, into: &mut byte });
         assert_eq!(read, Err(IoError::NotReady));
@@ -201,7 +201,7 @@ fn resets_beside_requests() {
     }
     let restart = || {
         disk.disk.reset().expect("nobody has it open");
-        assert_eq!(disk.machine.frames().stats().allocated, 0, "a reset kept frames");
+        assert_eq!(disk.frames.stats().allocated, 0, "a reset kept frames");
         disk.set_up(Plan::new(8 * P, zcomp::ZSTD));
     };
     suite::together(tasks, &restart);

@@ -1,31 +1,37 @@
-//! Runs the suite of indexes on every index of swap areas.
+//! Runs the suite of indexes on the product's index, and on broken ones.
 
 #[path = "common/broken_indexes.rs"]
 mod broken_indexes;
-#[path = "../../../research/designs/tests/common/radix_copy.rs"]
-mod copy;
+#[path = "common/swap.rs"]
+mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use broken_indexes::{Copied, Over, Wrong};
-use copy::Flaw;
-use designs::indexes::XArraySplit;
-use designs::{INDEXES, make_index};
+use broken_indexes::{Over, Wrong};
+use common::{INDEXES, Kind};
 use pagealloc::{MemoryProvider, NoMemory};
 use sim::indexes;
 use testkit::seed;
 use zswap::Index;
+use zswap::index::{self, Flat};
 
 const CPUS: usize = 3;
 
 fn every(test: &str, play: impl Fn(u64, indexes::Make<'_>)) {
     let seed = seed(test);
-    for name in INDEXES {
-        println!("{name}");
-        play(seed, &|pages, entries| {
-            make_index(name, &host::Mmap, (pages, entries, CPUS)).expect("there are addresses")
-        });
+    for kind in crate::INDEXES {
+        println!("{}", kind.0);
+        play(seed, &|pages, entries| make(kind, &host::Mmap, pages, entries).expect("addresses"));
     }
+}
+
+fn make(
+    (_, make): &Kind,
+    provider: &dyn MemoryProvider,
+    pages: u64,
+    entries: u32,
+) -> Result<Box<dyn Index>, NoMemory> {
+    make.unwrap_or(index::make::<Flat>)(provider, pages, entries, CPUS)
 }
 
 #[test]
@@ -74,20 +80,16 @@ impl MemoryProvider for Full {
 
 #[test]
 fn without_addresses_there_is_no_index() {
-    for name in INDEXES {
-        assert!(make_index(name, &Full, (1 << 20, 100, CPUS)).is_err(), "{name}");
+    for kind in crate::INDEXES {
+        assert!(make(kind, &Full, 1 << 20, 100).is_err(), "{}", kind.0);
     }
 }
 
 fn over(wrong: Wrong) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
     move |pages, entries| {
-        let index = XArraySplit::make(&host::Mmap, pages, entries, CPUS);
+        let index = Flat::make(&host::Mmap, pages, entries, CPUS);
         Box::new(Over { index: Box::new(index.expect("there are addresses")), wrong })
     }
-}
-
-fn copied(flaw: Flaw) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
-    move |pages, entries| Box::new(Copied::new(flaw, 6, pages, entries))
 }
 
 /// The parts for one thread must find a flaw that one thread can see. Shuttle finds the flaws that
@@ -105,7 +107,7 @@ fn what_is_not_broken_passes() {
     indexes::small_scenarios(&good);
     indexes::vast(&good);
     indexes::against_model(seed, &good);
-    indexes::histories(seed, &copied(Flaw::None));
+    indexes::histories(seed, &good);
 }
 
 #[test]

@@ -10,13 +10,13 @@ use std::thread;
 use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use common::bench::{Bench, Made};
 use common::{LOG_PAGES, Plan};
-use control::{ControlError, Errno};
-use designs::{AnyDisk, Machine, MachineOptions, Variants};
+use control::Errno;
 use sim::content::Fill;
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::{HostFiles, Select, Writeback};
+use zram::{Disk, Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 const CPU: Cpu = Cpu(0);
@@ -124,41 +124,21 @@ fn objects_are_packed() {
     assert!(again < objects + objects / 10, "{objects} bytes of objects, {again} written");
 }
 
-struct One(Arc<dyn BlockDevice>);
-
-impl HostFiles for One {
-    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
-        Ok(self.0.clone())
-    }
-    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
-        Err(ControlError::invalid(path))
-    }
-}
-
 fn contents(device: &Plain) -> Vec<u8> {
     let mut bytes = vec![0; device.geometry().bytes as usize];
     device.submit(CPU, Operation::Read { offset: 0, into: &mut bytes }).expect("it is memory");
     bytes
 }
 
-fn on(device: Arc<dyn BlockDevice>) -> (Machine, Arc<dyn AnyDisk>) {
-    let options = MachineOptions {
-        cpus: 2,
-        memory: 1 << 28,
-        variants: Variants::default(),
-        files: Arc::new(One(device)),
-        swap_scenario: Arc::new(host::Mmap),
-    };
-    let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
-    let disk = machine.add().expect("there are numbers");
-    (machine, disk)
+fn on(device: Arc<dyn BlockDevice>) -> Made {
+    Bench { frames: 1 << 16, ..Bench::new(device) }.make()
 }
 
 #[test]
 fn what_is_not_as_it_was_written_is_an_error() {
     const PAGES: u64 = 64;
     let below = Arc::new(Plain::new((LOG_PAGES * P) as usize));
-    let (_machine, disk) = on(below.clone());
+    let Made { disk, .. } = on(below.clone());
     disk.set_backing_log(true).expect("it has no backing device");
     disk.set_backing("backing").expect("there is one");
     disk.set_disksize(PAGES * P).expect("there are addresses");
@@ -206,7 +186,7 @@ fn what_is_not_as_it_was_written_is_an_error() {
 
 #[test]
 fn a_log_needs_three_segments_and_comes_before_its_device() {
-    let (_machine, disk) = on(Arc::new(Plain::new((LOG_PAGES * P) as usize - 1)));
+    let Made { disk, .. } = on(Arc::new(Plain::new((LOG_PAGES * P) as usize - 1)));
     disk.set_backing_log(true).expect("it has no backing device");
     let refused = disk.set_backing("backing").expect_err("it is too small");
     assert_eq!(refused.errno, Errno::EINVAL);
@@ -275,7 +255,7 @@ fn a_read_keeps_its_segment() {
         waits,
         goes_on: Mutex::new(goes_on),
     });
-    let (_machine, disk) = on(device.clone());
+    let Made { disk, .. } = on(device.clone());
     disk.set_backing_log(true).expect("it has no backing device");
     disk.set_backing("backing").expect("there is one");
     disk.set_disksize(PAGES * P).expect("there are addresses");
@@ -337,7 +317,7 @@ impl BlockDevice for FailsAt {
 
 /// Replaces pages until segments are cleaned, with a fault at one operation. A request may fail;
 /// every page must be there afterwards.
-fn script(disk: &dyn AnyDisk) -> u32 {
+fn script(disk: &Disk) -> u32 {
     const PAGES: u64 = 300;
     let mut failed = 0;
     let mut rng = Rng::new(1);
@@ -371,29 +351,30 @@ fn a_fault_at_every_operation_loses_nothing() {
         Arc::new(FailsAt { next, count: AtomicU64::new(0), at })
     };
     let made = |device: &Arc<FailsAt>| {
-        let (machine, disk) = on(device.clone());
+        let made = on(device.clone());
+        let disk = &made.disk;
         disk.set_backing_log(true).expect("it has no backing device");
         disk.set_backing("backing").expect("there is one");
         disk.set_disksize(400 * P).expect("there are addresses");
-        (machine, disk)
+        made
     };
     let sound = fails_at(u64::MAX);
-    let (_machine, disk) = made(&sound);
-    assert_eq!(script(&*disk), 0);
+    let Made { disk, .. } = made(&sound);
+    assert_eq!(script(&disk), 0);
     let log = disk.log_stats().expect("there is a log");
     assert!(log.cleaned_segments > 0, "{log:?}");
     let operations = sound.count.load(Ordering::Relaxed);
     // The reads at the end are alike.
     for at in 0..operations - 290 {
         let device = fails_at(at);
-        let (machine, disk) = made(&device);
-        let failed = script(&*disk);
+        let Made { disk, frames, .. } = made(&device);
+        let failed = script(&disk);
         // A discard is a hint, and a segment that cannot be read at once is read by blocks.
         assert!(failed <= 1, "operation {at} failed, and {failed} requests with it");
         disk.discard_pages(CPU, 0, 400).expect("discards succeed");
         let log = disk.log_stats().expect("there is a log");
         assert_eq!((log.live_bytes, disk.stats().backed_pages), (0, 0), "operation {at}");
         disk.validate();
-        assert_eq!(machine.frames().stats().allocated, 0);
+        assert_eq!(frames.stats().allocated, 0);
     }
 }

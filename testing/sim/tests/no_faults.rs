@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::thread;
 
 use block::{BlockDevice, IoError, Operation};
-use designs::Variants;
 use host::{Faults, Mmap, MmapAhead, thread_faults, thread_id};
 use pagealloc::MemoryProvider;
 use sim::content::Fill;
 use sim::swap::{Cache, FaultyDevice};
+use swap::{INDEXES, Kind};
 use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, Headroom, Stats};
@@ -98,9 +98,8 @@ fn round(
 }
 
 /// Rounds on an engine in `provider`, with a thread that provides memory beside.
-fn rounds(index: &str, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Vec<Round>, Stats) {
-    let variants = Variants { index: index.into(), ..Variants::default() };
-    let engine = swap::Engine::of_scenario(variants, 2, provider);
+fn rounds(index: Kind, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Vec<Round>, Stats) {
+    let engine = swap::Engine::in_memory(index.1, 2, provider);
     let zswap = &*engine.zswap;
     let memcg = zswap.memcg("default").expect("it is always there");
     let options = AreaOptions { device: None, memcg };
@@ -145,32 +144,32 @@ fn rounds(index: &str, provider: Arc<dyn MemoryProvider>, provides: bool) -> (Ve
 
 #[test]
 fn who_stores_and_loads_takes_no_page_fault() {
-    for index in designs::INDEXES {
+    for &index in crate::INDEXES {
         let (rounds, stats) = rounds(index, Arc::new(MmapAhead), true);
         for (n, round) in rounds.iter().enumerate() {
-            assert_eq!((round.faults, round.wrong), (0, 0), "{index}: round {n}: {rounds:?}");
+            assert_eq!((round.faults, round.wrong), (0, 0), "{}: round {n}: {rounds:?}", index.0);
         }
         let refused: u64 = rounds.iter().map(|round| round.refused).sum();
-        assert!(refused < 4, "{index}: {refused} of {} stores came too early", stats.stores);
+        assert!(refused < 4, "{}: {refused} of {} stores came too early", index.0, stats.stores);
     }
 }
 
 #[test]
 fn without_memory_provided_ahead_faults_are_seen() {
-    let (rounds, _) = rounds(designs::INDEXES[0], Arc::new(Mmap), false);
+    let (rounds, _) = rounds(INDEXES[0], Arc::new(Mmap), false);
     assert!(rounds[0].faults > 50, "{rounds:?}");
 }
 
 #[test]
 fn without_a_provider_stores_are_refused_and_loads_work() {
-    let (rounds, stats) = rounds(designs::INDEXES[0], Arc::new(MmapAhead), false);
+    let (rounds, stats) = rounds(INDEXES[0], Arc::new(MmapAhead), false);
     assert!(rounds.iter().all(|round| round.refused == AREA && round.faults == 0), "{rounds:?}");
     assert_eq!(stats.reject_alloc_fail + stats.reject_entry_fail, 4 * AREA + 20);
 }
 
 #[test]
 fn a_page_that_finds_no_memory_goes_to_the_device() {
-    let engine = swap::Engine::of_scenario(Variants::default(), 2, Arc::new(MmapAhead));
+    let engine = swap::Engine::in_memory(None, 2, Arc::new(MmapAhead));
     let device_below = FaultyDevice::new(sim::swap::PAGES, 0, 0);
     engine.swapon(0, device_below).expect("it is off");
     let device = engine.device(0);

@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use common::bench::{Bench, Made};
 use common::{Plan, Watched};
-use designs::{AnyDisk, Machine, MachineOptions, Variants};
 use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
-use zram::HostFiles;
-use zram::{Recompress, Select, Writeback};
+use zram::{Disk, Recompress, Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -137,35 +136,13 @@ impl BlockDevice for FailsAt {
     }
 }
 
-struct One(Arc<FailsAt>);
-
-impl HostFiles for One {
-    fn open_backing(
-        &self,
-        _: &str,
-        _: Option<&str>,
-    ) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
-        Ok(self.0.clone())
-    }
-    fn read(&self, path: &str) -> Result<Vec<u8>, control::ControlError> {
-        Err(control::ControlError::invalid(path))
-    }
-}
-
-fn on(backing: Arc<FailsAt>) -> (Machine, Arc<dyn AnyDisk>) {
-    let options = MachineOptions {
-        cpus: 1,
-        memory: 1 << 28,
-        variants: Variants::default(),
-        files: Arc::new(One(backing)),
-        swap_scenario: Arc::new(host::Mmap),
-    };
-    let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();
-    let disk = machine.add().unwrap();
+fn on(backing: Arc<FailsAt>) -> Made {
+    let made = Bench { cpus: 1, frames: 1 << 16, ..Bench::new(backing) }.make();
+    let disk = &made.disk;
     disk.set_algorithm_at(1, zcomp::ZSTD).unwrap();
     disk.set_backing("one").unwrap();
     disk.set_disksize(32 * P).unwrap();
-    (machine, disk)
+    made
 }
 
 fn text(stamp: u64) -> [u8; PAGE_SIZE] {
@@ -176,7 +153,7 @@ fn text(stamp: u64) -> [u8; PAGE_SIZE] {
 
 /// Stores, writes back, reads in every way, changes and recompresses pages. A request may fail, but
 /// wrong bytes are a failure of the test. Returns the number of failed requests.
-fn script(disk: &dyn AnyDisk) -> u32 {
+fn script(disk: &Disk) -> u32 {
     let mut failed = 0;
     let all = Writeback { select: Some(Select::Any), pages: Vec::new() };
     (0..20).for_each(|index| disk.store_page(Cpu(0), index, &text(index)).unwrap());
@@ -219,16 +196,16 @@ fn a_fault_at_every_operation_of_the_backing_device() {
         Arc::new(FailsAt { next, count: AtomicU64::new(0), at })
     };
     let sound = fails_at(u64::MAX);
-    let (_machine, disk) = on(sound.clone());
-    assert_eq!(script(&*disk), 0);
+    let Made { disk, .. } = on(sound.clone());
+    assert_eq!(script(&disk), 0);
     let operations = sound.count.load(Ordering::Relaxed);
     assert!(operations > 60, "only {operations} operations");
     for at in 0..operations {
-        let (machine, disk) = on(fails_at(at));
-        assert_eq!(script(&*disk), 1, "operation {at} failed, and one request with it");
+        let Made { disk, frames, .. } = on(fails_at(at));
+        assert_eq!(script(&disk), 1, "operation {at} failed, and one request with it");
         disk.validate();
         disk.discard_pages(Cpu(0), 0, 32).unwrap();
         assert_eq!(disk.stats().backed_pages, 0);
-        assert_eq!(machine.frames().stats().allocated, 0);
+        assert_eq!(frames.stats().allocated, 0);
     }
 }

@@ -1,6 +1,7 @@
 //! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and swapoff while
 //! other threads write pages back. Every byte is checked. The same scenarios must reject broken
-//! caches; `testing/mutants` has the engines that they must reject. `shuttle.rs` and docs/internals/testing.md say how to run it.
+//! caches; `testing/mutants` has the engines that they must reject. `shuttle.rs` and
+//! docs/internals/testing.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "common/broken_index.rs"]
@@ -18,7 +19,7 @@ mod scenario;
 
 use std::sync::Arc;
 
-use common::{Engine, with_index};
+use common::{Engine, INDEXES, with_index};
 use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, holds, rejected};
 use scenario::{MakeCache, Scenario};
@@ -56,35 +57,22 @@ const SCENARIOS: [(&str, Scenario); 12] = [
     ("everything", Scenario::EVERYTHING),
 ];
 
-/// Makes a test for each scenario. Every index must pass it.
+/// Makes a test for each scenario.
 macro_rules! scenarios {
     ($($test:ident: $scenario:expr;)*) => {
         $(
             #[test]
             fn $test() {
-                for index in designs::INDEXES {
-                    let make = move || -> Arc<dyn Cache> { Arc::new(Engine::of_stack(index, CPUS)) };
-                    holds(stringify!($test), index, &on($scenario, Arc::new(make)));
+                for &index in INDEXES {
+                    let make = move || -> Arc<dyn Cache> { Arc::new(Engine::new(index, CPUS)) };
+                    holds(stringify!($test), index.0, &on($scenario, Arc::new(make)));
                 }
             }
         )*
     };
 }
 
-scenarios! {
-    pages_are_written_back: Scenario::WRITTEN_BACK;
-    two_write_back: Scenario::TWO_EVICTORS;
-    pages_are_taken_out: Scenario::EXCLUSIVE;
-    pages_are_refused: Scenario::REFUSED;
-    limits: Scenario::LIMITED;
-    crowds: Scenario::CROWD;
-    compressors: Scenario::COMPRESSORS;
-    areas_are_turned_off: Scenario::SWAPPED_OFF;
-    objects_are_moved: Scenario::COMPACTED;
-    objects_are_moved_and_taken_out: Scenario::COMPACTED_EXCLUSIVE;
-    objects_are_recompressed: Scenario::RECOMPRESSED;
-    everything: Scenario::EVERYTHING;
-}
+scenario::all!(scenarios);
 
 /// Makes a test for each scenario of an area as a block device.
 macro_rules! devices {
@@ -92,24 +80,17 @@ macro_rules! devices {
         $(
             #[test]
             fn $test() {
-                for index in designs::INDEXES {
-                    let make: MakeEngine = Arc::new(move || Engine::of_stack(index, CPUS));
+                for &index in INDEXES {
+                    let make: MakeEngine = Arc::new(move || Engine::new(index, CPUS));
                     let play: Play = Arc::new(move || $scenario.play(&make));
-                    holds(stringify!($test), index, &play);
+                    holds(stringify!($test), index.0, &play);
                 }
             }
         )*
     };
 }
 
-devices! {
-    devices_are_written_back: Device::WRITTEN_BACK;
-    devices_are_written_back_by_two: Device::TWO_EVICTORS;
-    devices_are_written_through: Device::WRITTEN_THROUGH;
-    devices_with_limits: Device::LIMITED;
-    devices_are_turned_off: Device::SWAPPED_OFF;
-    everything_of_devices: Device::EVERYTHING;
-}
+device_scenario::all!(devices);
 
 /// The copy behind the broken indexes is right without a flaw.
 #[test]

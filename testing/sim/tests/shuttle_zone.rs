@@ -1,4 +1,4 @@
-//! The page allocators under shuttle: threads allocate single frames and blocks, free each other's
+//! The page allocator under shuttle: threads allocate single frames and blocks, free each other's
 //! frames and drain, with enough memory and without. Each frame has one owner at a time, an
 //! allocation fails only if memory is out, and at the end everything is free and merged. The same
 //! scenarios must reject broken designs. `shuttle.rs` and docs/internals/testing.md say how to
@@ -15,8 +15,6 @@ mod explore;
 mod free;
 #[path = "shuttle/zone_scenario.rs"]
 mod scenario;
-#[path = "../../../research/designs/tests/zones/tested.rs"]
-mod tested;
 
 use std::sync::Arc;
 
@@ -24,45 +22,24 @@ use broken_zones::{Flaw, Toy};
 use design::{Design, Make, PRODUCT};
 use explore::{Play, holds, rejected};
 use scenario::Scenario;
-use tested::DESIGNS;
 
 fn on(scenario: Scenario, design: Design) -> Play {
     Arc::new(move || scenario.play(&design))
 }
 
-/// The product's design, and all others.
-fn all() -> impl Iterator<Item = &'static Design> {
-    std::iter::once(&PRODUCT).chain(DESIGNS)
-}
-
-#[test]
-fn no_design_is_missing() {
-    let names: Vec<&str> = all().map(|design| design.name).collect();
-    assert_eq!(names, designs::ZONES);
-}
-
-/// Makes a test for each scenario. All designs must pass it.
+/// Makes a test for each scenario.
 macro_rules! scenarios {
     ($($test:ident: $scenario:expr;)*) => {
         $(
             #[test]
             fn $test() {
-                for design in all() {
-                    holds(stringify!($test), design.name, &on($scenario, *design));
-                }
+                holds(stringify!($test), PRODUCT.name, &on($scenario, PRODUCT));
             }
         )*
     };
 }
 
-scenarios! {
-    single_frames: Scenario::SINGLES;
-    blocks_and_their_buddies: Scenario::BUDDIES;
-    blocks_where_memory_is_short: Scenario::SHORT;
-    the_last_frames: Scenario::LAST;
-    draining: Scenario::DRAINED;
-    memory_that_comes_and_goes: Scenario::COMING_AND_GOING;
-}
+scenario::all!(scenarios);
 
 /// A plain design with this flaw.
 macro_rules! toy {

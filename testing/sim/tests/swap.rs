@@ -1,4 +1,4 @@
-//! Caches of swap areas against the model, with every index: random events, a device that fails,
+//! Caches of swap areas against the model: random events, a device that fails,
 //! failing allocations, limits, memcgs and settings that change.
 
 #[path = "common/swap.rs"]
@@ -7,7 +7,7 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::Engine;
+use common::{Engine, INDEXES, Kind};
 use sim::swap::{Cache, Crowd, Drive, FaultMode, FaultyDevice, Mix, Outcome, Policy, crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
@@ -20,14 +20,14 @@ fn events(usual: usize) -> usize {
 /// A run with each index, one after the other.
 fn runs(test: &str, mix: Mix, cpus: u32, events: usize) -> Vec<Outcome> {
     let mut rng = Rng::new(seed(test));
-    let run = |index: &&'static str| {
+    let run = |index: &Kind| {
         let drive = Drive { seed: rng.next_u64(), events, mix, cpus };
-        let make = || -> Box<dyn Cache> { Box::new(Engine::of_stack(index, cpus as usize)) };
+        let make = || -> Box<dyn Cache> { Box::new(Engine::new(*index, cpus as usize)) };
         let outcome = drive.run(&make);
-        println!("{test}, {index}: {outcome:?}");
+        println!("{test}, {}: {outcome:?}", index.0);
         outcome
     };
-    designs::INDEXES.iter().map(run).collect()
+    crate::INDEXES.iter().map(run).collect()
 }
 
 /// Writeback follows exactly the order of first in, first out with second chances, whatever the
@@ -60,8 +60,8 @@ fn everything_at_once() {
 #[test]
 fn crowds_find_what_they_stored() {
     let mut rng = Rng::new(seed("crowds_find_what_they_stored"));
-    for (number, index) in designs::INDEXES.iter().enumerate() {
-        let engine = Engine::of_stack(index, 2);
+    for (index, exclusive) in crate::INDEXES.iter().cycle().zip([false, true, false, true]) {
+        let engine = Engine::new(*index, 2);
         let round = AtomicU64::new(0);
         let beside = |devices_below: &[Arc<FaultyDevice>; 2]| {
             let round = round.fetch_add(1, Ordering::Relaxed);
@@ -92,11 +92,10 @@ fn crowds_find_what_they_stored() {
                 }
             }
         };
-        let exclusive = number % 2 == 1;
         crowd(&engine, Crowd { seed: rng.next_u64(), steps: 3000, exclusive, beside: &beside });
         engine.leave_frames(u32::MAX);
         let stats = engine.zswap.stats();
-        println!("{index}: {stats:?}");
+        println!("{}: {stats:?}", index.0);
         assert!(stats.written_back_pages > 0 && stats.loads > 0, "{stats:?}");
         assert!(stats.recompressed > 0, "{stats:?}");
     }

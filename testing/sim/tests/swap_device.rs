@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
-use common::{Engine, swap_type};
+use common::{Engine, INDEXES, Kind, swap_type};
 use pagelog::{LogDevice, PageLog};
 use sim::events::Weights;
 use sim::model::Drive;
@@ -41,18 +41,18 @@ struct Watched {
 const LOG_PAGES: u64 = 8192;
 
 impl Watched {
-    fn new(index: &str, bytes: u64, cpus: usize, meddle_every: u32, fails: bool) -> Watched {
+    fn new(index: Kind, bytes: u64, cpus: usize, meddle_every: u32, fails: bool) -> Watched {
         Watched::over(index, (bytes, false), cpus, meddle_every, fails)
     }
 
     fn over(
-        index: &str,
+        index: Kind,
         (bytes, is_log): (u64, bool),
         cpus: usize,
         meddle_every: u32,
         fails: bool,
     ) -> Watched {
-        let engine = Engine::of_stack(index, cpus);
+        let engine = Engine::new(index, cpus);
         Model::settings().into_iter().for_each(|policy| engine.set(policy));
         let (pages, memcg) = (bytes / P, engine.zswap.memcg("default").expect("it is there"));
         let device_below = FaultyDevice::new(if is_log { LOG_PAGES } else { pages }, 7, 1);
@@ -143,7 +143,7 @@ impl BlockDevice for Watched {
 #[test]
 fn areas_pass_the_suite() {
     let seed = seed("areas_pass_the_suite");
-    for index in designs::INDEXES {
+    for &index in crate::INDEXES {
         suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, 0, false)));
     }
 }
@@ -151,7 +151,7 @@ fn areas_pass_the_suite() {
 #[test]
 fn meddled_areas_pass_the_suite() {
     let seed = seed("meddled_areas_pass_the_suite");
-    for (index, every) in designs::INDEXES.iter().zip([3, 5, 7, 2]) {
+    for (&index, every) in crate::INDEXES.iter().cycle().zip([3, 5, 7, 2]) {
         suite::block_device(seed, |bytes| Arc::new(Watched::new(index, bytes, 2, every, false)));
     }
 }
@@ -160,7 +160,7 @@ fn meddled_areas_pass_the_suite() {
 #[test]
 fn areas_in_front_of_a_log_pass_the_suite() {
     let seed = seed("areas_in_front_of_a_log_pass_the_suite");
-    let index = designs::INDEXES[0];
+    let index = INDEXES[0];
     let area = |bytes, every, fails| Watched::over(index, (bytes, true), 2, every, fails);
     suite::block_device(seed, |bytes| Arc::new(area(bytes, 3, false)));
     let make = |bytes| -> Arc<dyn BlockDevice> { Arc::new(area(bytes, 3, true)) };
@@ -175,7 +175,7 @@ fn areas_in_front_of_a_log_pass_the_suite() {
 #[test]
 fn failing_devices_lose_nothing() {
     let mut rng = Rng::new(seed("failing_devices_lose_nothing"));
-    for index in designs::INDEXES {
+    for &index in crate::INDEXES {
         let make =
             |bytes| -> Arc<dyn BlockDevice> { Arc::new(Watched::new(index, bytes, 2, 3, true)) };
         let drive = Drive { may_fill_up: true, ..Drive::new(rng.next_u64(), 3000) };
@@ -196,7 +196,7 @@ fn every_byte_stays_while_everything_changes() {
     let events: usize = events.unwrap_or(48_000);
     const THREADS: u64 = 4;
     const PAGES: u64 = FRAMES as u64 / 3;
-    for index in designs::INDEXES {
+    for &index in crate::INDEXES {
         let device = Watched::new(index, THREADS * PAGES * P, 2, 40, true);
         let round = AtomicU32::new(0);
         let meddle = || device.meddle(round.fetch_add(1, Ordering::Relaxed));
@@ -204,7 +204,7 @@ fn every_byte_stays_while_everything_changes() {
         let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
         let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
             let part = Part::new(&device, n as u64 * PAGES * P, PAGES * P);
-            let events = events / THREADS as usize / designs::INDEXES.len();
+            let events = events / THREADS as usize / crate::INDEXES.len();
             let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
             Box::new(move || {
                 drive.run(&part);
@@ -212,7 +212,7 @@ fn every_byte_stays_while_everything_changes() {
         });
         suite::together(tasks.collect(), &meddle);
         let stats = device.engine.zswap.stats();
-        println!("{index}: {stats:?}");
+        println!("{}: {stats:?}", index.0);
         let moved = [stats.written_back_pages, stats.read_back, stats.through];
         assert!(moved.iter().all(|count| *count > 0), "{stats:?}");
     }

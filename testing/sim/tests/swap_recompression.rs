@@ -3,7 +3,7 @@
 #[path = "common/swap.rs"]
 mod common;
 
-use common::{Engine, swap_type};
+use common::{Engine, INDEXES, swap_type};
 use sim::content::Fill;
 use sim::swap::{Cache, FaultyDevice, Found, PAGES, SwapPage};
 use units::{Cpu, PAGE_SIZE, Page};
@@ -18,7 +18,7 @@ struct World(Engine);
 impl World {
     /// A cache whose pages are recompressed.
     fn new() -> World {
-        let engine = Engine::of_stack("flat", 1);
+        let engine = Engine::new(INDEXES[0], 1);
         engine.zswap.set_compressor(zcomp::LZ4).expect("it is known");
         engine.zswap.set_auto(true).expect("there is memory");
         engine.swapon(0, FaultyDevice::new(PAGES, 0, 0)).expect("it is off");

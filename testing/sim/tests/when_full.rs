@@ -36,12 +36,11 @@ fn holds(disk: &common::Watched, index: u64, number: u64) -> bool {
 #[test]
 fn nothing_is_refused_while_pages_can_move() {
     let mut rng = Rng::new(seed("nothing_is_refused_while_pages_can_move"));
-    for (n, slots) in designs::SLOT_SCHEMES.iter().enumerate() {
+    for (compressed_writeback, log) in common::LAYOUTS {
         for when_full in POLICIES {
-            let (compressed_writeback, log) = common::LAYOUTS[n % 3];
             let make = |bytes: u64| {
                 let plan = plan(bytes, when_full, 2 * bytes / P);
-                Plan { slots, compressed_writeback, log, ..plan }.device()
+                Plan { compressed_writeback, log, ..plan }.device()
             };
             suite::overflowing(rng.next_u64(), make);
         }
@@ -52,13 +51,10 @@ fn nothing_is_refused_while_pages_can_move() {
 #[test]
 fn crowds_make_room_for_each_other() {
     let mut rng = Rng::new(seed("crowds_make_room_for_each_other"));
-    for slots in designs::SLOT_SCHEMES {
-        for when_full in POLICIES {
-            let plan = Plan { mem_limit: 4 * P, slots, ..plan(16 * P, when_full, 200) };
-            let disk = plan.build();
-            suite::hot_pages(&disk, Crowd::new(rng.next_u64()));
-            suite::neighbours(&disk, Crowd::new(rng.next_u64()));
-        }
+    for when_full in POLICIES {
+        let disk = Plan { mem_limit: 4 * P, ..plan(16 * P, when_full, 200) }.build();
+        suite::hot_pages(&disk, Crowd::new(rng.next_u64()));
+        suite::neighbours(&disk, Crowd::new(rng.next_u64()));
     }
 }
 

@@ -194,8 +194,8 @@ fn holds(disk: &Watched, index: u64, contents: &Page) -> bool {
 }
 
 /// An area whose pages are `n % 8 == 7` on the device, and the others in the cache.
-fn area(index: &str) -> (swap::Engine, Arc<FaultyDevice>, Arc<dyn BlockDevice>) {
-    let engine = swap::Engine::of_stack(index, 3);
+fn area() -> (swap::Engine, Arc<FaultyDevice>, Arc<dyn BlockDevice>) {
+    let engine = swap::Engine::new(swap::INDEXES[0], 3);
     let device_below = FaultyDevice::new(AREA, 3, 0);
     engine.swapon(0, device_below.clone()).expect("it is off");
     engine.set(Policy::MaxPool(0));
@@ -215,52 +215,50 @@ fn area(index: &str) -> (swap::Engine, Arc<FaultyDevice>, Arc<dyn BlockDevice>) 
 
 #[test]
 fn an_area_does_not_wait_for_its_device() {
-    for index in designs::INDEXES {
-        let (engine, device_below, device) = area(index);
-        let before = format!("{:?}", engine.zswap.stats());
-        let ones = vec![1; 8 * PAGE_SIZE];
-        let mut into = vec![0; 8 * PAGE_SIZE];
-        for (first, count) in [(7, 1), (5, 3), (0, 8), (15, 2)] {
-            let (offset, length) = (first * P, count * P);
-            let (into, from) = (&mut into[..length as usize], &ones[..length as usize]);
-            let keep = ZeroMode::KeepAllocated;
-            for operation in [
-                Operation::Read { offset, into },
-                Operation::Write { offset, from },
-                Operation::Discard { offset, length },
-                Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
-            ] {
-                let text = format!("{index}: pages {first} and on, {operation:?}");
-                assert_eq!(at_once(&device, operation), BLOCKED, "{}", &text[..60]);
-            }
-            if first % 8 == 7 {
-                let zeroes = Operation::WriteZeroes { offset, length, mode: keep };
-                assert_eq!(at_once(&device, zeroes), BLOCKED, "{index}: pages {first} and on");
-            }
+    let (engine, device_below, device) = area();
+    let before = format!("{:?}", engine.zswap.stats());
+    let ones = vec![1; 8 * PAGE_SIZE];
+    let mut into = vec![0; 8 * PAGE_SIZE];
+    for (first, count) in [(7, 1), (5, 3), (0, 8), (15, 2)] {
+        let (offset, length) = (first * P, count * P);
+        let (into, from) = (&mut into[..length as usize], &ones[..length as usize]);
+        let keep = ZeroMode::KeepAllocated;
+        for operation in [
+            Operation::Read { offset, into },
+            Operation::Write { offset, from },
+            Operation::Discard { offset, length },
+            Operation::WriteZeroes { offset, length, mode: ZeroMode::MayPunch },
+        ] {
+            let text = format!("pages {first} and on, {operation:?}");
+            assert_eq!(at_once(&device, operation), BLOCKED, "{text:.60}");
         }
-        assert_eq!(format!("{:?}", engine.zswap.stats()), before, "something changed");
-        assert!(device_below.attempts().is_empty(), "the device was written to");
-        // Pages in the cache, and pages that were never written.
-        for first in [0, 8, 48] {
-            let into = &mut into[..7 * PAGE_SIZE];
-            let read = Operation::Read { offset: first * P, into: &mut *into };
-            assert_eq!(at_once(&device, read), Ok(()));
-            for (number, is) in (first..).zip(into.as_chunks::<PAGE_SIZE>().0) {
-                let was = if number < 48 { page(number) } else { [0; PAGE_SIZE] };
-                assert!(*is == was, "{index}: page {number} changed");
-            }
+        if first % 8 == 7 {
+            let zeroes = Operation::WriteZeroes { offset, length, mode: keep };
+            assert_eq!(at_once(&device, zeroes), BLOCKED, "pages {first} and on");
         }
-        let write = Operation::Write { offset: 8 * P, from: &ones[..7 * PAGE_SIZE] };
-        assert_eq!(at_once(&device, write), Ok(()));
-        assert_eq!(at_once(&device, Operation::Flush), Ok(()));
     }
+    assert_eq!(format!("{:?}", engine.zswap.stats()), before, "something changed");
+    assert!(device_below.attempts().is_empty(), "the device was written to");
+    // Pages in the cache, and pages that were never written.
+    for first in [0, 8, 48] {
+        let into = &mut into[..7 * PAGE_SIZE];
+        let read = Operation::Read { offset: first * P, into: &mut *into };
+        assert_eq!(at_once(&device, read), Ok(()));
+        for (number, is) in (first..).zip(into.as_chunks::<PAGE_SIZE>().0) {
+            let was = if number < 48 { page(number) } else { [0; PAGE_SIZE] };
+            assert!(*is == was, "page {number} changed");
+        }
+    }
+    let write = Operation::Write { offset: 8 * P, from: &ones[..7 * PAGE_SIZE] };
+    assert_eq!(at_once(&device, write), Ok(()));
+    assert_eq!(at_once(&device, Operation::Flush), Ok(()));
 }
 
 #[test]
 fn an_area_writes_nothing_back_for_a_store_that_is_not_to_wait() {
-    for (number, index) in designs::INDEXES.iter().enumerate() {
-        let (engine, device_below, device) = area(index);
-        match number % 3 {
+    for number in 0..3 {
+        let (engine, device_below, device) = area();
+        match number {
             // If the cache is full, it has to write back other pages. If it is off, or the page is
             // too large, the page has to go to the device.
             0 => engine.set(Policy::MaxPool(8 * P)),
@@ -272,10 +270,10 @@ fn an_area_writes_nothing_back_for_a_store_that_is_not_to_wait() {
         assert!(device_below.attempts().is_empty(), "the device was written to");
         let mut into = [0; PAGE_SIZE];
         assert_eq!(at_once(&device, Operation::Read { offset: 0, into: &mut into }), Ok(()));
-        assert!(into == page(0), "{index}: the page changed");
+        assert!(into == page(0), "{number}: the page changed");
         assert_eq!(device.submit(CPU, Operation::Write { offset: 0, from: &new }), Ok(()));
-        assert!(!device_below.attempts().is_empty(), "{index}: nothing was written");
+        assert!(!device_below.attempts().is_empty(), "{number}: nothing was written");
         assert_eq!(device.submit(CPU, Operation::Read { offset: 0, into: &mut into }), Ok(()));
-        assert!(into == new, "{index}: the page did not change");
+        assert!(into == new, "{number}: the page did not change");
     }
 }

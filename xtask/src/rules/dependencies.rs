@@ -97,6 +97,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "block",
             "pagealloc",
             "zcomp",
+            "pagelog",
             "zram",
             "zswap",
             "host",
@@ -138,7 +139,6 @@ const LAYERS: &[(&str, &[&str])] = &[
             "pagelog",
             "zram",
             "zswap",
-            "designs",
             "testkit",
         ],
     ),
@@ -176,8 +176,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("xtask", &[]),
 ];
 
-/// The crates that tests may use in addition. Only tests of `testing/` and `research/` may use
-/// `designs`.
+/// The crates that tests may use in addition. Nothing outside `research/` may use `designs`.
 const IN_TESTS: &[&str] = &["backing", "testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
@@ -236,7 +235,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("serde", &["service", "cli", "estimate", "kept", "lab", "soak", "xtask"], &[]),
     ("serde_json", &["service", "cli", "kept", "lab", "soak", "xtask"], &["*"]),
     ("sha2", &["lab"], &["*"]),
-    ("shuttle", &["sync"], &["sim"]),
+    ("shuttle", &["sync"], &["sim", "designs"]),
     ("signal-hook", &["service", "lab", "soak"], &[]),
     ("tempfile", &["lab", "soak"], &["*"]),
     ("tokio", &["remote"], &[]),

@@ -111,9 +111,9 @@ fn run<M: Manner>(manner: M, readers: &[usize], writers: &[(usize, usize)]) {
     assert_eq!(world.freed.load(Ordering::Relaxed), stored, "objects were lost");
 }
 
-/// A bag of one word is full at once: each displaced word waits for readers.
+/// A queue of one word is full at once: each displaced word waits for readers.
 #[test]
-fn a_full_bag_waits_for_readers() {
+fn a_full_queue_waits_for_readers() {
     bounded(3, || run(Retired::new(2, 1), &[1], &[(0, 1)]));
 }
 
@@ -125,7 +125,7 @@ fn readers_may_share_the_cpu_of_a_writer() {
 /// With room for four a step is tried at each displaced word, and the first is freed without
 /// waiting.
 #[test]
-fn nothing_ripe_is_held_by_a_reader() {
+fn nothing_is_held_after_its_grace_period() {
     bounded(3, || run(Retired::new(1, 4), &[0], &[(0, 3)]));
 }
 
@@ -184,7 +184,7 @@ fn two_that_quiesce_beside_a_reader() {
     });
 }
 
-/// What is wrong with the copy, whose bag holds what its one writer displaced.
+/// What is wrong with the copy, whose queue holds what its one writer displaced.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Flaw {
     None,
@@ -207,13 +207,13 @@ struct Copy {
     flaw: Flaw,
     epoch: AtomicU32,
     readers: [AtomicU32; 2],
-    bag: std::sync::Mutex<Vec<(u64, u32)>>,
+    queue: std::sync::Mutex<Vec<(u64, u32)>>,
 }
 
 impl Copy {
     fn new(flaw: Flaw) -> Copy {
         let readers = std::array::from_fn(|_| AtomicU32::new(0));
-        Copy { flaw, epoch: AtomicU32::new(0), readers, bag: Default::default() }
+        Copy { flaw, epoch: AtomicU32::new(0), readers, queue: Default::default() }
     }
 
     /// Turns, if the readers of the phase before have left.
@@ -230,19 +230,19 @@ impl Copy {
         }
     }
 
-    fn free_ripe(&self, mut free: impl FnMut(u64)) {
+    fn free_old(&self, mut free: impl FnMut(u64)) {
         let epoch = self.epoch.load(Ordering::Relaxed);
-        let ripe = match self.flaw {
+        let grace = match self.flaw {
             Flaw::AtOnce => 0,
             Flaw::Early => 1,
             _ => 2,
         };
-        let all = std::mem::take(&mut *self.bag.lock().expect("it is never held for long"));
+        let all = std::mem::take(&mut *self.queue.lock().expect("it is never held for long"));
         for (word, then) in all {
-            if epoch - then >= ripe {
+            if epoch - then >= grace {
                 free(word);
             } else {
-                self.bag.lock().expect("as above").push((word, then));
+                self.queue.lock().expect("as above").push((word, then));
             }
         }
     }
@@ -267,16 +267,16 @@ impl Manner for Copy {
             fence(Ordering::SeqCst);
         }
         let epoch = self.epoch.load(Ordering::Relaxed);
-        self.bag.lock().expect("as above").push((word, epoch));
+        self.queue.lock().expect("as above").push((word, epoch));
         self.try_flip();
         self.try_flip();
-        self.free_ripe(free);
+        self.free_old(free);
     }
     fn quiesce(&self, mut free: impl FnMut(u64)) {
         for _ in 0..3 {
             self.try_flip();
         }
-        self.free_ripe(&mut free);
+        self.free_old(&mut free);
     }
 }
 

@@ -9,7 +9,7 @@ use sync::ReaderEpochs;
 use units::Cpu;
 
 use super::Bank;
-use crate::{Chosen, Lz4, Params, PerCpuStreams};
+use crate::{Chosen, Lz4, Params};
 
 fn lz4(acceleration: i32) -> Chosen {
     let params = Params::at_level(acceleration);
@@ -21,7 +21,7 @@ fn lz4(acceleration: i32) -> Chosen {
 #[test]
 fn who_found_a_page_finds_its_codec() {
     let readers = Arc::new(ReaderEpochs::new(2));
-    let codecs = Bank::<PerCpuStreams>::new(1, 1, readers.clone());
+    let codecs = Bank::new(1, 1, readers.clone());
     codecs.install(0, lz4(1), || 0).unwrap();
     codecs.install(0, lz4(2), || 0).unwrap();
     thread::scope(|scope| {
@@ -54,7 +54,7 @@ fn who_found_a_page_finds_its_codec() {
 #[test]
 fn codecs_in_use_are_looked_for_when_writers_have_left() {
     let readers = Arc::new(ReaderEpochs::new(2));
-    let codecs = Bank::<PerCpuStreams>::new(1, 1, readers.clone());
+    let codecs = Bank::new(1, 1, readers.clone());
     codecs.install(0, lz4(1), || 0).unwrap();
     let committed = AtomicBool::new(false);
     thread::scope(|scope| {

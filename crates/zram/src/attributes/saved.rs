@@ -6,14 +6,13 @@ use alloc::vec::Vec;
 use tiers::Budgets;
 
 use crate::Disk;
-use crate::resources::Design;
 
 /// The settings of a device by the names of attributes, in the order in which another process
 /// stores them in its new device. The size, the codecs and the pages are not among them: the device
 /// keeps these itself, in memory that outlives the process. So it does with what is left of
 /// `writeback_limit` from the time on that it has a size, because that changes with each page.
 #[must_use]
-pub fn saved_settings<D: Design>(disk: &Disk<D>) -> Vec<(&'static str, String)> {
+pub fn saved_settings(disk: &Disk) -> Vec<(&'static str, String)> {
     let settings = disk.settings.lock();
     let flag = |on: bool| String::from(if on { "1" } else { "0" });
     let mut saved = Vec::new();

@@ -6,19 +6,18 @@ use block::RemoteStats;
 use control::{ControlError, Errno};
 use sync::MutexGuard;
 use units::{Cpu, PAGE_SIZE, pages_for};
-use zcomp::{Chosen, OneStream, PRIORITIES, Params, Streams};
+use zcomp::{Chosen, OneStream, PRIORITIES, Params};
 
 use crate::disk::Disk;
 use crate::disk::settings::{RemoteStores, Settings, Which, find, place};
 use crate::disk::when_full::Hand;
 use crate::engine::Engine;
-use crate::resources::Design;
 use pagelog::LogStats;
 
 /// The largest batch. No device gains from more pages, and each takes a page of memory.
 const BATCH_MAX: u32 = 4096;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Chooses the codec of a priority. If the priority had another codec, its parameters are
     /// dropped.
     ///
@@ -127,7 +126,7 @@ impl<D: Design> Disk<D> {
     /// `EINVAL` for 0, for more than the policy ever allows, and for more than 1 when the device
     /// got its size with a single stream. Nothing has changed then.
     pub fn set_max_streams(&self, count: u32) -> Result<(), ControlError> {
-        let most = D::Streams::MOST;
+        let most = self.resources.streams.most();
         if count == 0 || count > most {
             let message = match most {
                 1 => format!("max_comp_streams is 1 here, as there is never more, not {count}"),
@@ -141,7 +140,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    fn limit_streams(&self, engine: &Engine<D>, count: u32) -> Result<(), ControlError> {
+    fn limit_streams(&self, engine: &Engine, count: u32) -> Result<(), ControlError> {
         engine.limit_streams(&self.readers.enter(Cpu(0)), count as usize).map_err(|OneStream| {
             ControlError::invalid(format!(
                 "{} has got its size with a single stream, which stays the only one; to have \
@@ -155,7 +154,7 @@ impl<D: Design> Disk<D> {
     #[must_use]
     pub fn max_streams(&self) -> u32 {
         let set = self.settings.lock().max_streams;
-        set.unwrap_or(D::Streams::usual(self.resources.cpus))
+        set.unwrap_or(self.resources.streams.usual(self.resources.cpus))
     }
 
     /// Sets whether the device keeps the time of last use of each page, in four bytes.

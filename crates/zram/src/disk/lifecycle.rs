@@ -6,7 +6,6 @@ use core::ops::Range;
 use control::{ControlError, Errno};
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
-use zcomp::Streams;
 
 use crate::disk::Disk;
 use crate::disk::settings::Settings;
@@ -14,13 +13,13 @@ use crate::disk::when_full::WhenFull;
 use crate::engine::Table;
 use crate::engine::{Engine, EngineOptions};
 use crate::record::Record;
-use crate::resources::{Design, Resources};
+use crate::resources::Resources;
 
 /// The most pages of a device, which each reserves addresses for, so that it can grow: 16 TiB. So
 /// its pages can be in a log.
 const MOST_PAGES: u64 = pagelog::MOST_PAGES;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Gives the device its size, rounded up to whole pages. The device is ready then.
     ///
     /// # Errors
@@ -84,7 +83,7 @@ impl<D: Design> Disk<D> {
         name: &'a str,
         record: Option<Record>,
     ) -> EngineOptions<'a> {
-        let usual = D::Streams::usual(self.resources.cpus);
+        let usual = self.resources.streams.usual(self.resources.cpus);
         EngineOptions {
             pages: 0,
             room: 0,
@@ -116,7 +115,7 @@ impl<D: Design> Disk<D> {
     }
 
     /// Sets the size of a device with an engine, also for another process.
-    fn set_bytes(&self, engine: &Engine<D>, bytes: u64) {
+    fn set_bytes(&self, engine: &Engine, bytes: u64) {
         if let Some(record) = engine.record() {
             record.set_bytes(bytes);
         }
@@ -165,7 +164,7 @@ impl<D: Design> Disk<D> {
         Ok(())
     }
 
-    fn refuse_if_held(&self, engine: &Engine<D>, pages: Range<usize>) -> Result<(), ControlError> {
+    fn refuse_if_held(&self, engine: &Engine, pages: Range<usize>) -> Result<(), ControlError> {
         match engine.touched(pages).find(|index| !engine.peek(*index).is_empty()) {
             None => Ok(()),
             Some(index) => {

@@ -9,10 +9,8 @@ use zsmalloc::Pass;
 use super::Engine;
 use crate::engine::shared::Shared;
 use crate::engine::slot::Slot;
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Moves the objects of the first `pages` pages together, and gives the freed frames back to
     /// the zone. Returns their number. Readers and writers go on meanwhile. The calling thread
     /// holds nothing that the closure of a `load` may need.

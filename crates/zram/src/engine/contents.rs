@@ -5,7 +5,7 @@
 //! that another process left, `recovery` has looked for it first.
 
 use block::IoError;
-use objects::Object;
+use objects::{Object, Packed};
 use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
@@ -17,10 +17,8 @@ use crate::counts::Count;
 use crate::engine::page_ops::{Loaded, Maker};
 use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Makes an object of a page, and the slot that names it. `replacing` returns the present slot
     /// of the page. It is called after the first look at the page, so that the processor fetches
     /// both at once.
@@ -43,8 +41,8 @@ impl<D: Design> Engine<D> {
             let stored = match pattern {
                 Some(pattern) => self.objects.store_same_filled(cpu, room, pattern, replacing),
                 None => {
-                    let packed = self.objects.compress(reader, cpu, 0, page);
-                    packed.ok_or(IoError::NotReady)?.store(room, replacing)
+                    let store = |packed: Packed<'_>| packed.store(room, replacing);
+                    self.objects.compress(reader, cpu, 0, page, store).ok_or(IoError::NotReady)?
                 }
             };
             stored.map(Slot::stored).map_err(refused)
@@ -118,7 +116,7 @@ impl<D: Design> Engine<D> {
         let expanded = unsafe {
             match pages {
                 1 => self.objects.expand(reader, cpu, object, page),
-                _ => self.objects.expand_part(reader, cpu, object, (part, pages), page),
+                _ => self.objects.decompress_part(reader, cpu, object, (part, pages), page),
             }
         };
         expanded.map_err(|_| IoError::Corrupt)

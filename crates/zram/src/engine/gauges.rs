@@ -7,9 +7,8 @@ use super::Engine;
 use crate::counts::Count;
 use crate::disk::Density;
 use crate::engine::slot::{Kind, Slot};
-use crate::resources::Design;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Adds the difference between the old and the new slot to the gauges.
     #[inline]
     pub(super) fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
@@ -33,7 +32,7 @@ impl<D: Design> Engine<D> {
     }
 }
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Adds what the table of shared objects says to the statistics of packing and sharing.
     pub(crate) fn add_up(&self, density: &mut Density) {
         self.shared.each(|_, shared, references| {

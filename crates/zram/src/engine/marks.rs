@@ -9,10 +9,8 @@ use units::{Cpu, Page};
 use super::Engine;
 use crate::engine::page_ops::Loaded;
 use crate::engine::slot::Slot;
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Marks a page that `fits`. Returns whether it did.
     pub(crate) fn mark(&self, index: usize, fits: impl Fn(Slot) -> bool) -> bool {
         self.alter(index, |slot| fits(slot).then(|| slot.with_mark(true)))

@@ -17,8 +17,6 @@ use crate::counts::Count;
 use crate::engine::page_ops::Select;
 use crate::engine::shared::{ENTRY_BYTES, Shared};
 use crate::engine::slot::{Kind, Part, Slot};
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
 /// What one thread needs to pack pages.
 pub(crate) struct Packing {
@@ -97,7 +95,7 @@ pub(crate) struct Packed {
 /// gets an object of its own.
 type Plan = [Range<usize>; 2];
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// What a thread needs to pack pages with the codec of a priority, at its level; `None` if the
     /// codec packs no pages, or there is none.
     ///
@@ -316,8 +314,9 @@ impl<D: Design> Engine<D> {
                 0 => member.bytes,
                 _ => {
                     let (priority, page) = (packing.priority, packing.page(n));
-                    let made = self.objects.compress(reader, cpu, priority, page)?;
-                    self.pool().slot_bytes(made.bytes())
+                    let bytes = |made: objects::Packed<'_>| made.bytes();
+                    let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
+                    self.pool().slot_bytes(made)
                 }
             };
         }
@@ -407,8 +406,9 @@ impl<D: Design> Engine<D> {
         page: &Page,
     ) -> Result<(), IoError> {
         let object: Object = self.with_space(cpu, || {
-            let packed = self.objects.compress(reader, cpu, priority, page);
-            packed.ok_or(IoError::Unsupported)?.store(Room::All, None).map_err(refused)
+            let store = |packed: objects::Packed<'_>| packed.store(Room::All, None);
+            let stored = self.objects.compress(reader, cpu, priority, page, store);
+            stored.ok_or(IoError::Unsupported)?.map_err(refused)
         })?;
         let new = Slot::stored(object);
         if !self.replace_marked(cpu, index, new) {

@@ -13,8 +13,6 @@ use super::Engine;
 use super::contents::refused;
 use crate::engine::page_ops::{Fetched, Maker, Recompression};
 use crate::engine::slot::{Kind, Slot};
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
 /// What becomes of a page that a thread prepares a replacement of.
 enum Made {
@@ -24,7 +22,7 @@ enum Made {
     Flags(Slot),
 }
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Calls `look` with each page of a range that has contents, and its slot.
     pub(crate) fn each(&self, range: Range<usize>, mut look: impl FnMut(usize, Slot)) {
         for index in self.touched(range) {
@@ -88,17 +86,15 @@ impl<D: Design> Engine<D> {
         page: &Page,
         into: &mut Page,
     ) -> Coded {
-        let packed = self.objects.compress(reader, cpu, 0, page);
-        match packed.as_ref().and_then(|packed| packed.compressed()) {
-            Some(Compressed { bytes, codec }) => {
-                into[..bytes.len()].copy_from_slice(bytes);
-                Coded { length: bytes.len() as u16, codec, huge: false }
-            }
-            None => {
-                *into = *page;
-                Coded::NOT
-            }
-        }
+        let packed = self.objects.compress(reader, cpu, 0, page, |packed| {
+            let Compressed { bytes, codec } = packed.compressed()?;
+            into[..bytes.len()].copy_from_slice(bytes);
+            Some(Coded { length: bytes.len() as u16, codec, huge: false })
+        });
+        packed.flatten().unwrap_or_else(|| {
+            *into = *page;
+            Coded::NOT
+        })
     }
 
     /// Replaces a page by one that was written to `place` of the backing device.
@@ -243,14 +239,16 @@ impl<D: Design> Engine<D> {
         page: &Page,
         how: Recompression,
     ) -> Result<Option<Slot>, IoError> {
-        let packed = self.objects.compress(reader, cpu, how.priority, page);
-        let packed = packed.ok_or(IoError::Unsupported)?;
-        let (smaller, now) = (packed.bytes(), held.object().map_or(PAGE_SIZE, Object::bytes));
-        let fits = how.threshold == 0 || smaller < how.threshold;
-        if !fits || self.objects.gain(now, smaller).is_none() {
-            return Ok(None);
-        }
-        packed.store(Room::All, None).map(|object| Some(Slot::stored(object))).map_err(refused)
+        let now = held.object().map_or(PAGE_SIZE, Object::bytes);
+        let made = self.objects.compress(reader, cpu, how.priority, page, |packed| {
+            let smaller = packed.bytes();
+            let fits = how.threshold == 0 || smaller < how.threshold;
+            if !fits || self.objects.gain(now, smaller).is_none() {
+                return Ok(None);
+            }
+            packed.store(Room::All, None).map(|object| Some(Slot::stored(object))).map_err(refused)
+        });
+        made.ok_or(IoError::Unsupported)?
     }
 
     /// The codecs that the objects of the first `pages` pages need, one bit for each.
@@ -274,7 +272,7 @@ impl<D: Design> Engine<D> {
     }
 }
 
-impl<D: Design> Places for Engine<D> {
+impl Places for Engine {
     fn backed_at(&self, index: usize) -> Option<Backed> {
         if index >= self.capacity() {
             return None;

@@ -4,10 +4,8 @@ use units::Cpu;
 
 use super::Engine;
 use crate::engine::slot::Slot;
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Replaces the slot that a dead process left by what `judge` makes of it, and counts the page.
     /// Nobody else uses the page.
     pub(crate) fn recover_page(&self, cpu: Cpu, index: usize, judge: impl FnOnce(Slot) -> Slot) {

@@ -12,8 +12,6 @@ use crate::counts::Count;
 use crate::engine::page_ops::{Loaded, Select};
 use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
-use crate::resources::Design;
-use crate::slots::SlotTable;
 
 /// Different pages with one fingerprint that later pages are compared with. More would mean that
 /// somebody makes such pages on purpose.
@@ -53,7 +51,7 @@ fn shares(slot: Slot, select: Select) -> bool {
     }
 }
 
-impl<D: Design> Engine<D> {
+impl Engine {
     /// Reads a page if it may share an object. Returns whether it shares one already.
     pub(crate) fn look_at(
         &self,

@@ -11,12 +11,12 @@ use crate::counts::Count;
 use crate::disk::{Disk, Moved};
 use crate::engine::{Engine, Select};
 use crate::ops::write_error::{no_memory, write_error};
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 
 /// Pages on their way to the backing device.
-pub(crate) struct Batch<'a, D: Design> {
-    disk: &'a Disk<D>,
-    engine: &'a Engine<D>,
+pub(crate) struct Batch<'a> {
+    disk: &'a Disk,
+    engine: &'a Engine,
     backing: &'a dyn Backing,
     run: Run,
     /// The most pages of the run.
@@ -29,17 +29,17 @@ pub(crate) struct Batch<'a, D: Design> {
     pub(crate) moved: Moved,
 }
 
-impl<'a, D: Design> Batch<'a, D> {
+impl<'a> Batch<'a> {
     /// A batch with the memory of one that is done with, or new memory.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub(crate) fn new(
-        disk: &'a Disk<D>,
-        engine: &'a Engine<D>,
+        disk: &'a Disk,
+        engine: &'a Engine,
         backing: &'a dyn Backing,
         used: Option<Run>,
-    ) -> Result<Batch<'a, D>, ControlError> {
+    ) -> Result<Batch<'a>, ControlError> {
         let pages = backing.batch().unwrap_or(disk.writeback_batch() as usize);
         let run = backing.run(pages, used).map_err(|_| no_memory())?;
         let (is_log, moved) = (backing.is_log(), Moved::Nothing);

@@ -13,7 +13,6 @@ use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
 use crate::engine::{Kind, Slot};
-use crate::resources::Design;
 
 /// What was added up over all pages.
 #[derive(Default)]
@@ -31,7 +30,7 @@ struct Sums {
     shared: u64,
 }
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Contradictions between the parts of the device; empty if there are none. Call it only while
     /// no thread reads or writes. Takes memory for each object.
     #[must_use]
@@ -116,7 +115,7 @@ impl<D: Design> Disk<D> {
         });
     }
 
-    fn compare(&self, engine: &Engine<D>, sums: &Sums, found: &mut Vec<String>) {
+    fn compare(&self, engine: &Engine, sums: &Sums, found: &mut Vec<String>) {
         let counted = |which| self.counts.sum(which);
         let pairs = [
             ("objects of the pool", engine.pool().stats().objects, sums.objects),

@@ -20,7 +20,7 @@ use zsmalloc::{Pool, Room};
 use crate::disk::{Disk, Hand, Moved, Settings, WhenFull};
 use crate::engine::{Engine, Recompression, Select};
 use crate::ops::batch::Batch;
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::{LOOKS, SAMPLES};
 
 /// More than the size classes of a pool.
@@ -44,7 +44,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Sets what a write does when the device is at its `mem_limit`, from now on.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl<D: Design> Disk<D> {
     #[inline]
     pub(crate) fn look_for_room(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         context: Context,
         pages: u64,
     ) -> Result<(), IoError> {
@@ -165,7 +165,7 @@ impl<D: Design> Disk<D> {
     }
 
     /// Moves some pages out of memory, or else to smaller objects.
-    fn move_some(&self, engine: &Engine<D>, hand: &mut Hand) -> Moved {
+    fn move_some(&self, engine: &Engine, hand: &mut Hand) -> Moved {
         let mut moved = self.write_some(engine, hand);
         if moved != Moved::Some && self.auto() {
             // The tiers choose by age, so their moves leave holes everywhere. The other half of
@@ -190,7 +190,7 @@ impl<D: Design> Disk<D> {
 
     /// Writes the hand's next pages back. A limit, a full device and one that fails let none be
     /// written.
-    fn write_some(&self, engine: &Engine<D>, hand: &mut Hand) -> Moved {
+    fn write_some(&self, engine: &Engine, hand: &mut Hand) -> Moved {
         let Some(backing) = engine.backing() else { return Moved::Nothing };
         let most = self.at_a_time().next_multiple_of(backing.batch().unwrap_or(1));
         let samples = if self.tracks_access() { SAMPLES * most } else { most };
@@ -218,7 +218,7 @@ impl<D: Design> Disk<D> {
 
     /// Compresses some pages with the codecs of the priorities from 1 on, those of the largest size
     /// classes first: what they leave is close together.
-    fn compress_some(&self, engine: &Engine<D>) -> Moved {
+    fn compress_some(&self, engine: &Engine) -> Moved {
         let chosen = self.chosen_algorithms();
         let is_there = |priority: &u8| chosen[usize::from(*priority)].is_some();
         let Some(last) = (1..chosen.len() as u8).rev().find(is_there) else {
@@ -271,8 +271,8 @@ impl<D: Design> Disk<D> {
 
 /// The hand's next pages of this lap that lie in memory, at most `most`: those first that were not
 /// used for the longest time, if the device knows that. `None` without memory.
-fn next_pages<D: Design>(
-    engine: &Engine<D>,
+fn next_pages(
+    engine: &Engine,
     hand: &mut Hand,
     lap: &mut dyn Iterator<Item = usize>,
     most: usize,

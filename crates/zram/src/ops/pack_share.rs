@@ -16,7 +16,7 @@ use crate::engine::Select;
 use crate::engine::{Alike, Engine, Packable, Packing};
 use crate::ops::write_error::ended_early;
 use crate::record::OLDEST_LAYOUT;
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::fingerprint;
 
 /// The pages to compress with their neighbours, and the way.
@@ -44,7 +44,7 @@ pub struct Share {
 /// sorted, equal pages are neighbours, and those that share already come first.
 type Print = (u64, u64);
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Compresses neighbouring pages as one, up to four of an aligned group, where they take less
     /// memory then. A read of such a page decompresses its extent; a store, discard or writeback of
     /// it leaves the others as they are. Extents of which half the pages are gone are made anew or
@@ -81,7 +81,7 @@ impl<D: Design> Disk<D> {
     }
 
     /// The codec that packs pages: the chosen one, or the first that does.
-    fn packing(&self, engine: &Engine<D>, which: &Which) -> Result<Packing, ControlError> {
+    fn packing(&self, engine: &Engine, which: &Which) -> Result<Packing, ControlError> {
         if *which == Which::default() {
             let packing = engine.any_packing(&self.readers.enter(CPU)).map_err(no_memory)?;
             return packing.ok_or_else(|| {
@@ -149,7 +149,7 @@ impl<D: Design> Disk<D> {
 
     fn prints(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         select: Select,
         fingerprint: &dyn Fn(&Page) -> u64,
     ) -> Result<Vec<Print>, ControlError> {

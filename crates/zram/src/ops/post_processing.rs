@@ -19,7 +19,7 @@ use crate::engine::Kind;
 use crate::engine::{Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::ops::write_error::{ended_early, no_memory};
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 
 /// The pages to write back.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -43,7 +43,7 @@ pub struct Recompress {
     pub which: Which,
 }
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Marks pages idle: all pages, or those that were not used in the last `seconds`. Pages used
     /// since lose the mark. Same-filled pages and pages on the backing device are skipped.
     ///
@@ -128,7 +128,7 @@ impl<D: Design> Disk<D> {
     /// thread is no reader but in `once`.
     pub(crate) fn compacting<T>(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         once: &mut dyn FnMut() -> Result<T, IoError>,
     ) -> Result<T, IoError> {
         loop {
@@ -149,7 +149,7 @@ impl<D: Design> Disk<D> {
 
     pub(crate) fn backing_of<'a>(
         &self,
-        engine: &'a Engine<D>,
+        engine: &'a Engine,
     ) -> Result<&'a dyn Backing, ControlError> {
         engine.backing().map(|backing| &**backing).ok_or_else(|| {
             ControlError::new(Errno::ENODEV, format!("{} has no backing device", self.name()))
@@ -194,7 +194,7 @@ impl<D: Design> Disk<D> {
     /// by number within a step. The ranges do not overlap, so each page appears once.
     fn candidates(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         ranges: &[Range<usize>],
         select: Select,
     ) -> Result<Vec<usize>, ControlError> {

@@ -9,7 +9,7 @@ use units::{PAGE_SIZE, Page};
 use crate::disk::Disk;
 use crate::engine::{Engine, Kind};
 use crate::ops::write_error::no_memory;
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 
 /// What a scrub has found.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Found {
     first: Option<u64>,
 }
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Reads every page on the backing device and checks that it is as it was written. What no page
     /// names any more is not read. Readers and writers go on meanwhile. Returns the number of pages
     /// that were read. Runs on the calling thread, for as long as it takes to read the device.
@@ -64,10 +64,7 @@ fn pages() -> Result<Box<[Page]>, ControlError> {
 }
 
 /// The places of all pages on the backing device and their numbers, in the order of the device.
-fn written_back<D: Design>(
-    engine: &Engine<D>,
-    pages: usize,
-) -> Result<Vec<(StoredAt, usize)>, ControlError> {
+fn written_back(engine: &Engine, pages: usize) -> Result<Vec<(StoredAt, usize)>, ControlError> {
     let (mut all, mut full) = (Vec::new(), Ok(()));
     engine.each(0..pages, |index, slot| {
         if let Kind::WrittenBack(place) = slot.kind()
@@ -85,8 +82,8 @@ fn written_back<D: Design>(
 }
 
 /// Reads pages that are where they were, and counts them.
-fn check<D: Design>(
-    engine: &Engine<D>,
+fn check(
+    engine: &Engine,
     backing: &dyn Backing,
     batch: &[(StoredAt, usize)],
     buffers: &mut [Page],

@@ -10,9 +10,8 @@ use units::{Cpu, Page};
 use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::Engine;
-use crate::resources::Design;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Writes a page for which there is no room to the backing device, at once. The calling thread
     /// may wait and is no reader.
     ///
@@ -23,7 +22,7 @@ impl<D: Design> Disk<D> {
     #[cold]
     pub(crate) fn spill(
         &self,
-        engine: &Arc<Engine<D>>,
+        engine: &Arc<Engine>,
         cpu: Cpu,
         index: u64,
         page: &Page,
@@ -50,7 +49,7 @@ impl<D: Design> Disk<D> {
     /// would have to stay until then.
     fn write_alone(
         &self,
-        engine: &Arc<Engine<D>>,
+        engine: &Arc<Engine>,
         cpu: Cpu,
         index: u64,
         page: &Page,

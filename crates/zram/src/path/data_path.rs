@@ -18,11 +18,10 @@ use crate::engine::{Engine, Fetched, Loaded};
 use crate::path::ranges::{self, Change, Pages, Pass, Stopped, Why};
 use crate::path::read_backing::Fetcher;
 use crate::path::request::Request;
-use crate::resources::Design;
 
 const P: u64 = PAGE_SIZE as u64;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Stores page `index` on this thread. `cpu` is the CPU it runs on; any number is allowed.
     ///
     /// # Errors
@@ -80,7 +79,7 @@ impl<D: Design> Disk<D> {
         &self,
         context: Context,
         pages: Pages,
-        f: impl FnOnce(Request<'_, D>) -> R,
+        f: impl FnOnce(Request<'_>) -> R,
     ) -> Result<R, IoError> {
         loop {
             {
@@ -100,10 +99,10 @@ impl<D: Design> Disk<D> {
     /// `NotReady` if it has not: it was reset or resized meanwhile; those of `f`.
     pub(crate) fn begin_with<R>(
         &self,
-        engine: &Arc<Engine<D>>,
+        engine: &Arc<Engine>,
         cpu: Cpu,
         index: u64,
-        f: impl FnOnce(Request<'_, D>) -> Result<R, IoError>,
+        f: impl FnOnce(Request<'_>) -> Result<R, IoError>,
     ) -> Result<R, IoError> {
         self.begin(Context::waiting(cpu), Pages::one(index), |request| {
             match Arc::ptr_eq(request.shared, engine) {
@@ -120,7 +119,7 @@ impl<D: Design> Disk<D> {
         reader: &'a Reader<'a>,
         cpu: Cpu,
         pages: Pages,
-    ) -> Result<Option<Request<'a, D>>, IoError> {
+    ) -> Result<Option<Request<'a>>, IoError> {
         let is_within = self.holds(pages);
         let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
         let (counts, room) = (&self.counts, Room::Open);
@@ -153,7 +152,7 @@ impl<D: Design> Disk<D> {
         Err(IoError::OutOfRange)
     }
 
-    pub(crate) fn fetcher(&self, engine: Arc<Engine<D>>, cpu: Cpu) -> Fetcher<'_, D> {
+    pub(crate) fn fetcher(&self, engine: Arc<Engine>, cpu: Cpu) -> Fetcher<'_> {
         Fetcher { engine, readers: &self.readers, counts: &self.counts, cpu }
     }
 
@@ -212,7 +211,7 @@ impl<D: Design> Disk<D> {
     fn finish_part(
         &self,
         context: Context,
-        stopped: &Stopped<D>,
+        stopped: &Stopped,
         rest: Change<'_>,
         has_begun: bool,
     ) -> Result<(), IoError> {
@@ -243,7 +242,7 @@ impl<D: Design> Disk<D> {
     fn replace(
         &self,
         cpu: Cpu,
-        stopped: &Stopped<D>,
+        stopped: &Stopped,
         policy: WhenFull,
         page: &Page,
     ) -> Result<(), IoError> {
@@ -277,7 +276,7 @@ impl<D: Design> Disk<D> {
         &self,
         cpu: Cpu,
         room: Room,
-        stopped: &Stopped<D>,
+        stopped: &Stopped,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
         let (index, fetcher) = (stopped.page as usize, self.fetcher(stopped.engine.clone(), cpu));
@@ -300,7 +299,7 @@ impl<D: Design> Disk<D> {
     }
 }
 
-impl<D: Design> BlockDevice for Disk<D> {
+impl BlockDevice for Disk {
     fn geometry(&self) -> Geometry {
         Geometry { bytes: self.bytes(), minimum_block: 1, preferred_block: PAGE_SIZE as u32 }
     }

@@ -12,7 +12,6 @@ use crate::counts::Count;
 use crate::engine::Engine;
 use crate::engine::Loaded;
 use crate::path::request::Request;
-use crate::resources::Design;
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -107,10 +106,10 @@ pub(crate) enum Why {
 }
 
 /// Where a change stopped.
-pub(crate) struct Stopped<D: Design> {
+pub(crate) struct Stopped {
     pub(crate) why: Why,
     /// The engine with the page.
-    pub(crate) engine: Arc<Engine<D>>,
+    pub(crate) engine: Arc<Engine>,
     /// The page.
     pub(crate) page: u64,
     /// The begin and end of the part in the page.
@@ -120,8 +119,8 @@ pub(crate) struct Stopped<D: Design> {
 }
 
 /// One operation on the pages of an engine. It does not pass the end of the engine.
-pub(crate) struct Pass<'a, D: Design> {
-    pub(crate) request: Request<'a, D>,
+pub(crate) struct Pass<'a> {
+    pub(crate) request: Request<'a>,
     pub(crate) context: Context,
 }
 
@@ -132,7 +131,7 @@ struct Loads {
     failed: i64,
 }
 
-impl<D: Design> Pass<'_, D> {
+impl Pass<'_> {
     /// Changes a range, or the rest of one that `begun` to change, from its beginning to its end or
     /// to a page at which it stops. A failed page ends it; the pages before it stay done.
     ///
@@ -145,7 +144,7 @@ impl<D: Design> Pass<'_, D> {
         length: u64,
         change: Change<'_>,
         begun: bool,
-    ) -> Result<Option<Stopped<D>>, IoError> {
+    ) -> Result<Option<Stopped>, IoError> {
         if !begun {
             self.look_at_ends(offset, length)?;
         }
@@ -171,7 +170,7 @@ impl<D: Design> Pass<'_, D> {
     }
 
     #[inline]
-    fn write(&self, offset: u64, from: &[u8]) -> Result<Option<Stopped<D>>, IoError> {
+    fn write(&self, offset: u64, from: &[u8]) -> Result<Option<Stopped>, IoError> {
         for part in parts(offset, from.len() as u64) {
             let piece = &from[part.of_range.clone()];
             let written = match <&Page>::try_from(piece) {
@@ -190,12 +189,7 @@ impl<D: Design> Pass<'_, D> {
         Ok(None)
     }
 
-    fn zero(
-        &self,
-        offset: u64,
-        length: u64,
-        mode: ZeroMode,
-    ) -> Result<Option<Stopped<D>>, IoError> {
+    fn zero(&self, offset: u64, length: u64, mode: ZeroMode) -> Result<Option<Stopped>, IoError> {
         let [head, tail] = zeroed_ranges(offset, length, mode);
         for range in [&head, &tail] {
             for mut part in parts(range.start, range.end - range.start) {
@@ -218,7 +212,7 @@ impl<D: Design> Pass<'_, D> {
         Ok(None)
     }
 
-    fn stopped(&self, why: Why, part: PagePart) -> Stopped<D> {
+    fn stopped(&self, why: Why, part: PagePart) -> Stopped {
         let PagePart { page, within, of_range } = part;
         Stopped { why, engine: self.request.shared.clone(), page, within, of_range }
     }

@@ -19,20 +19,19 @@ use crate::counts::{Count, Counts};
 use crate::engine::{Engine, Fetched, Loaded};
 use crate::path::ranges::parts;
 use crate::path::request::Request;
-use crate::resources::Design;
 
 /// A request that waits for the backing device. It shares the engine, and is no reader of the
 /// device while it waits.
-pub(crate) struct Fetcher<'a, D: Design> {
-    pub(crate) engine: Arc<Engine<D>>,
+pub(crate) struct Fetcher<'a> {
+    pub(crate) engine: Arc<Engine>,
     pub(crate) readers: &'a ReaderEpochs,
     pub(crate) counts: &'a Counts,
     pub(crate) cpu: Cpu,
 }
 
-impl<D: Design> Fetcher<'_, D> {
+impl Fetcher<'_> {
     /// Calls `f` with the request, as a reader of the device.
-    fn as_reader<R>(&self, f: impl FnOnce(Request<'_, D>) -> R) -> R {
+    fn as_reader<R>(&self, f: impl FnOnce(Request<'_>) -> R) -> R {
         let Fetcher { engine, readers, counts, cpu } = self;
         let reader = readers.enter(*cpu);
         let (reader, cpu, room) = (&reader, *cpu, Room::Open);

@@ -9,14 +9,13 @@ use zsmalloc::Room;
 
 use crate::counts::Counts;
 use crate::engine::{Engine, Fetched, Loaded, Maker};
-use crate::resources::Design;
 
 /// A request under way: its engine, its counters, its reader, its CPU and its share of the memory.
 /// Every layer below the device gets this value.
-pub(crate) struct Request<'a, D: Design> {
-    pub(crate) engine: &'a Engine<D>,
+pub(crate) struct Request<'a> {
+    pub(crate) engine: &'a Engine,
     /// The engine, to be shared by a request that ends its reader and goes on.
-    pub(crate) shared: &'a Arc<Engine<D>>,
+    pub(crate) shared: &'a Arc<Engine>,
     pub(crate) counts: &'a Counts,
     pub(crate) reader: &'a Reader<'a>,
     pub(crate) cpu: Cpu,
@@ -24,7 +23,7 @@ pub(crate) struct Request<'a, D: Design> {
     pub(crate) room: Room,
 }
 
-impl<'a, D: Design> Request<'a, D> {
+impl<'a> Request<'a> {
     #[inline]
     fn maker(&self) -> Maker<'a> {
         Maker { reader: self.reader, cpu: self.cpu, room: self.room }

@@ -45,6 +45,17 @@ impl BitLock {
         let word = self.words.get(index);
         Locked { table: self, word, index, next: self.queues.lock(word, index) }
     }
+
+    /// Replaces a slot that a dead process left in the memory of the provider, whatever lock it
+    /// held there. No other thread uses the slot meanwhile.
+    pub(crate) fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
+        let word = self.words.get(index);
+        let left = word.load(Ordering::Relaxed);
+        let right = judge(Slot::from_word(left & !(LOCKED | WAITED))).word();
+        if right != left {
+            word.store(right, Ordering::Relaxed);
+        }
+    }
 }
 
 // SAFETY: a thread that swaps a word holds its lock. A reader holds the lock until it has read. A
@@ -96,15 +107,6 @@ unsafe impl SlotTable for BitLock {
     fn retire(&self, _cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
         // A reader holds the lock while it reads, so no reader holds the displaced slot any more.
         free(displaced);
-    }
-
-    fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
-        let word = self.words.get(index);
-        let left = word.load(Ordering::Relaxed);
-        let right = judge(Slot::from_word(left & !(LOCKED | WAITED))).word();
-        if right != left {
-            word.store(right, Ordering::Relaxed);
-        }
     }
 
     fn peek(&self, index: usize) -> Slot {

@@ -25,7 +25,7 @@ use zcomp::EXTENT_PAGES;
 use crate::engine::{Alike, Engine, Packable, Packed, Packing};
 use crate::engine::{Kind, Slot};
 use crate::engine::{Recompression, Select};
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::fingerprints::{Fingerprints, fingerprint};
 
 /// How hard extents are compressed. Reads of both take as long.
@@ -38,11 +38,7 @@ pub(crate) enum Effort {
 }
 
 /// The tier of a page in memory; `None` if its slot holds nothing that could move.
-pub(crate) fn tier_of<D: Design>(
-    engine: &Engine<D>,
-    reader: &Reader<'_>,
-    slot: Slot,
-) -> Option<usize> {
+pub(crate) fn tier_of(engine: &Engine, reader: &Reader<'_>, slot: Slot) -> Option<usize> {
     match slot.kind() {
         Kind::Stored(Object::Compressed { codec, .. }) => {
             Some(usize::from(engine.priority_of(reader, codec) > 0))
@@ -124,8 +120,8 @@ impl Group {
 }
 
 /// The pages of a device, and the present second.
-pub(crate) struct Place<'a, D: Design> {
-    pub(crate) engine: &'a Engine<D>,
+pub(crate) struct Place<'a> {
+    pub(crate) engine: &'a Engine,
     pub(crate) readers: &'a ReaderEpochs,
     pub(crate) provider: &'a dyn MemoryProvider,
     pub(crate) pages: usize,
@@ -157,7 +153,7 @@ impl Mover {
     /// Prepares for a pass: finds the codec that packs pages now, and from now on with this effort.
     /// Without one, or without memory for it, no page becomes cold. A device that has grown gets a
     /// larger table of fingerprints.
-    pub(crate) fn begin<D: Design>(&mut self, place: &Place<'_, D>, effort: Effort) {
+    pub(crate) fn begin(&mut self, place: &Place<'_>, effort: Effort) {
         let Place { engine, readers, provider, pages, .. } = *place;
         if self.fingerprints.pages() < pages
             && let Ok(larger) = Fingerprints::new(provider, pages)
@@ -189,9 +185,9 @@ impl Mover {
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
-    pub(crate) fn warm<D: Design>(
+    pub(crate) fn warm(
         &mut self,
-        place: &Place<'_, D>,
+        place: &Place<'_>,
         index: usize,
     ) -> Result<Recompressed, IoError> {
         let Place { engine, readers, .. } = *place;
@@ -206,7 +202,7 @@ impl Mover {
 
     /// Lets a page share the object of an equal page that became warm before. Returns whether it
     /// does.
-    fn share<D: Design>(&mut self, engine: &Engine<D>, index: usize) -> Result<bool, IoError> {
+    fn share(&mut self, engine: &Engine, index: usize) -> Result<bool, IoError> {
         let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
         let Some(false) = looked else { return Ok(false) };
         let other = self.fingerprints.swap(fingerprint(&self.page), index);
@@ -223,11 +219,7 @@ impl Mover {
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the pages have their contents. `Unsupported`: the codec was changed.
-    pub(crate) fn pack<D: Design>(
-        &mut self,
-        place: &Place<'_, D>,
-        group: &Group,
-    ) -> Result<Packed, IoError> {
+    pub(crate) fn pack(&mut self, place: &Place<'_>, group: &Group) -> Result<Packed, IoError> {
         let Place { engine, readers, .. } = *place;
         let reader = readers.enter(CPU);
         let packing = self.packing.as_mut().filter(|it| engine.is_current(&reader, it));
@@ -238,7 +230,7 @@ impl Mover {
     }
 
     /// Makes a page hot. Returns whether it did.
-    pub(crate) fn raise<D: Design>(&self, place: &Place<'_, D>, index: usize) -> bool {
+    pub(crate) fn raise(&self, place: &Place<'_>, index: usize) -> bool {
         let Place { engine, readers, .. } = *place;
         // Without space, it stays where it is.
         engine.raise(&readers.enter(CPU), CPU, index).unwrap_or(false)

@@ -11,7 +11,7 @@ use tiers::{Memory, Seen};
 use zcomp::EXTENT_PAGES;
 
 use crate::disk::Moved;
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::moves::{Effort, Group, Place, tier_of};
 use crate::tiering::walk::{LOOKS, Looked, SAMPLES, TierWalk};
 
@@ -20,9 +20,9 @@ impl TierWalk {
     /// the hand's next groups about `most`, those that were not used for the longest time. A page
     /// that became no smaller is not tried again until it is used. It ends before there is no room
     /// for a smaller object. The calling thread is no reader.
-    pub(crate) fn press<D: Design>(
+    pub(crate) fn press(
         &mut self,
-        place: &Place<'_, D>,
+        place: &Place<'_>,
         most: usize,
         has_room: &dyn Fn() -> bool,
     ) -> Moved {
@@ -62,12 +62,7 @@ impl TierWalk {
 
     /// Finds the hand's next groups of which pages can move down, each with the second of its last
     /// use.
-    fn find_pressed<D: Design>(
-        &mut self,
-        place: &Place<'_, D>,
-        end: usize,
-        found: &mut Vec<(u32, Group)>,
-    ) {
+    fn find_pressed(&mut self, place: &Place<'_>, end: usize, found: &mut Vec<(u32, Group)>) {
         let Place { engine, readers, .. } = *place;
         let mut reader = readers.enter(CPU);
         let mut left = LOOKS;
@@ -94,9 +89,9 @@ impl TierWalk {
 
     /// Looks at a page of a group for one who needs memory. Returns the second of its last use if
     /// it can move.
-    fn see_pressed<D: Design>(
+    fn see_pressed(
         &self,
-        place: &Place<'_, D>,
+        place: &Place<'_>,
         reader: &Reader<'_>,
         index: usize,
         group: &mut Group,

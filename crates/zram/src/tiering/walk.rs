@@ -20,7 +20,7 @@ use zcomp::EXTENT_PAGES;
 
 use crate::engine::{Engine, Packed};
 use crate::engine::{Kind, Slot};
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::moves::{Effort, Group, Mover, Place, leaves, packs, tier_of};
 use crate::tiering::out::{Going, Out};
 use crate::tiering::stats::{TierCounts, TierStats};
@@ -72,8 +72,8 @@ impl TierWalk {
     ///
     /// # Errors
     /// Says that there is no memory.
-    pub(crate) fn new<D: Design>(
-        place: &Place<'_, D>,
+    pub(crate) fn new(
+        place: &Place<'_>,
         generation: u64,
         budgets: Budgets,
     ) -> Result<TierWalk, String> {
@@ -139,7 +139,7 @@ impl TierWalk {
     }
 
     /// Goes on with the pass, or begins one if it is time. Returns whether it ran out of time.
-    pub(crate) fn go_on<D: Design>(&mut self, place: &Place<'_, D>, spell: Spell<'_>) -> bool {
+    pub(crate) fn go_on(&mut self, place: &Place<'_>, spell: Spell<'_>) -> bool {
         let Place { engine, readers, pages, now, .. } = *place;
         if self.begun.is_none() {
             let is_due = |(begun, _)| now.saturating_sub(begun) >= self.policy.pause();
@@ -189,9 +189,9 @@ impl TierWalk {
     }
 
     /// Notes in a group what its page is to do. Returns false if the page should move, but cannot.
-    pub(crate) fn sort_in<D: Design>(
+    pub(crate) fn sort_in(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         page: &Looked,
         verdict: &Verdict,
         group: &mut Group,
@@ -217,12 +217,7 @@ impl TierWalk {
     }
 
     /// Looks at some pages, up to a group of which some are to move.
-    fn look<D: Design>(
-        &mut self,
-        place: &Place<'_, D>,
-        reader: &Reader<'_>,
-        end: usize,
-    ) -> Option<Group> {
+    fn look(&mut self, place: &Place<'_>, reader: &Reader<'_>, end: usize) -> Option<Group> {
         let Place { engine, now, .. } = *place;
         let until = end.min(self.next + LOOKS);
         let mut index = engine.next_touched(self.next, until);
@@ -244,9 +239,9 @@ impl TierWalk {
     }
 
     /// Looks at a page of a group. Returns what the pass has counted, if the page can move.
-    fn see<D: Design>(
+    fn see(
         &mut self,
-        place: &Place<'_, D>,
+        place: &Place<'_>,
         reader: &Reader<'_>,
         index: usize,
         group: &mut Group,
@@ -338,11 +333,7 @@ impl TierWalk {
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`: pages stay that should have moved down.
-    pub(crate) fn move_group<D: Design>(
-        &mut self,
-        place: &Place<'_, D>,
-        group: &Group,
-    ) -> Result<(), IoError> {
+    pub(crate) fn move_group(&mut self, place: &Place<'_>, group: &Group) -> Result<(), IoError> {
         let Place { engine, readers, .. } = *place;
         for (index, memory) in group.pages(group.up) {
             let reader = readers.enter(CPU);
@@ -387,7 +378,7 @@ impl TierWalk {
     }
 
     /// Ends a pass.
-    fn finish<D: Design>(&mut self, engine: &Engine<D>, now: u32) {
+    fn finish(&mut self, engine: &Engine, now: u32) {
         engine.give_back(CPU);
         let begun = self.begun.take().unwrap_or(now);
         self.pass.seconds = self.last.map_or(0, |(_, ended)| now.saturating_sub(ended));

@@ -14,14 +14,14 @@ use crate::counts::Count;
 use crate::disk::Disk;
 use crate::engine::{Engine, Fetched, Kind, Select};
 use crate::ops::{Batch, no_memory};
-use crate::resources::{CPU, Design};
+use crate::resources::CPU;
 use crate::tiering::out::Going;
 use crate::tiering::walk::TierWalk;
 
-impl<D: Design> Disk<D> {
+impl Disk {
     /// Brings back the pages that the last pass found on the backing device and in use, and writes
     /// back those that it found unused for long. The caller holds `post` and is no reader.
-    pub(crate) fn carry_out(&self, engine: &Arc<Engine<D>>, walk: &mut TierWalk, spell: Spell<'_>) {
+    pub(crate) fn carry_out(&self, engine: &Arc<Engine>, walk: &mut TierWalk, spell: Spell<'_>) {
         for at in 0..walk.out.coming.len() {
             let (index, memory) = walk.out.coming[at];
             // Without space, or while the device fails, it stays.
@@ -52,7 +52,7 @@ impl<D: Design> Disk<D> {
     ///
     /// # Errors
     /// `NoSpace`, `NoMemory`, `NotReady`, those of the backing device; the page stays there.
-    fn bring_back(&self, engine: &Arc<Engine<D>>, index: usize) -> Result<bool, IoError> {
+    fn bring_back(&self, engine: &Arc<Engine>, index: usize) -> Result<bool, IoError> {
         let fetcher = self.fetcher(engine.clone(), CPU);
         // As long as this reader lives, the place has the bytes of this page.
         let _reading = fetcher.backing()?.reading(CPU);
@@ -77,7 +77,7 @@ impl<D: Design> Disk<D> {
         walk.out.affordable(batch, left, self.now()).min(limit)
     }
 
-    fn is_above_target(&self, engine: &Engine<D>) -> bool {
+    fn is_above_target(&self, engine: &Engine) -> bool {
         let memory = engine.pool().stats().frames * PAGE_SIZE as u64;
         memory > self.budgets().target
     }
@@ -88,7 +88,7 @@ impl<D: Design> Disk<D> {
     /// Those of [`Disk::writeback`]. They are counted.
     fn write_going(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         backing: &dyn Backing,
         walk: &mut TierWalk,
         range: Range<usize>,
@@ -112,7 +112,7 @@ impl<D: Design> Disk<D> {
 
     fn try_to_write(
         &self,
-        engine: &Engine<D>,
+        engine: &Engine,
         backing: &dyn Backing,
         walk: &mut TierWalk,
         range: Range<usize>,

@@ -1,20 +1,16 @@
 //! A disk whose slot table lets a test in at a certain moment of a request.
 
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use block::{BlockDevice, Plain};
 use control::ControlError;
 use pagealloc::{MemoryProvider, NoMemory, Zone, ZoneOptions};
 use units::{Cpu, PAGE_SIZE};
-use zcomp::PerCpuStreams;
-use zram::slots::{BitLock, SlotTable};
-use zram::{Design, HostFiles, Resources, Slot};
+use zram::slots::{AnySlots, BitLock, SlotTable};
+use zram::{Disk, HostFiles, Resources, Slot};
 
 const CPUS: usize = 2;
-
-/// The disk of these tests.
-pub type Disk = zram::Disk<LetsIn>;
 
 /// What the test does at a moment, once.
 pub type Action = Box<dyn FnOnce() + Send>;
@@ -39,20 +35,20 @@ fn now(action: &Mutex<Option<Action>>) {
     }
 }
 
-/// What the next table is to have: a table is made by the disk, which knows nothing of it.
-static NEXT: Mutex<Option<Arc<SyncPoints>>> = Mutex::new(None);
-
 /// A disk with a backing device of `blocks` blocks.
 pub fn disk(sync_points: &Arc<SyncPoints>, blocks: usize) -> Arc<Disk> {
     let zone = Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(CPUS, 1 << 14)).unwrap());
     let files = Arc::new(FaultyDevice(Arc::new(Plain::new(blocks * PAGE_SIZE))));
-    let resources = Resources::new(Arc::new(host::Mmap), zone, CPUS, files);
+    let sync_points = sync_points.clone();
+    let resources = Resources {
+        slots: Some(Box::new(move |provider, slots, cpus| {
+            let sync_points = sync_points.clone();
+            Ok(AnySlots::of(Hooked { sync_points, ..Hooked::new(provider, slots, cpus)? }))
+        })),
+        ..Resources::new(Arc::new(host::Mmap), zone, CPUS, files)
+    };
     let disk = Disk::new(0, Arc::new(resources));
     disk.set_backing("/backing").unwrap();
-    // One at a time.
-    static MAKING: Mutex<()> = Mutex::new(());
-    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-    *NEXT.lock().unwrap() = Some(sync_points.clone());
     disk.set_disksize(64 * PAGE_SIZE as u64).unwrap();
     disk
 }
@@ -66,14 +62,6 @@ impl HostFiles for FaultyDevice {
     fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
         Err(ControlError::invalid(path))
     }
-}
-
-/// The product's design, but that its slot table lets tests in.
-pub struct LetsIn;
-
-impl Design for LetsIn {
-    type Slots = Hooked;
-    type Streams = PerCpuStreams;
 }
 
 /// The product's slot table, with sync points.
@@ -91,8 +79,7 @@ unsafe impl SlotTable for Hooked {
 
     fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Hooked, NoMemory> {
         let table = BitLock::new(provider, slots, cpus)?;
-        let sync_points = NEXT.lock().unwrap().take().expect("one at a time");
-        Ok(Hooked { table, sync_points, looks: AtomicU32::new(0) })
+        Ok(Hooked { table, sync_points: Arc::default(), looks: AtomicU32::new(0) })
     }
     fn count(&self) -> usize {
         self.table.count()

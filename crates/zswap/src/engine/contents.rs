@@ -39,21 +39,24 @@ impl Zswap {
         if self.pool().headroom() == 0 {
             return Err(Reject::NoMemory);
         }
-        let packed = self.objects.compress(reader, cpu, 0, page).ok_or(Reject::Disabled)?;
-        let (ratio, bytes) = (self.policy.max_compression_ratio() as usize, packed.bytes());
-        if bytes == PAGE_SIZE {
-            // The page is stored uncompressed, so that pages are written back in the order they
-            // were stored (SeongJae Park, linux-mm, "mm/zswap: store <PAGE_SIZE compression failed
-            // page as-is", 2025); but it is refused if it could not be written back and its owner
-            // can keep it.
-            if ratio == 100 && may_refuse() {
-                return Err(Reject::Incompressible);
+        let ratio = self.policy.max_compression_ratio() as usize;
+        let stored = self.objects.compress(reader, cpu, 0, page, |packed| {
+            let bytes = packed.bytes();
+            if bytes == PAGE_SIZE {
+                // The page is stored uncompressed, so that pages are written back in the order they
+                // were stored (SeongJae Park, linux-mm, "mm/zswap: store <PAGE_SIZE compression
+                // failed page as-is", 2025); but it is refused if it could not be written back and
+                // its owner can keep it.
+                if ratio == 100 && may_refuse() {
+                    return Err(Reject::Incompressible);
+                }
             }
-        }
-        if bytes * 100 / PAGE_SIZE > ratio {
-            return Err(Reject::Poor);
-        }
-        packed.store(Room::Open, None).map(Content::Stored).map_err(refused)
+            if bytes * 100 / PAGE_SIZE > ratio {
+                return Err(Reject::Poor);
+            }
+            packed.store(Room::Open, None).map(Content::Stored).map_err(refused)
+        });
+        stored.ok_or(Reject::Disabled)?
     }
 
     /// Fills `page` with the contents of an entry. The calling thread reads `retired`, which keeps

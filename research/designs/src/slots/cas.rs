@@ -1,7 +1,7 @@
 //! A thread takes a slot by compare-and-swap of its busy bit. Other threads spin and never sleep.
 //!
 //! A reader owns the slot, too. So the writer that displaces an object frees it at once. In `epoch`
-//! a reader owns nothing, so displaced objects must wait in bags.
+//! a reader owns nothing, so displaced objects must wait in queues.
 //!
 //! # Why unsafe
 //! The slot table decides when an object is freed.

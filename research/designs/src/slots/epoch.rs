@@ -3,7 +3,7 @@
 //!
 //! A reader counts itself on its CPU and loads the word once; it never waits. Objects are never
 //! modified, and a displaced object lives until the reader has left. Displaced objects wait in a
-//! bag of each CPU ([`sync::Retired`]). A slot without an object does not wait: a same-filled
+//! queue of each CPU ([`sync::Retired`]). A slot without an object does not wait: a same-filled
 //! pattern is in the slot itself, and a block of a backing device counts its own readers.
 //!
 //! # Why unsafe
@@ -17,10 +17,10 @@ use zram::slots::{SlotTable, Touched};
 use zram::{Kind, Slot};
 
 /// The most displaced objects that wait on a CPU: at most 512 KiB of memory. Under shuttle the
-/// number is small, so that small models fill bags.
-const BAG: usize = if cfg!(shuttle) { 4 } else { 128 };
+/// number is small, so that small models fill queues.
+const QUEUE: usize = if cfg!(shuttle) { 4 } else { 128 };
 
-/// The table: 8 bytes a page, and a bag for each CPU.
+/// The table: 8 bytes a page, and a queue for each CPU.
 pub struct Epoch {
     words: LazyTable<AtomicU64>,
     touched: Touched,
@@ -37,7 +37,7 @@ unsafe impl SlotTable for Epoch {
         Ok(Epoch {
             words: LazyTable::new(provider, slots)?,
             touched: Touched::new(provider, slots)?,
-            retired: Retired::new(cpus, BAG),
+            retired: Retired::new(cpus, QUEUE),
         })
     }
 

@@ -1,17 +1,17 @@
-//! The simulated readers and bags of `epoch`, after crates/sync/src/{reader_epochs,retired}.rs.
+//! The simulated readers and queues of `epoch`, after crates/sync/src/{reader_epochs,retired}.rs.
 
 use std::collections::VecDeque;
 
 use crate::sim::lines::LineId;
 use crate::sim::machine::{Machine, Step};
 
-/// Words in the bag of a CPU: `BAG` in crates/zram/src/slots/epoch.rs.
-const BAG: usize = 128;
-/// A search for readers follows each time this many words have come in: `BAG` by `LOOKS` of
+/// Words in the queue of a CPU: `QUEUE` of research/designs/src/slots/epoch.rs.
+const QUEUE: usize = 128;
+/// A search for readers follows each time this many words have come in: `QUEUE` by `CHECKS` of
 /// retired.rs.
-const LOOK_EVERY: usize = BAG / 8;
-/// Epochs until a word is ripe: `RIPE` of retired.rs.
-const RIPE: u32 = 3;
+const LOOK_EVERY: usize = QUEUE / 8;
+/// Epochs of a grace period: `GRACE_EPOCHS` of retired.rs.
+const GRACE_EPOCHS: u32 = 3;
 
 /// Calls from this number on are those of [`Readers`]; lower ones are the engine's own.
 pub(super) const FIRST_CALL: u32 = 100;
@@ -47,13 +47,13 @@ pub(super) struct Readers {
 
 struct OneCpu {
     line: LineId,
-    bag_line: LineId,
+    queue_line: LineId,
     /// Readers in each phase. All are of this CPU's thread, as each thread has a CPU to itself.
     inside: [u32; 2],
     entered: u32,
-    bag: VecDeque<(u32, Object)>,
+    queue: VecDeque<(u32, Object)>,
     retiring: Option<Object>,
-    /// Epochs to wait for. Above zero when the bag is full.
+    /// Epochs to wait for. Above zero when the queue is full.
     waits: u32,
 }
 
@@ -62,10 +62,10 @@ impl Readers {
         let cpus = machine.cpus();
         let cpu = |cpu| OneCpu {
             line: machine.lines.add("readers of a CPU", 1, cpu),
-            bag_line: machine.lines.add("bag of a CPU", 1, cpu),
+            queue_line: machine.lines.add("queue of a CPU", 1, cpu),
             inside: [0; 2],
             entered: 0,
-            bag: VecDeque::new(),
+            queue: VecDeque::new(),
             retiring: None,
             waits: 0,
         };
@@ -86,15 +86,15 @@ impl Readers {
         [Step::Own(self.cpus[me].line), Step::Call(LEAVE, 0)]
     }
 
-    /// Retired::retire: takes the bag's lock, which is the CPU's own, and reads the epoch.
+    /// Retired::retire: takes the queue's lock, which is the CPU's own, and reads the epoch.
     pub(super) fn retire(&mut self, me: usize, object: Object, machine: &mut Machine) {
         let cpu = &mut self.cpus[me];
         cpu.retiring = Some(object);
         let steps = [
-            Step::Own(cpu.bag_line),
+            Step::Own(cpu.queue_line),
             Step::Read(self.epoch_line),
             Step::Call(PUT, 0),
-            Step::Own(cpu.bag_line),
+            Step::Own(cpu.queue_line),
         ];
         machine.push_all(me, &steps);
     }
@@ -124,8 +124,8 @@ impl Readers {
             PUT => {
                 let epoch = self.epoch;
                 let cpu = &mut self.cpus[me];
-                cpu.bag.extend(cpu.retiring.take().map(|object| (epoch, object)));
-                if cpu.bag.len().is_multiple_of(LOOK_EVERY) {
+                cpu.queue.extend(cpu.retiring.take().map(|object| (epoch, object)));
+                if cpu.queue.len().is_multiple_of(LOOK_EVERY) {
                     let try_flip = [Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)];
                     machine.push_all(me, &try_flip);
                 }
@@ -139,7 +139,7 @@ impl Readers {
                 ];
                 machine.push_all(me, &again);
             }
-            TAKE_TURN if self.turn_held => return self.ripe(me, machine),
+            TAKE_TURN if self.turn_held => return self.free_old(me, machine),
             TAKE_TURN => {
                 self.turn_held = true;
                 machine.push_all(me, &[Step::Read(self.phase_line), Step::Call(TURN, 0)]);
@@ -177,7 +177,7 @@ impl Readers {
             }
             RELEASED => {
                 self.turn_held = false;
-                return self.ripe(me, machine);
+                return self.free_old(me, machine);
             }
             _ => {}
         }
@@ -202,20 +202,21 @@ impl Readers {
         machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(RELEASED, 0)]);
     }
 
-    /// Retired::tidy: takes out the ripe objects. If the bag is full, waits for readers.
-    fn ripe(&mut self, me: usize, machine: &mut Machine) -> Vec<Object> {
+    /// Retired::free_old: takes out the objects whose grace period is over. If the queue is full,
+    /// waits for readers.
+    fn free_old(&mut self, me: usize, machine: &mut Machine) -> Vec<Object> {
         let epoch = self.epoch;
         let cpu = &mut self.cpus[me];
-        let ripe = cpu.bag.iter().take_while(|(then, _)| epoch - then >= RIPE).count();
-        let ripe = cpu.bag.drain(..ripe).map(|(_, object)| object).collect();
-        if cpu.bag.len() >= BAG {
-            // Waits for two more epochs and is called again; by then every object is ripe.
+        let old = cpu.queue.iter().take_while(|(then, _)| epoch - then >= GRACE_EPOCHS).count();
+        let old = cpu.queue.drain(..old).map(|(_, object)| object).collect();
+        if cpu.queue.len() >= QUEUE {
+            // Waits for two more epochs and is called again; by then every grace period is over.
             cpu.waits = 2;
-            for (then, _) in &mut cpu.bag {
-                *then = epoch.wrapping_sub(RIPE).min(*then);
+            for (then, _) in &mut cpu.queue {
+                *then = epoch.wrapping_sub(GRACE_EPOCHS).min(*then);
             }
             machine.push_all(me, &[Step::Own(self.turn_line), Step::Call(TAKE_TURN, 0)]);
         }
-        ripe
+        old
     }
 }

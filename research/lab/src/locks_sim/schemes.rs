@@ -13,7 +13,7 @@ pub enum Guard {
     Global(Manner),
     /// A lock in each slot, or next to it in the same line.
     Each(Manner),
-    /// No lock: readers enter, writers swap, and a replaced object waits in a bag of its CPU.
+    /// No lock: readers enter, writers swap, and a replaced object waits in a queue of its CPU.
     Published,
 }
 

@@ -222,7 +222,7 @@ impl Ground<'_> {
         let op = if cell.op == Op::Load { Op::Load } else { Op::Store };
         let spread = self.measured.spreads.get(&(cell.content, op));
         let scene = self.scene(cell, parts, spread.map_or(&[1.0], |spread| spread));
-        // Enough operations to fill the bag of each CPU before the first search of a bag.
+        // Enough operations to fill the queue of each CPU before the first search of a queue.
         let operations = self.operations.max(200 * threads as u64);
         let length = Length::of(operations, operations * EVENTS_EACH);
         simulate(&scene, threads, costs, self.seed, length)

@@ -1,17 +1,16 @@
-//! Disks with any slot table, and other parts in place of the product's.
+//! Disks with the parts of any design. The product's own are here; research/ runs the same tests
+//! with others.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
-use std::marker::PhantomData;
 use std::sync::Arc;
 
 use block::BlockDevice;
 use control::ControlError;
-use designs::AnyDisk;
-use pagealloc::{Frames, Zone, ZoneOptions};
-use zcomp::{Compressor, PerCpuStreams};
-use zram::slots::SlotTable;
-use zram::{Clock, Design, Disk, HostFiles, Resources};
+use pagealloc::{Frames, MemoryProvider, NoMemory, Zone, ZoneOptions};
+use zcomp::{Compressor, Policy};
+use zram::slots::{BitLock, MakeSlots, SlotTable};
+use zram::{Clock, Disk, HostFiles, Resources};
 
 /// The number of CPUs. It is below the number of threads, so that some share a CPU.
 pub const CPUS: usize = 2;
@@ -21,40 +20,84 @@ pub const FRAMES: u32 = 128;
 /// Wraps a codec.
 pub type OverCodec = Box<dyn Fn(Arc<dyn Compressor>) -> Arc<dyn Compressor> + Send + Sync>;
 
+/// A slot scheme, by name.
+pub type Slots = (&'static str, fn() -> Option<MakeSlots>);
+/// A policy of streams, by name.
+pub type Streams = (&'static str, Policy);
+/// A page allocator, by name.
+pub type Allocator =
+    (&'static str, fn(&dyn MemoryProvider, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>);
+
+/// The slot schemes of the product.
+pub const SLOTS: &[Slots] = &[(BitLock::NAME, || None)];
+
+/// The design of each part of a disk.
+#[derive(Clone, Copy, Debug)]
+pub struct Design {
+    pub slots: Slots,
+    pub streams: Streams,
+    pub allocator: Allocator,
+}
+
+impl Design {
+    /// The product's.
+    pub const PRODUCT: Design = Design {
+        slots: SLOTS[0],
+        streams: ("percpu", Policy::PER_CPU),
+        allocator: (Zone::<()>::NAME, |provider, options| {
+            Ok(Arc::new(Zone::new(provider, options)?))
+        }),
+    };
+}
+
 /// The parts of a disk.
 pub struct Bench {
+    pub design: Design,
+    pub cpus: usize,
+    /// The memory of the machine in frames.
+    pub frames: u32,
     /// The device for writeback.
     pub device_below: Arc<dyn BlockDevice>,
     pub over_codec: OverCodec,
 }
 
-/// The product's design with another slot table.
-struct With<T>(PhantomData<T>);
-
-impl<T: SlotTable + 'static> Design for With<T> {
-    type Slots = T;
-    type Streams = PerCpuStreams;
+/// A disk without a size, its memory, and the clock that dates its pages.
+pub struct Made {
+    pub disk: Arc<Disk>,
+    pub frames: Arc<dyn Frames>,
+    pub clock: Arc<Clock>,
 }
 
 impl Bench {
-    /// Makes the product's parts.
+    /// The product's parts.
     pub fn new(device_below: Arc<dyn BlockDevice>) -> Bench {
-        Bench { device_below, over_codec: Box::new(|codec| codec) }
+        Bench {
+            design: Design::PRODUCT,
+            cpus: CPUS,
+            frames: FRAMES,
+            device_below,
+            over_codec: Box::new(|codec| codec),
+        }
     }
 
-    /// Makes a disk without a size, its memory, and the clock that dates its pages.
-    pub fn disk<T: SlotTable + 'static>(self) -> (Arc<dyn AnyDisk>, Arc<dyn Frames>, Arc<Clock>) {
-        let zone = ZoneOptions::new(CPUS, FRAMES);
-        let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
+    pub fn make(self) -> Made {
+        let Bench { design, cpus, over_codec, .. } = self;
+        let zone = ZoneOptions {
+            collapse: true,
+            init_on_free: true,
+            ..ZoneOptions::new(cpus, self.frames)
+        };
+        let frames = (design.allocator.1)(&host::Mmap, zone).expect("there are addresses");
         let files = Arc::new(FaultyDevice(self.device_below));
-        let over_codec = self.over_codec;
         let resources = Resources {
-            default_algorithm: zcomp::LZO,
             open_codec: Box::new(move |name, params| zcomp::open(name, params).map(&over_codec)),
-            ..Resources::new(Arc::new(host::Mmap), frames.clone(), CPUS, files)
+            track_access: true,
+            slots: (design.slots.1)(),
+            streams: design.streams.1,
+            ..Resources::new(Arc::new(host::Mmap), frames.clone(), cpus, files)
         };
         let clock = resources.clock.clone();
-        (Disk::<With<T>>::new(0, Arc::new(resources)), frames, clock)
+        Made { disk: Disk::new(0, Arc::new(resources)), frames, clock }
     }
 }
 

@@ -2,17 +2,21 @@
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
+pub mod bench;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
-use designs::{AnyDisk, Machine, MachineOptions, Variants};
+use pagealloc::Frames;
 use sync::Mutex;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Budgets, HostFiles, Pack, Recompress, Select, Share, WhenFull, Writeback};
+use zram::{Budgets, Clock, Disk, Pack, Recompress, Select, Share, WhenFull, Writeback};
+
+use bench::{Bench, Design, Made};
 
 /// The options of a disk.
 #[derive(Clone, Copy, Debug)]
@@ -41,24 +45,10 @@ pub struct Plan {
     pub compressed_writeback: bool,
     /// The number of operations between two calls of `meddle`; 0 for none.
     pub meddle_every: u32,
-    /// The design of the page allocator.
-    pub zone: &'static str,
-    /// The scheme that guards slots.
-    pub slots: &'static str,
-    /// The policy of streams.
-    pub streams: &'static str,
+    /// The design of its parts.
+    pub design: Design,
     /// The limit of streams that is set before the disk has a size; 0 to leave it unset.
     pub max_streams: u32,
-}
-
-/// The slot schemes except the default, which all other tests use.
-pub fn other_schemes() -> impl Iterator<Item = &'static str> {
-    designs::SLOT_SCHEMES.iter().copied().skip(1)
-}
-
-/// The page allocators except the default, which all other tests use.
-pub fn other_zones() -> impl Iterator<Item = &'static str> {
-    designs::ZONES.iter().copied().skip(1)
 }
 
 /// Pages of a segment.
@@ -68,11 +58,6 @@ pub const LOG_PAGES: u64 = 3 * SEGMENT_PAGES;
 
 /// The ways in which pages lie on a backing device: compressed or not, and in a log.
 pub const LAYOUTS: [(bool, bool); 3] = [(false, false), (true, false), (false, true)];
-
-/// The policies of streams except the default, which all other tests use, with the limit of streams
-/// to set before the disk has a size. With a limit above one, `single` has several streams.
-pub const OTHER_STREAMS: &[(&str, u32)] =
-    &[("single", 0), ("single", 2), ("multi", 0), ("multi", 3), ("mutex", 0)];
 
 impl Plan {
     pub fn new(bytes: u64, algorithm: &'static str) -> Plan {
@@ -91,20 +76,19 @@ impl Plan {
             backing_faults: 0,
             compressed_writeback: false,
             meddle_every: 0,
-            zone: designs::ZONES[0],
-            slots: designs::SLOT_SCHEMES[0],
-            streams: designs::STREAM_POLICIES[0],
+            design: Design::PRODUCT,
             max_streams: 0,
         }
     }
 
     /// Whether there is one stream for ever.
     pub fn has_single_stream(self) -> bool {
-        self.streams == "mutex" || (self.streams == "single" && self.max_streams <= 1)
+        let streams = self.design.streams.0;
+        streams == "mutex" || (streams == "single" && self.max_streams <= 1)
     }
 
     pub fn build(self) -> Watched {
-        let Plan { memory, cpus, backing_pages, .. } = self;
+        let Plan { design, memory, cpus, backing_pages, .. } = self;
         let plan = FaultPlan {
             seed: 7,
             reads_per_million: 0,
@@ -118,22 +102,11 @@ impl Plan {
         };
         let device_below = Tardy(Plain::new(backing_pages as usize * PAGE_SIZE));
         let device_below = Arc::new(Fault::new(device_below, plan));
-        let options = MachineOptions {
-            cpus,
-            memory,
-            variants: Variants {
-                zone: self.zone.into(),
-                slots: self.slots.into(),
-                streams: self.streams.into(),
-                ..Variants::default()
-            },
-            files: Arc::new(FaultyDevice(device_below)),
-            swap_scenario: Arc::new(host::Mmap),
-        };
-        let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
-        let disk = machine.add().expect("there are numbers");
-        let watched =
-            Watched { machine, disk, plan: self, submits: 0.into(), meddling: Mutex::new(()) };
+        let frames = (memory / PAGE_SIZE as u64) as u32;
+        let Made { disk, frames, clock } =
+            Bench { design, cpus, frames, ..Bench::new(device_below) }.make();
+        let (submits, meddling) = (0.into(), Mutex::new(()));
+        let watched = Watched { disk, frames, clock, plan: self, submits, meddling };
         watched.set_up(self);
         watched
     }
@@ -146,8 +119,9 @@ impl Plan {
 /// A disk. Its drop checks that all counts of the stack add up, and that nothing is left after a
 /// discard of its contents.
 pub struct Watched {
-    pub machine: Machine,
-    pub disk: Arc<dyn AnyDisk>,
+    pub disk: Arc<Disk>,
+    pub frames: Arc<dyn Frames>,
+    clock: Arc<Clock>,
     plan: Plan,
     submits: AtomicU32,
     /// The lock of `meddle`, because one of its steps may be several steps of the disk.
@@ -172,22 +146,6 @@ impl BlockDevice for Tardy {
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.0.extents(cpu, offset, length, visit)
-    }
-}
-
-/// A host with one file of any name.
-struct FaultyDevice(Arc<dyn BlockDevice>);
-
-impl HostFiles for FaultyDevice {
-    fn open_backing(
-        &self,
-        _: &str,
-        _: Option<&str>,
-    ) -> Result<Arc<dyn BlockDevice>, control::ControlError> {
-        Ok(self.0.clone())
-    }
-    fn read(&self, path: &str) -> Result<Vec<u8>, control::ControlError> {
-        Err(control::ControlError::invalid(path))
     }
 }
 
@@ -260,7 +218,7 @@ impl Watched {
             13 => disk.share(&Share { select: Select::Idle, max_pages: Some(9) }).map(drop),
             14 => {
                 // Pages that were not used since the time before last are old enough to move.
-                self.machine.set_clock(1000 + number.saturating_mul(40));
+                self.clock.set(1000 + number.saturating_mul(40));
                 disk.move_pages(1 << 40, &|| 0).map(drop)
             }
             _ => disk.recompress(&Recompress { select: Select::Idle, ..Recompress::default() }),
@@ -275,9 +233,9 @@ impl Watched {
     /// Checks the structures, discards everything and checks that all memory came back.
     pub fn end(&self) {
         self.disk.validate();
-        self.machine.frames().validate();
+        self.frames.validate();
         let length = self.disk.bytes();
-        let allocated = self.machine.frames().stats().allocated;
+        let allocated = self.frames.stats().allocated;
         assert!(
             allocated * 4096 <= self.disk.stats().pool_bytes,
             "{allocated} frames are allocated to nobody"
@@ -297,9 +255,9 @@ impl Watched {
         assert_eq!(stats.backed_pages, 0, "blocks are still in use: {stats:?}");
         let log = self.disk.log_stats().unwrap_or_default();
         assert_eq!(log.live_bytes, 0, "objects of the log are still in use: {log:?}");
-        assert_eq!(self.machine.frames().stats().allocated, 0, "frames were not given back");
+        assert_eq!(self.frames.stats().allocated, 0, "frames were not given back");
         self.disk.validate();
-        self.machine.frames().validate();
+        self.frames.validate();
     }
 }
 

@@ -1,20 +1,26 @@
-//! The caches of swap areas under test: by the name of their index, or with a replaced part.
+//! The caches of swap areas under test, with the product's index or another one. research/ runs the
+//! same tests with its indexes.
 // Each test binary uses a part of it.
 #![allow(dead_code)]
 
 use std::sync::Arc;
 
 use block::BlockDevice;
-use designs::{Machine, MachineOptions, Variants};
 use pagealloc::{Frames, MemoryProvider, Zone, ZoneOptions};
 use sim::swap::{
     Cache, FRAMES, FaultyDevice, Found, MEMCGS, PAGES, Policy, Reclaimed, Refusal, SwapPage, Totals,
 };
 use sync::Mutex;
-use units::{Cpu, Frame, PAGE_SIZE, Page};
+use units::{Cpu, Frame, Page};
 use zcomp::{Chosen, Params};
-use zswap::index::{self, Index};
+use zswap::index::{self, Flat, Index, MakeIndex};
 use zswap::{AreaOptions, Key, LoadError, Memcg, Parts, Reject, SwapDevice, SwapType, Work, Zswap};
+
+/// An index, by name; `None` is the product's.
+pub type Kind = (&'static str, Option<MakeIndex>);
+
+/// The indexes of the product.
+pub const INDEXES: &[Kind] = &[(Flat::NAME, None)];
 
 /// Wraps the device of an area.
 pub type OverDevice = Box<dyn Fn(Arc<FaultyDevice>) -> Arc<dyn BlockDevice> + Send + Sync>;
@@ -27,43 +33,23 @@ pub struct Engine {
     memcgs: Vec<Memcg>,
     /// Frames that are taken from the cache.
     taken: Mutex<Vec<Frame>>,
-    _machine: Option<Machine>,
 }
 
 impl Engine {
-    /// A cache of the designs' machine, with the index of this name.
-    pub fn of_stack(index: &str, cpus: usize) -> Engine {
-        Engine::of_variants(Variants { index: index.into(), ..Variants::default() }, cpus)
+    /// A cache with this index.
+    pub fn new((_, index): Kind, cpus: usize) -> Engine {
+        Engine::in_memory(index, cpus, Arc::new(host::Mmap))
     }
 
-    /// A cache of the designs' machine, with these variants.
-    pub fn of_variants(variants: Variants, cpus: usize) -> Engine {
-        Engine::of_scenario(variants, cpus, Arc::new(host::Mmap))
-    }
-
-    /// A cache of the designs' machine, with memory from `provider`.
-    pub fn of_scenario(
-        variants: Variants,
+    /// A cache with the product's index, or another, in memory from `provider`.
+    pub fn in_memory(
+        index: Option<MakeIndex>,
         cpus: usize,
         provider: Arc<dyn MemoryProvider>,
     ) -> Engine {
-        let options = MachineOptions {
-            cpus,
-            memory: u64::from(FRAMES) * PAGE_SIZE as u64,
-            variants,
-            files: Arc::new(zram::NoHostFiles),
-            swap_scenario: provider,
-        };
-        let machine = Machine::new(Arc::new(host::Mmap), options).expect("there are addresses");
-        let zswap = machine.swap().expect("there are addresses");
-        let frames = zswap.zone().clone();
-        Engine { _machine: Some(machine), ..Engine::over(zswap, frames) }
-    }
-
-    /// With any index.
-    pub fn with_index<I: Index>(cpus: usize) -> Engine {
-        let zone = ZoneOptions::new(cpus, FRAMES);
-        let frames: Arc<dyn Frames> = Arc::new(Zone::new(&host::Mmap, zone).expect("addresses"));
+        let zone =
+            ZoneOptions { collapse: true, init_on_free: true, ..ZoneOptions::new(cpus, FRAMES) };
+        let frames: Arc<dyn Frames> = Arc::new(Zone::new(&*provider, zone).expect("addresses"));
         let chosen = |name: &str| {
             let params = Params::default();
             let opened = zcomp::open(name, &params);
@@ -75,20 +61,20 @@ impl Engine {
             kept: None,
             cpus,
             counting_cpus: cpus,
-            codec: chosen(zcomp::LZO).expect("it is known"),
+            codec: chosen(zcomp::DEFAULT_ALGORITHM).expect("it is known"),
             find_codec: Box::new(chosen),
             total_pages: u64::from(FRAMES),
-            entries: 1 << 12,
+            entries: 16 * FRAMES,
         };
-        let zswap = Zswap::with_index(Arc::new(host::Mmap), parts, index::make::<I>);
-        Engine::over(Arc::new(zswap.expect("there are addresses")), frames)
-    }
-
-    fn over(zswap: Arc<Zswap>, frames: Arc<dyn Frames>) -> Engine {
+        let zswap = match index {
+            None => Zswap::new(provider, parts),
+            Some(make) => Zswap::with_index(provider, parts, make),
+        };
+        let zswap = Arc::new(zswap.expect("there are addresses"));
         let memcg = |n| zswap.memcg(["default", "one", "two"][n]).expect("there are numbers");
         let memcgs = (0..MEMCGS).map(memcg).collect();
         let over_device = Box::new(|device_below| device_below as _);
-        Engine { zswap, frames, over_device, memcgs, taken: Mutex::new(Vec::new()), _machine: None }
+        Engine { zswap, frames, over_device, memcgs, taken: Mutex::new(Vec::new()) }
     }
 
     /// Area `area` as a block device.
@@ -101,9 +87,9 @@ impl Engine {
     }
 }
 
-/// [`Engine::with_index`].
+/// A cache with an index of this type.
 pub fn with_index<I: Index>(cpus: usize) -> Engine {
-    Engine::with_index::<I>(cpus)
+    Engine::in_memory(Some(index::make::<I>), cpus, Arc::new(host::Mmap))
 }
 
 /// The type of an area of the model.

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use designs::indexes::{Forest, Trees};
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use sim::indexes::{Call, History, word};
@@ -31,11 +30,6 @@ pub fn on(make: impl Fn() -> Box<dyn Index> + Send + Sync + 'static) -> Play {
 /// An index of this kind.
 pub fn make<I: Index>() -> Box<dyn Index> {
     Box::new(I::make(&host::Mmap, PAGES, ENTRIES, CPUS).expect("there are addresses"))
-}
-
-/// The index of trees of this kind.
-pub fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
-    make::<Trees<F, EACH>>()
 }
 
 fn play(index: Arc<dyn Index>) {

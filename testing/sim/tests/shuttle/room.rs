@@ -8,7 +8,6 @@ use shuttle::{current, thread};
 use sim::content::Fill;
 use units::{Cpu, PAGE_SIZE};
 use zram::WhenFull;
-use zram::slots::BitLock;
 
 use crate::bench::Bench;
 
@@ -21,7 +20,7 @@ const PAGES: u64 = 4;
 pub fn play() {
     let device =
         Arc::new(Counting(Plain::new((WRITERS * PAGES) as usize * PAGE_SIZE), Mutex::default()));
-    let (disk, ..) = Bench::new(device.clone()).disk::<BitLock>();
+    let disk = Bench::new(device.clone()).make().disk;
     disk.set_mem_limit(4 * P);
     disk.set_backing("backing").expect("there is one");
     disk.set_writeback_batch(1).expect("that is a number");

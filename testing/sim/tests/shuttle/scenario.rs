@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use block::IoError;
 use control::ControlError;
-use designs::AnyDisk;
 use shuttle::rand::RngCore;
 use shuttle::thread;
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Params;
-use zram::{Budgets, Pack, Recompress, Select, Share, WhenFull, Writeback};
+use zram::{Budgets, Disk, Pack, Recompress, Select, Share, WhenFull, Writeback};
 
+use crate::bench::{Design, Made};
 use crate::history::{History, Version};
-use crate::subjects::{Made, Subject};
+use crate::subjects;
 use crate::tally::Tally;
 // Each file of scenarios counts its own events, and the explorer asks that of its binary.
 pub use crate::tally::tally;
@@ -31,6 +31,35 @@ const PAGES: u64 = 64;
 const BALLAST: u64 = 16;
 /// One of this number of schedules checks the structures at its end.
 const LOOKED_THROUGH: u64 = 8;
+
+/// Gives a macro the name and the scenario of each test.
+macro_rules! all {
+    ($tests:ident) => {
+        $tests! {
+            crowds: Scenario::CROWD;
+            crowds_whose_readers_need_streams: Scenario::STREAMS;
+            compaction: Scenario::COMPACTED;
+            compaction_of_idle_pages: Scenario::IDLE;
+            compaction_beside_post_processing: Scenario::COMPACTED_BESIDE;
+            writeback: Scenario::WRITTEN_BACK;
+            compressed_writeback_to_one_block: Scenario::ONE_BLOCK;
+            writeback_to_one_block: Scenario::ONE_PLAIN_BLOCK;
+            compressing_again_and_other_codecs: Scenario::RECOMPRESSED;
+            packing_and_sharing: Scenario::DENSE;
+            tiers: Scenario::TIERS;
+            tiers_and_the_backing_device: Scenario::OUT;
+            sharing: Scenario::SHARED;
+            compaction_of_shared_objects: Scenario::SHARED_AND_MOVED;
+            limits: Scenario::LIMITED;
+            when_full_writers_wait: Scenario::WAITING;
+            when_full_many_writers_wait: Scenario::CROWDED;
+            when_full_pages_move_down: Scenario::PRESSED;
+            sizes_and_resets: Scenario::RESET;
+            everything: Scenario::EVERYTHING;
+        }
+    };
+}
+pub(crate) use all;
 
 /// An operation of the administrator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -272,8 +301,8 @@ impl Scenario {
         alike: false,
         ..Scenario::WAITING
     };
-    /// As `WAITING` without blocks: pages move down the tiers, for the users and beside them. Some are
-    /// refused.
+    /// As `WAITING` without blocks: pages move down the tiers, for the users and beside them. Some
+    /// are refused.
     pub const PRESSED: Scenario = Scenario {
         actions: &[Action::Move, Action::Compact, Action::Pack(Select::Any)],
         blocks: 0,
@@ -317,10 +346,10 @@ impl Scenario {
     };
 
     /// Runs one schedule of the scenario.
-    pub fn play(&self, subject: &Subject) {
+    pub fn play(&self, design: Design) {
         let mut rng = Rng::new(shuttle::rand::thread_rng().next_u64());
         let run = Run {
-            made: subject.make(self.blocks),
+            made: subjects::make(design, self.blocks),
             scenario: *self,
             history: History::default(),
             seconds: AtomicU32::new(1000),
@@ -375,8 +404,8 @@ struct Run {
 }
 
 impl Run {
-    fn disk(&self) -> &dyn AnyDisk {
-        &*self.made.disk
+    fn disk(&self) -> &Disk {
+        &self.made.disk
     }
 
     fn set_up(&self) {
@@ -481,7 +510,7 @@ impl Run {
             Action::Move => {
                 // Older than any page must be to move, so pages in use move as well.
                 let seconds = self.seconds.fetch_add(500, Ordering::Relaxed);
-                (self.made.set_clock)(seconds);
+                self.made.clock.set(seconds);
                 self.done(disk.move_pages(1 << 40, &|| 0).map(drop));
             }
             Action::Switch => {

@@ -1,6 +1,6 @@
 //! The threads of a scenario that use pages.
 
-use block::{IoError, Operation, ZeroMode};
+use block::{BlockDevice, IoError, Operation, ZeroMode};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 

@@ -11,7 +11,7 @@ use sim::swap::{Cache, FaultyDevice, Model, PAGES, Policy};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 
-use crate::common::{Engine, swap_type};
+use crate::common::Engine;
 use crate::history::{History, Version};
 use crate::scenario::Tally;
 
@@ -34,6 +34,21 @@ pub enum Action {
 
 /// Makes an engine.
 pub type MakeEngine = Arc<dyn Fn() -> Engine + Send + Sync>;
+
+/// Gives a macro the name and the scenario of each test.
+macro_rules! devices_all {
+    ($tests:ident) => {
+        $tests! {
+            devices_are_written_back: Device::WRITTEN_BACK;
+            devices_are_written_back_by_two: Device::TWO_EVICTORS;
+            devices_are_written_through: Device::WRITTEN_THROUGH;
+            devices_with_limits: Device::LIMITED;
+            devices_are_turned_off: Device::SWAPPED_OFF;
+            everything_of_devices: Device::EVERYTHING;
+        }
+    };
+}
+pub(crate) use devices_all as all;
 
 /// A scenario: its threads and their operations.
 #[derive(Clone, Copy)]

@@ -43,6 +43,27 @@ pub enum Action {
     Recompress,
 }
 
+/// Gives a macro the name and the scenario of each test.
+macro_rules! all {
+    ($tests:ident) => {
+        $tests! {
+            pages_are_written_back: Scenario::WRITTEN_BACK;
+            two_write_back: Scenario::TWO_EVICTORS;
+            pages_are_taken_out: Scenario::EXCLUSIVE;
+            pages_are_refused: Scenario::REFUSED;
+            limits: Scenario::LIMITED;
+            crowds: Scenario::CROWD;
+            compressors: Scenario::COMPRESSORS;
+            areas_are_turned_off: Scenario::SWAPPED_OFF;
+            objects_are_moved: Scenario::COMPACTED;
+            objects_are_moved_and_taken_out: Scenario::COMPACTED_EXCLUSIVE;
+            objects_are_recompressed: Scenario::RECOMPRESSED;
+            everything: Scenario::EVERYTHING;
+        }
+    };
+}
+pub(crate) use all;
+
 /// A scenario: its threads and their operations.
 #[derive(Clone, Copy)]
 pub struct Scenario {

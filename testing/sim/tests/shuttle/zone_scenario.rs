@@ -19,6 +19,21 @@ use crate::free::Free;
 const CPUS: usize = 2;
 const THREADS: usize = 3;
 
+/// Gives a macro the name and the scenario of each test.
+macro_rules! all {
+    ($tests:ident) => {
+        $tests! {
+            single_frames: Scenario::SINGLES;
+            blocks_and_their_buddies: Scenario::BUDDIES;
+            blocks_where_memory_is_short: Scenario::SHORT;
+            the_last_frames: Scenario::LAST;
+            draining: Scenario::DRAINED;
+            memory_that_comes_and_goes: Scenario::COMING_AND_GOING;
+        }
+    };
+}
+pub(crate) use all;
+
 /// A scenario: the frames, and the operations of the threads.
 #[derive(Clone, Copy)]
 pub struct Scenario {

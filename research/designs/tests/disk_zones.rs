@@ -1,12 +1,17 @@
-//! Tests a disk with every page allocator: the suite of block devices during an administrator's
-//! operations, memory limits, and churn. Churn fills a disk, frees pages at random, and fills it
-//! with pages of other sizes. `disk.rs` and `post.rs` test the default design, with more of each.
+//! Tests a disk with every page allocator that the product does not ship: the suite of block
+//! devices during an administrator's operations, memory limits, and churn. Churn fills a disk,
+//! frees pages at random, and fills it with pages of other sizes. `disk.rs` and `post.rs` test the
+//! default design, with more of each.
+#![cfg(not(loom))]
 
+#[path = "../../../testing/sim/tests/common/mod.rs"]
 mod common;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{Plan, other_zones};
+use common::Plan;
+use common::bench::{Allocator, Design};
+use designs::ALLOCATORS;
 use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
@@ -16,14 +21,22 @@ use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
 
-fn plan(zone: &'static str, bytes: u64) -> Plan {
-    Plan { zone, backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, zcomp::LZO) }
+/// The page allocators of others.
+const OTHERS: &[Allocator] = ALLOCATORS.split_at(1).1;
+
+fn of(allocator: Allocator) -> Design {
+    Design { allocator, ..Design::PRODUCT }
+}
+
+fn plan(allocator: Allocator, bytes: u64) -> Plan {
+    let design = of(allocator);
+    Plan { design, backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, zcomp::LZO) }
 }
 
 #[test]
 fn every_zone_passes_the_suite() {
     let seed = seed("every_zone_passes_the_suite");
-    for zone in other_zones() {
+    for &zone in OTHERS {
         suite::block_device(seed, |bytes| {
             Plan { compact_every: 31, meddle_every: 7, ..plan(zone, bytes) }.device()
         });
@@ -34,8 +47,9 @@ fn every_zone_passes_the_suite() {
 #[test]
 fn memory_that_is_out_comes_back() {
     let mut rng = Rng::new(seed("memory_that_is_out_comes_back"));
-    for zone in other_zones() {
-        let plan = |bytes| Plan { zone, memory: 100 * P, ..Plan::new(bytes, zcomp::LZO) };
+    for &zone in OTHERS {
+        let plan =
+            |bytes| Plan { design: of(zone), memory: 100 * P, ..Plan::new(bytes, zcomp::LZO) };
         suite::filling_up(rng.next_u64(), |bytes| plan(bytes).device());
     }
 }
@@ -45,7 +59,7 @@ fn every_byte_stays_on_every_zone() {
     let mut rng = Rng::new(seed("every_byte_stays_on_every_zone"));
     const THREADS: u64 = 4;
     const PAGES: u64 = 100;
-    for zone in other_zones() {
+    for &zone in OTHERS {
         let plan = Plan { cpus: 2, compressed_writeback: true, ..plan(zone, THREADS * PAGES * P) };
         let disk = plan.build();
         let round = AtomicU32::new(0);
@@ -74,9 +88,9 @@ fn every_byte_stays_on_every_zone() {
 fn churn_leaves_nothing_behind_on_any_zone() {
     let mut rng = Rng::new(seed("churn_leaves_nothing_behind_on_any_zone"));
     const PAGES: u64 = 1500;
-    for &zone in designs::ZONES {
-        let disk = Plan { zone, ..Plan::new(PAGES * P, zcomp::LZO) }.build();
-        let frames = disk.machine.frames();
+    for &zone in ALLOCATORS {
+        let disk = Plan { design: of(zone), ..Plan::new(PAGES * P, zcomp::LZO) }.build();
+        let frames = &disk.frames;
         let mut page = [0; PAGE_SIZE];
         for round in 0..4 {
             for index in 0..PAGES {
@@ -95,10 +109,11 @@ fn churn_leaves_nothing_behind_on_any_zone() {
             frames.validate();
             let stats = frames.stats();
             let bytes = disk.disk.stats().pool_bytes;
-            assert_eq!(stats.allocated * P, bytes, "{zone}, round {round}: {stats:?}");
-            assert_eq!((stats.cached, stats.bad_frees), (0, 0), "{zone}, round {round}");
+            assert_eq!(stats.allocated * P, bytes, "{}, round {round}: {stats:?}", zone.0);
+            assert_eq!((stats.cached, stats.bad_frees), (0, 0), "{}, round {round}", zone.0);
         }
         let stats = frames.stats();
-        assert_eq!((stats.allocated, stats.free_blocks[10]), (0, stats.managed / 1024), "{zone}");
+        let free = (stats.allocated, stats.free_blocks[10]);
+        assert_eq!(free, (0, stats.managed / 1024), "{}", zone.0);
     }
 }

@@ -3,28 +3,28 @@
 //! `--cfg asan` this file is empty; docs/internals/testing.md says how to run it.
 #![cfg(asan)]
 
-#[path = "common/bench.rs"]
+#[path = "../../../testing/sim/tests/common/bench.rs"]
 mod bench;
 #[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
-#[path = "../../../research/designs/tests/common/broken_epochs.rs"]
+#[path = "common/broken_epochs.rs"]
 mod broken_epochs;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use bench::Bench;
+use bench::{Bench, Design};
 use block::Plain;
 use broken::{FreesAtOnce, HoldsNothing};
 use broken_epochs::EpochOfNone;
-use designs::AnyDisk;
 use designs::slots::Epoch;
 use sim::content::Fill;
 use testkit::dies;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt};
-use zram::slots::SlotTable;
+use zram::Disk;
+use zram::slots::{AnySlots, MakeSlots, SlotTable};
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
@@ -65,12 +65,13 @@ fn contents(stamp: u64) -> Page {
 }
 
 /// A disk whose codec is written in Rust, so that the sanitizer checks it.
-fn disk<T: SlotTable + 'static>() -> (Arc<dyn AnyDisk>, Moment) {
+fn disk<T: SlotTable + 'static>() -> (Arc<Disk>, Moment) {
     let moment = Moment::default();
     let others = moment.clone();
     let over_codec = Box::new(move |codec| Arc::new(Interrupted(codec, others.clone())) as _);
-    let bench = Bench { over_codec, ..Bench::new(Arc::new(Plain::new(0))) };
-    let (disk, ..) = bench.disk::<T>();
+    let slots = (T::NAME, (|| Some(AnySlots::make::<T>())) as fn() -> Option<MakeSlots>);
+    let design = Design { slots, ..Design::PRODUCT };
+    let disk = Bench { design, over_codec, ..Bench::new(Arc::new(Plain::new(0))) }.make().disk;
     disk.set_algorithm(zcomp::LZO).unwrap();
     disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
     (disk, moment)
@@ -122,7 +123,7 @@ fn what_is_read_stays_while_objects_are_moved() {
         disk.discard_pages(CPU, index, 1).unwrap();
     });
     // What was discarded does not wait for readers any more.
-    disk.stats();
+    let _ = disk.stats();
     for index in left() {
         let administrator = disk.clone();
         *moment.0.lock().unwrap() = Some(Box::new(move || {

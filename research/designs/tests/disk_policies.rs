@@ -1,15 +1,22 @@
-//! Tests a disk with every policy of streams: the suite of block devices during an administrator's
-//! operations, crowds on the same pages, and memory limits. `disk.rs` and `post.rs` test the
-//! default policy, with more of each.
+//! Tests a disk with every policy of streams that the product does not ship: the suite of block
+//! devices during an administrator's operations, crowds on the same pages, and memory limits.
+//! `disk.rs` and `post.rs` test the default policy, with more of each.
+#![cfg(not(loom))]
 
+#[path = "../../../testing/sim/tests/common/mod.rs"]
 mod common;
+#[path = "common/streams.rs"]
+mod streams;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use common::{OTHER_STREAMS, Plan};
+use common::Plan;
+use common::bench::Design;
+use designs::SLOT_TABLES;
 use sim::events::Weights;
 use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
+use streams::{OTHER_STREAMS, policy};
 use testkit::{Rng, seed};
 use units::PAGE_SIZE;
 
@@ -17,8 +24,8 @@ const P: u64 = PAGE_SIZE as u64;
 
 /// Every policy on a disk whose readers need a stream.
 fn plans(bytes: u64) -> impl Iterator<Item = Plan> {
-    OTHER_STREAMS.iter().map(move |&(streams, max_streams)| Plan {
-        streams,
+    OTHER_STREAMS.into_iter().map(move |(streams, max_streams)| Plan {
+        design: Design { streams: policy(streams), ..Design::PRODUCT },
         max_streams,
         backing_pages: bytes / P / 2 + 8,
         ..Plan::new(bytes, zcomp::ZSTD)
@@ -47,8 +54,8 @@ fn crowds_on_the_same_pages_get_along() {
     let mut rng = Rng::new(seed("crowds_on_the_same_pages_get_along"));
     for plan in plans(16 * P) {
         // A store without space may wait for a reader, and the reader needs a stream.
-        for slots in ["bit-spinlock", "epoch"] {
-            let disk = Plan { slots, ..plan }.build();
+        for slots in [Design::PRODUCT.slots, *SLOT_TABLES.last().expect("epoch")] {
+            let disk = Plan { design: Design { slots, ..plan.design }, ..plan }.build();
             let round = AtomicU32::new(0);
             let meddle = || disk.meddle(round.fetch_add(1, Ordering::Relaxed));
             let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
@@ -62,7 +69,9 @@ fn crowds_on_the_same_pages_get_along() {
 fn a_store_that_waits_for_readers_holds_no_stream() {
     let mut rng = Rng::new(seed("a_store_that_waits_for_readers_holds_no_stream"));
     for plan in plans(64 * P) {
-        let crowded = Plan { slots: "epoch", mem_limit: 3 * P, backing_pages: 0, ..plan }.build();
+        let slots = *SLOT_TABLES.last().expect("epoch");
+        let design = Design { slots, ..plan.design };
+        let crowded = Plan { design, mem_limit: 3 * P, backing_pages: 0, ..plan }.build();
         let round = AtomicU32::new(0);
         let change = || {
             let count = 1 + round.fetch_add(1, Ordering::Relaxed) % 3;
@@ -103,10 +112,11 @@ fn resets_leave_nothing_behind() {
         let disk = plan.build();
         drive(&disk, rng.next_u64(), 500);
         disk.disk.reset().expect("nobody uses it");
-        assert_eq!(disk.machine.frames().stats().allocated, 0, "{plan:?}: a reset kept frames");
+        assert_eq!(disk.frames.stats().allocated, 0, "{plan:?}: a reset kept frames");
         assert_eq!(disk.disk.max_streams(), 1, "{plan:?}: a reset puts the number back");
         // Under `single` this may change the kind of streams.
-        disk.disk.set_max_streams(if plan.streams == "mutex" { 1 } else { 2 }).expect("no size");
+        let wanted = if plan.design.streams.0 == "mutex" { 1 } else { 2 };
+        disk.disk.set_max_streams(wanted).expect("no size");
         disk.set_up(Plan { bytes: 50 * P, max_streams: 0, ..plan });
         drive(&disk, rng.next_u64(), 200);
     }

@@ -1,0 +1,149 @@
+//! The scenarios of testing/sim/tests/shuttle.rs with the slot schemes, the policies of streams and
+//! the indexes of swap areas that the product does not ship. They must reject broken ones, too.
+#![cfg(shuttle)]
+
+#[path = "../../../testing/sim/tests/common/bench.rs"]
+mod bench;
+#[path = "../../../crates/zram/tests/common/broken.rs"]
+mod broken;
+#[path = "common/broken_epochs.rs"]
+mod broken_epochs;
+#[path = "common/copied_index.rs"]
+mod copied_index;
+#[path = "common/radix_copy.rs"]
+mod copy;
+#[path = "../../../testing/sim/tests/shuttle/explore.rs"]
+mod explore;
+#[path = "../../../testing/sim/tests/shuttle/history.rs"]
+mod history;
+#[path = "../../../testing/sim/tests/shuttle/indexes.rs"]
+mod indexes;
+#[path = "../../../testing/sim/tests/shuttle/scenario.rs"]
+mod scenario;
+#[path = "../../../testing/sim/tests/shuttle/subjects.rs"]
+mod subjects;
+#[path = "../../../testing/sim/tests/shuttle/tables.rs"]
+mod tables;
+#[path = "../../../testing/sim/tests/shuttle/tally.rs"]
+mod tally;
+
+use std::sync::Arc;
+
+use bench::Design;
+use broken_epochs::{EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort};
+use copied_index::Copied;
+use copy::Flaw;
+use designs::indexes::{Forest, RadixTrees, RedBlackTrees, Trees};
+use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
+use designs::{POLICIES, SLOT_TABLES};
+use explore::{Play, holds, rejected};
+use scenario::Scenario;
+use subjects::{scheme, table};
+use zram::slots::SlotTable;
+use zswap::{Index, MAX_OFFSETS};
+
+/// A disk of this design in a scenario.
+fn on(scenario: Scenario, design: Design) -> Play {
+    Arc::new(move || scenario.play(design))
+}
+
+/// A slot table alone.
+fn alone<T: SlotTable + 'static>() -> Play {
+    Arc::new(tables::play::<T>)
+}
+
+/// Makes a test for each scenario. All schemes must pass it.
+macro_rules! scenarios {
+    ($($test:ident: $scenario:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                for slots in &SLOT_TABLES[1..] {
+                    holds(stringify!($test), slots.0, &on($scenario, scheme(*slots)));
+                }
+            }
+        )*
+    };
+}
+
+scenario::all!(scenarios);
+
+#[test]
+fn tables_alone() {
+    let tables = [
+        (GlobalRwLock::NAME, alone::<GlobalRwLock>()),
+        (Cas::NAME, alone::<Cas>()),
+        (SpinLock::NAME, alone::<SpinLock>()),
+        (RwLock::NAME, alone::<RwLock>()),
+        (Epoch::NAME, alone::<Epoch>()),
+    ];
+    let names = tables.each_ref().map(|table| table.0);
+    assert_eq!(names, designs::SLOT_SCHEMES[1..], "a scheme is missing here");
+    tables.iter().for_each(|(name, play)| holds("tables_alone", name, play));
+}
+
+/// All but `mutex`, whose sleepers shuttle would not know of.
+#[test]
+fn policies_of_streams() {
+    for &streams in POLICIES[1..].iter().filter(|policy| policy.0 != "mutex") {
+        for scenario in [Scenario::STREAMS, Scenario::RECOMPRESSED] {
+            for slots in [Design::PRODUCT.slots, *SLOT_TABLES.last().expect("epoch")] {
+                let design = Design { streams, ..scheme(slots) };
+                holds("policies_of_streams", streams.0, &on(scenario, design));
+            }
+        }
+    }
+}
+
+/// Every kind of tree, one and in parts of sixteen pages.
+#[test]
+fn indexes_of_swap_areas() {
+    let plays = [
+        ("rbtree", indexes::on(trees::<RedBlackTrees, MAX_OFFSETS>)),
+        ("rbtree-split", indexes::on(trees::<RedBlackTrees, 16>)),
+        ("xarray", indexes::on(trees::<RadixTrees, MAX_OFFSETS>)),
+        ("xarray-split", indexes::on(trees::<RadixTrees, 16>)),
+        ("a copy", copied(Flaw::None)),
+    ];
+    plays.iter().for_each(|(name, play)| holds("indexes_of_swap_areas", name, play));
+}
+
+/// The index of trees of this kind.
+fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
+    indexes::make::<Trees<F, EACH>>()
+}
+
+/// A copy of the radix tree.
+fn copied(flaw: Flaw) -> Play {
+    indexes::on(move || Box::new(Copied::new(flaw, 2, indexes::PAGES, indexes::ENTRIES)))
+}
+
+/// Makes a test for each broken design. Some scenario must reject it.
+macro_rules! controls {
+    ($($test:ident: $play:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                rejected(stringify!($test), &$play);
+            }
+        )*
+    };
+}
+
+controls! {
+    epochs_that_nobody_waits_for_are_found: on(Scenario::CROWD, table::<EpochOfNone>());
+    epochs_that_are_too_short_are_found: on(Scenario::CROWD, table::<EpochTooShort>());
+    epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
+    lookups_that_look_at_no_life_are_found: copied(Flaw::LooksAtNoLife);
+    lookups_that_look_before_they_read_are_found: copied(Flaw::LooksBefore);
+    nodes_that_are_used_again_too_early_are_found: copied(Flaw::EndsNoLife);
+    nodes_that_are_taken_out_with_an_entry_are_found: copied(Flaw::EndsTooEarly);
+    nodes_that_are_kept_are_found: copied(Flaw::KeepsEmptyNodes);
+    lookups_that_miss_what_is_replaced_are_found: copied(Flaw::ReplacesInSteps);
+}
+
+/// The copy behind a control is right without its flaw.
+#[test]
+fn faithful_copies_hold() {
+    holds("faithful_copies_hold", "", &alone::<EpochInTime>());
+}
