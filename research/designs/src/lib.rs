@@ -7,7 +7,7 @@
 //! of each seam, by name. The product's own designs have names here, too. A disk of such a machine
 //! does all that a disk of the product does.
 
-// Under loom only locks, streams and the lists that threads change concurrently are built.
+// Under loom only locks and the lists that threads change concurrently are built.
 #[cfg(not(loom))]
 mod any;
 #[cfg(not(loom))]
@@ -17,6 +17,7 @@ pub mod locks;
 mod machine;
 #[cfg(not(loom))]
 pub mod slots;
+#[cfg(not(loom))]
 pub mod streams;
 #[cfg(not(loom))]
 mod variants;

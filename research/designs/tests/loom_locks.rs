@@ -8,16 +8,10 @@ mod check;
 mod futex;
 #[path = "loom_locks/owned.rs"]
 mod owned;
-#[path = "loom_locks/owner.rs"]
-mod owner;
 #[path = "loom_locks/readers.rs"]
 mod readers;
-#[path = "loom_locks/rwlock.rs"]
-mod rwlock;
 #[path = "loom_locks/shared.rs"]
 mod shared;
-#[path = "loom_locks/slots.rs"]
-mod slots;
 
 use std::sync::Arc;
 

@@ -1,7 +1,10 @@
 //! The reader-writer lock in a word: the `rwlock` and `global-rwlock` schemes of slots.
 
-use designs::locks::SharedWaitQueues;
+use std::sync::Arc;
+
+use designs::locks::{RwLock, SharedWaitQueues};
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use loom::thread;
 use sync::{LOCKED, WAITED};
 
 use crate::readers::{self, Manner, World};
@@ -67,6 +70,24 @@ fn readers_read_together() {
         queues.end_read(&word, 7);
         queues.end_read(&word, 7);
         assert_eq!(word.load(Ordering::Relaxed), 0);
+    });
+}
+
+#[test]
+fn tries_come_through_only_where_they_may() {
+    every(|| {
+        let lock = Arc::new(RwLock::new(0));
+        let other = lock.clone();
+        let writer = thread::spawn(move || {
+            if let Some(mut held) = other.try_write() {
+                *held += 1;
+            }
+        });
+        if let Some(held) = lock.try_read() {
+            assert!(*held < 2);
+        }
+        writer.join().expect("no thread of the model panics");
+        assert!(lock.try_write().is_some(), "nobody is left, whoever came in vain");
     });
 }
 

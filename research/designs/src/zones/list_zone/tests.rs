@@ -185,24 +185,24 @@ fn clusters_go_out_as_they_came_in() {
         zone.free(Cpu(0), *frame);
     }
     zone.validate();
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 2);
+    assert_eq!(zone.free.write().clusters.in_use(), 2);
     // The last cluster that came comes out as a whole, in the order of the list.
     let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1)).unwrap()).collect();
     assert_eq!(again, frames[112..128].iter().rev().copied().collect::<Vec<_>>());
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    assert_eq!(zone.free.write().clusters.in_use(), 1);
     zone.validate();
     // While clusters are disabled frames are merged, and what there is of clusters goes on.
     zone.disable(&zone.watch(Cpu(0)));
     for frame in &again {
         zone.free(Cpu(1), *frame);
     }
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    assert_eq!(zone.free.write().clusters.in_use(), 1);
     assert_eq!(unmerged(&zone), 8, "those of the other cluster");
     zone.enable(&zone.watch(Cpu(0)));
     zone.validate();
     zone.drain();
     assert_eq!((unmerged(&zone), zone.stats().free_blocks[5]), (0, 1));
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 0);
+    assert_eq!(zone.free.write().clusters.in_use(), 0);
     zone.validate();
 }
 
@@ -327,15 +327,15 @@ fn validation_finds_contradictions() {
     finds("is Allocated with order 2", move |zone| set(zone, 1042, ALLOCATED | 2));
     finds("has order 11", move |zone| set(zone, 1042, ALLOCATED | 11));
     finds("clusters: in the list, in use", |zone| {
-        assert_ne!(zone.free.exclusive().clusters.open(0, 1), 0);
+        assert_ne!(zone.free.write().clusters.open(0, 1), 0);
     });
     finds("is the last of cluster", |zone| {
-        let mut free = zone.free.exclusive();
+        let mut free = zone.free.write();
         let first = free.lists.first(pages::head(0)).unwrap();
         zone.pages.cluster(pages::frame(first)).store(0, Ordering::Relaxed);
     });
     finds("and the one in front of it", |zone| {
-        let mut free = zone.free.exclusive();
+        let mut free = zone.free.write();
         let first = free.lists.first(pages::head(0)).unwrap();
         zone.pages.prev(first).store(NIL_NODE, Ordering::Relaxed);
     });
