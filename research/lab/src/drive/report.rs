@@ -56,7 +56,7 @@ impl Report<'_> {
                 "slot_bytes_per_page": subject.slot_bytes()?,
             }))
         };
-        let mut cells = Vec::new();
+        let (mut cells, mut summary) = (Vec::new(), Vec::new());
         let mut rows = self.samples.chunks(subjects.len());
         for threads in threads {
             for (mode, row) in workload.modes().into_iter().zip(&mut rows) {
@@ -67,6 +67,25 @@ impl Report<'_> {
                     cell
                 }));
             }
+            // The medians of each mode together.
+            let of = &cells[cells.len() - workload.modes().len() * subjects.len()..];
+            let all = |subject: usize, key: &str| -> Vec<Value> {
+                of.iter().skip(subject).step_by(subjects.len()).map(|c| c[key].clone()).collect()
+            };
+            summary.extend(
+                subjects
+                    .iter()
+                    .enumerate()
+                    .map(|(n, subject)| {
+                        json!({
+                            "threads": threads,
+                            "subject": subject.name,
+                            "kb_per_s": all(n, "median"),
+                            "over_base": all(n, "over_base"),
+                        })
+                    })
+                    .collect::<Vec<Value>>(),
+            );
         }
         Ok(json!({
             "command": command,
@@ -84,6 +103,7 @@ impl Report<'_> {
             "unit": "KB/s",
             "base": subjects[0].name,
             "subjects": subjects.iter().map(line).collect::<Result<Vec<Value>>>()?,
+            "summary": summary,
             "cells": cells,
         }))
     }
