@@ -114,7 +114,7 @@ pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
             Ok(()) => contents.extend_from_slice(&page),
             // Guard pages and device memory look ordinary but cannot be read.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => {}
             Err(error) => return Err(error).context("its memory"),
         }
     }
