@@ -18,10 +18,6 @@ pub struct ServeArgs {
     #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
     pub algorithm: String,
 
-    /// The codec's level
-    #[arg(long, value_name = "L", allow_hyphen_values = true)]
-    pub level: Option<i32>,
-
     #[arg(long, value_name = "NAME", help = help("How slots are guarded", SLOT_SCHEMES))]
     pub slots: Option<String>,
 
@@ -29,14 +25,10 @@ pub struct ServeArgs {
     #[arg(help = help("How threads come by a stream", STREAM_POLICIES))]
     pub streams: Option<String>,
 
-    /// Threads that may compress at once
-    #[arg(long, value_name = "N", conflicts_with = "index")]
-    pub max_streams: Option<u32>,
-
     #[arg(long, value_name = "NAME", help = help("Design of the page allocator", ZONES))]
     pub zone: Option<String>,
 
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["slots", "streams", "level"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["slots", "streams"])]
     #[arg(help = help("Serve a swap area with this index instead of a disk", INDEXES))]
     pub index: Option<String>,
 

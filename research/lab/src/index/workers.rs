@@ -8,7 +8,6 @@ use units::Cpu;
 use zswap::Word;
 
 use super::subject::Subject;
-use super::variant::Variant;
 use crate::statistics::mean;
 use crate::threads;
 
@@ -59,7 +58,7 @@ impl Mix {
 /// A situation.
 pub struct Workers {
     /// The index.
-    pub variant: Variant,
+    pub index: &'static str,
     /// The mix of calls.
     pub mix: Mix,
     /// The number of threads.
@@ -162,9 +161,9 @@ impl Workers {
     /// Lets the threads work for `seconds`. Returns a thread's nanoseconds for a call.
     pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
         let index = &if self.whole {
-            Subject::whole(self.variant.name, self.pages)?
+            Subject::whole(self.index, self.pages)?
         } else {
-            Subject::alone(self.variant.name, self.pages, self.threads)?
+            Subject::alone(self.index, self.pages, self.threads)?
         };
         let (calls, time) = (self.mix.calls(), Duration::from_secs_f64(seconds));
         let prepare = |n: usize| Ok((Cpu(n as u32), CpuState::new(self, n, index)?));
