@@ -8,8 +8,6 @@ mod check;
 mod futex;
 #[path = "loom_locks/owned.rs"]
 mod owned;
-#[path = "loom_locks/readers.rs"]
-mod readers;
 #[path = "loom_locks/shared.rs"]
 mod shared;
 
