@@ -7,20 +7,14 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::drive::modes::Kind;
 
-mod backing;
-mod density;
+mod devices;
 mod figures;
-mod serve;
 mod sizes;
-mod writeback;
 mod zones;
 
-pub use backing::BackingArgs;
-pub use density::DensityArgs;
+pub use devices::{BackingArgs, DensityArgs, ServeArgs, WritebackArgs};
 pub use figures::FiguresArgs;
-pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size, within};
-pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -397,10 +391,6 @@ pub struct IndexArgs {
     /// Call the whole engine, compression and all, instead of the index alone
     #[arg(long)]
     pub whole: bool,
-
-    /// What random numbers are drawn from
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }
 
 /// The names that an option gives: each once, each one of `all`. All, if there are none.

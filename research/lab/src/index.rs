@@ -11,8 +11,7 @@ mod workers;
 use anyhow::{Result, bail};
 use serde_json::{Value, json};
 
-use crate::args::IndexArgs;
-use crate::args::chosen;
+use crate::args::{IndexArgs, chosen};
 use crate::report::{begin, step};
 use crate::statistics::median;
 use designs::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
@@ -42,7 +41,6 @@ pub fn run(args: &IndexArgs) -> Result<Value> {
         "algorithm": args.whole.then_some(zcomp::LZ4),
         "pages": args.pages,
         "repeat": args.repeat,
-        "seed": args.seed,
         "variants": indexes,
         "measured": measured,
     }))
@@ -66,8 +64,8 @@ fn measure(
                     let which = (round + turn) % indexes.len();
                     let index = indexes[which];
                     step(format!("{index}, {threads} thread(s)"))?;
-                    let (pages, seed, whole) = (args.pages, args.seed, args.whole);
-                    let workers = Workers { index, mix, threads, pages, seed, whole };
+                    let (pages, whole) = (args.pages, args.whole);
+                    let workers = Workers { index, mix, threads, pages, whole };
                     let time = f64::from(args.milliseconds) / f64::from(args.repeat) / 1e3;
                     rounds[which].push(workers.run(cpus, time)?);
                 }

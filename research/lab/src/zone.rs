@@ -48,7 +48,6 @@ pub fn run(args: &ZoneArgs) -> Result<Value> {
         frames: args.frames.map(|frames| frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
         repeat: args.repeat as usize,
         cycles: args.cycles,
-        seed: args.seed,
         cpus,
     };
     plan.check()?;
@@ -61,7 +60,6 @@ pub fn run(args: &ZoneArgs) -> Result<Value> {
         "line_transfer_ns": line_transfer_ns,
         "repeat": plan.repeat,
         "cycles": plan.cycles,
-        "seed": plan.seed,
         "runs": runs,
     }))
 }

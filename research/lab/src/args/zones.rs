@@ -37,10 +37,6 @@ pub struct ZoneArgs {
     /// thread]
     #[arg(long, value_name = "N", value_parser = within(1024..=1 << 28))]
     pub frames: Option<u32>,
-
-    /// What orders are drawn from
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }
 
 /// `rampack-lab zone-sim`.
@@ -97,8 +93,4 @@ pub struct ChurnArgs {
     /// as many different sizes as those of programs do]
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
-
-    /// What is drawn at random
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }

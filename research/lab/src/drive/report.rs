@@ -3,7 +3,7 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::plan::Plan;
+use super::Plan;
 use super::subject::Subject;
 use super::workers::Rate;
 use crate::statistics::{deviation, mean, median};

@@ -65,8 +65,6 @@ pub struct Workers {
     pub threads: usize,
     /// The size of the area, in pages.
     pub pages: u32,
-    /// The seed of the offsets.
-    pub seed: u64,
     /// Whether the threads call the whole engine, with compression, instead of the index alone.
     pub whole: bool,
 }
@@ -100,7 +98,7 @@ impl CpuState {
     /// The pages of thread `n` are interleaved with those of the other threads.
     fn new(workers: &Workers, n: usize, index: &Subject) -> Result<CpuState> {
         let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
-        let mut random = fastrand::Rng::with_seed(workers.seed + n as u64);
+        let mut random = fastrand::Rng::with_seed(n as u64);
         let mut absent: Vec<u64> = offsets.collect();
         random.shuffle(&mut absent);
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();

@@ -31,8 +31,6 @@ pub struct Plan {
     pub repeat: usize,
     /// Cycles of a turn that count.
     pub cycles: u32,
-    /// The seed of all random orders.
-    pub seed: u64,
     /// The CPUs, at least as many as threads.
     pub cpus: Vec<usize>,
 }
@@ -88,8 +86,7 @@ impl Plan {
             let mut gathered: Vec<Gathered> =
                 self.designs.iter().map(|_| Gathered::default()).collect();
             for round in 0..self.repeat {
-                let seed = self.seed.wrapping_add(round as u64);
-                let (cycles, cpus) = (self.cycles, &self.cpus[..]);
+                let (cycles, cpus, seed) = (self.cycles, &self.cpus[..], round as u64);
                 let job = Job { workload, threads, share, cycles, seed, cpus };
                 for turn in 0..self.designs.len() {
                     let which = (round + turn) % self.designs.len();

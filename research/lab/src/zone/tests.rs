@@ -12,7 +12,6 @@ fn small(names: &[&str], workloads: &[Workload], threads: &[usize]) -> Plan {
         frames: Some(8192),
         repeat: 2,
         cycles: 2,
-        seed: 1,
         cpus: host::allowed_cpus(),
     }
 }

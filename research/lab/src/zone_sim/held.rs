@@ -77,7 +77,6 @@ pub fn plan(args: &ZoneSimArgs, cpus: Vec<usize>) -> Result<Plan> {
         frames: Some(args.frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
         repeat: args.repeat as usize,
         cycles: 4,
-        seed: args.seed,
         cpus,
     };
     plan.check()?;
