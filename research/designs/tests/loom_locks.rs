@@ -5,6 +5,8 @@
 #[path = "../../../crates/sync/tests/loom/check.rs"]
 mod check;
 #[path = "../../../crates/sync/tests/loom/futex.rs"]
+// The copies here wake all.
+#[allow(dead_code)]
 mod futex;
 #[path = "loom_locks/owned.rs"]
 mod owned;

@@ -25,12 +25,10 @@ use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
 use crate::sys::Memory;
 use crate::{interrupt, page};
-use dump::{Corpus, percentiles};
+use dump::{Corpus, SEED, percentiles};
 pub use load::{Ages, Load};
 
 const CPU: Cpu = Cpu(0);
-/// The seed of all that is drawn at random.
-const SEED: u64 = 1;
 /// A page that was not used for this many seconds is cold.
 const COLD: u32 = 64;
 /// The most cold reads that are timed.

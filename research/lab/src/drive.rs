@@ -19,30 +19,12 @@ use crate::threads::cpus;
 use content::{Content, Source};
 use ledger::Ledger;
 use modes::{Amount, Kind, Workload};
-use report::Report;
+use report::{Plan, Report};
 use subject::Setting;
 use workers::Rate;
 
 pub use content::half_compressible;
 pub use subject::{Count, Subject};
-
-/// The plan of a run.
-pub struct Plan {
-    /// The workload of the threads.
-    workload: Workload,
-    /// The contents of the pages.
-    content: Content,
-    /// Numbers of threads, in the order of the command line.
-    threads: Vec<usize>,
-    /// Turns of each subject.
-    repeat: usize,
-    /// The subjects that take turns. The others are compared with the first.
-    subjects: Vec<Subject>,
-    /// The setting that all subjects share.
-    setting: Setting,
-    /// The CPUs of the threads.
-    cpus: Vec<usize>,
-}
 
 /// A run.
 pub struct Experiment {

@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::taken::Run;
 use crate::report::{Row, short};
 
 /// A table of a part of the results.
@@ -16,15 +15,15 @@ pub struct Table {
 }
 
 impl Table {
-    /// The rows of a run. Its label comes first, if it has one.
-    pub fn rows_of(&self, run: &Run) -> Vec<Row> {
+    /// The rows of a result. The label of its run comes first, if it has one.
+    pub fn rows_of(&self, label: &str, result: &Value) -> Vec<Row> {
         let row = |object: &Value| {
             let of = |pointer: &str| object.pointer(pointer).map_or("-".to_owned(), short);
-            let label = (!run.label.is_empty()).then(|| ("of".to_owned(), run.label.clone()));
+            let label = (!label.is_empty()).then(|| ("of".to_owned(), label.to_owned()));
             let cells = self.columns.iter().map(|(name, at)| ((*name).to_owned(), of(at)));
             label.into_iter().chain(cells).collect()
         };
-        (self.rows)(&run.result).into_iter().map(row).collect()
+        (self.rows)(result).into_iter().map(row).collect()
     }
 }
 

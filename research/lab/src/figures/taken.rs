@@ -76,7 +76,8 @@ impl Taken {
         let date = date.trim_end_matches('Z');
         let mut text = format!("`{first}`{more}; {date} UTC, {seconds:.0} s.\n");
         for table in measurement.tables {
-            let rows: Vec<Row> = self.runs.iter().flat_map(|run| table.rows_of(run)).collect();
+            let rows = self.runs.iter().flat_map(|run| table.rows_of(&run.label, &run.result));
+            let rows: Vec<Row> = rows.collect();
             text += &format!("\n{}\n\n{}", table.about, drawn(&rows, true));
         }
         text

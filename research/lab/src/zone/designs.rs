@@ -29,8 +29,8 @@ pub struct Design {
     pub probed: Option<MakeProbed>,
 }
 
-/// A control: `spin` without pcp lists. Every call takes the lock for one frame, which shows the use
-/// of pcp lists and batches, and that the lab detects contention.
+/// A control: `spin` without pcp lists. Every call takes the lock for one frame, which shows the
+/// use of pcp lists and batches, and that the lab detects contention.
 fn without_pcp<P: LockTrace>(
     provider: &dyn MemoryProvider,
     options: ZoneOptions,

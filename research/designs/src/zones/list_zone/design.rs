@@ -1,5 +1,5 @@
-//! The designs: each chooses a way to merge, and a way to move batches. One that merges beside others
-//! holds the zone's lock shared meanwhile, and all others hold it alone, as a spin lock.
+//! The designs: each chooses a way to merge, and a way to move batches. One that merges beside
+//! others holds the zone's lock shared meanwhile, and all others hold it alone, as a spin lock.
 
 /// The choices of one design. All designs share the rest of the code.
 pub trait Design: Send + Sync + 'static {
