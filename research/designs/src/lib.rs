@@ -6,7 +6,7 @@
 //! [`pagealloc::Frames`]. [`locks`] are what some of them wait by. A [`Machine`] takes one design
 //! of each seam, by name. The product's own designs have names here, too.
 
-// Under loom only locks, streams and the lists that threads change concurrently are built.
+// Under loom only locks and the lists that threads change concurrently are built.
 #[cfg(not(loom))]
 pub mod indexes;
 pub mod locks;
@@ -14,6 +14,7 @@ pub mod locks;
 mod machine;
 #[cfg(not(loom))]
 pub mod slots;
+#[cfg(not(loom))]
 pub mod streams;
 #[cfg(not(loom))]
 mod variants;

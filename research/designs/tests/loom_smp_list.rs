@@ -1,7 +1,7 @@
 //! The lists that threads change side by side, under loom: every order of a few calls, and every
 //! value that a weakly ordered load may return.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-pagealloc --test loom_smp_list
+//! Run with `RUSTFLAGS="--cfg loom" cargo test -p rampack-designs --test loom_smp_list
 //! --release`, in a target directory of its own. Without `--cfg loom` this file is empty.
 //!
 //! A node that was taken out for good is *spent*: its links may be anything else's from then on.
@@ -10,8 +10,7 @@
 //!
 //! Without one of its fences the same code must be refused. Loom orders two `SeqCst` fences as if a
 //! lock were passed from one to the other, which is more than the language promises, so what a
-//! fence does beyond being there is not checked here; `smp_list_tso.rs` does it for the processor
-//! that most of us have.
+//! fence does beyond being there is not checked.
 #![cfg(loom)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

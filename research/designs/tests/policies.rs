@@ -11,7 +11,7 @@ mod watched;
 use std::sync::Arc;
 use std::time::Duration;
 
-use designs::streams::{MultiStreams, MutexStream, SingleStream, SingleStreams};
+use designs::streams::{MultiStreams, MutexStream, SingleStreams};
 use suite::Subject;
 use watched::Watched;
 use zcomp::{Compressor, Streams};
@@ -30,12 +30,6 @@ fn passes<S: Streams>(subject: Subject<S>) {
     if let Err(complaint) = suite::judge(subject, seed, LONG) {
         panic!("{complaint}");
     }
-}
-
-#[test]
-fn single() {
-    let make = |codec: &Arc<Watched>, _| SingleStream::new(&**codec).unwrap();
-    passes(Subject { most: |_| 1, ..Subject::new(make) });
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod pages;
 
 use std::sync::Arc;
 
-use designs::streams::{MultiStreams, SingleStream};
+use designs::streams::{MultiStreams, SingleStreams};
 use heap_calls::{calls_during, use_stream};
 use pages::pages;
 use testkit::Rng;
@@ -22,7 +22,8 @@ fn single_leaves_the_heap_alone() {
     let mut rng = Rng::new(testkit::seed("single_leaves_the_heap_alone"));
     let (page, noise) = (pages(&mut rng).remove(0).1, pages::random(&mut rng));
     let mut kept = vec![0; 8192];
-    let single = SingleStream::new(&zcomp::Zstd::new(&zcomp::Params::default()).unwrap()).unwrap();
+    let codec: Arc<dyn Compressor> = Arc::new(zcomp::Zstd::new(&zcomp::Params::default()).unwrap());
+    let single = SingleStreams::make(&codec, 3, 1).unwrap();
     let (calls, ()) = calls_during(|| use_stream(&single, &page, &noise, &mut kept));
     assert_eq!(calls, 0);
 }

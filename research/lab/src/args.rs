@@ -2,24 +2,19 @@
 
 use std::path::PathBuf;
 
+use anyhow::bail;
 use clap::{Args, Parser, Subcommand};
 
 use crate::drive::modes::Kind;
 
-mod backing;
-mod density;
+mod devices;
 mod figures;
-mod serve;
 mod sizes;
-mod writeback;
 mod zones;
 
-pub use backing::BackingArgs;
-pub use density::DensityArgs;
+pub use devices::{BackingArgs, DensityArgs, ServeArgs, WritebackArgs};
 pub use figures::FiguresArgs;
-pub use serve::ServeArgs;
 use sizes::{export_size, size, swap_size, thread_size, within};
-pub use writeback::WritebackArgs;
 pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -44,7 +39,7 @@ pub enum Command {
     Figures(FiguresArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
-    /// Compress and decompress pages with every codec, beside liblzo2 and the kernel's
+    /// Compress and decompress pages with every codec
     Codecs(CodecsArgs),
     /// Compare the schemes that guard slots, as when zram's table lock was split in 2014
     Locks(LocksArgs),
@@ -129,8 +124,8 @@ pub struct KernelBuildArgs {
     pub limit: Vec<u64>,
 
     /// The source: a tree, or a tar archive, which is unpacked in the directory once [default: a
-    /// linux-source tree in the directory, or the newest archive in /usr/src]. Any tree will do
-    /// whose Makefile has a target `clean`; one of the kernel without .config gets a tinyconfig
+    /// linux-source tree in the directory or in /usr/src, or the last archive there]. Any tree will
+    /// do whose Makefile has a target `clean`; one of the kernel without .config gets a tinyconfig
     #[arg(long, value_name = "PATH")]
     pub source: Option<PathBuf>,
 
@@ -192,9 +187,6 @@ pub struct PagesArgs {
     #[arg(long, value_name = "L", allow_hyphen_values = true)]
     pub level: Option<i32>,
 
-    #[arg(long, value_name = "NAME", value_parser = slot_scheme, help = slots_help())]
-    pub slots: Option<String>,
-
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = within(1..=1000))]
     pub repeat: u32,
@@ -230,12 +222,6 @@ pub struct CodecsArgs {
     /// Pages to take, at most; which ones depends on the corpus alone
     #[arg(long, value_name = "N", default_value_t = 8192, value_parser = within(1..=4_194_304))]
     pub pages: u32,
-
-    /// Store the pages in this zram device of the kernel too, with each of the algorithms it has,
-    /// and tell how long they were there. It is set up for that and reset in the end; refused when
-    /// it is set up already
-    #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/zram0")]
-    pub kernel: Option<PathBuf>,
 
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
@@ -326,12 +312,8 @@ pub struct LocksArgs {
 
     /// Only these slot schemes. The first is what the others are compared with [default: all, with
     /// global-rwlock first]
-    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = slot_scheme)]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub schemes: Vec<String>,
-
-    /// Let the default scheme take part with counters that all CPUs share, too
-    #[arg(long)]
-    pub shared_counters: bool,
 }
 
 /// `rampack-lab streams`.
@@ -407,31 +389,25 @@ pub struct IndexArgs {
     pub repeat: u32,
 
     /// Call the whole engine, compression and all, instead of the index alone
-    #[arg(long, conflicts_with = "simulate")]
+    #[arg(long)]
     pub whole: bool,
-
-    /// Threads to simulate, each on a CPU of its own, from what was measured; needs two CPUs
-    #[arg(long, value_name = "N,N", value_delimiter = ',', value_parser = within(1..=128))]
-    pub simulate: Vec<u32>,
-
-    /// Nanoseconds of a thread's own work between calls, in the simulation: what the engine does
-    /// with a page
-    #[arg(long, value_name = "NS,NS", value_delimiter = ',', default_values_t = [0, 2000])]
-    #[arg(value_parser = within(0..=1_000_000))]
-    pub between: Vec<u32>,
-
-    /// What random numbers are drawn from
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }
 
-fn slots_help() -> String {
-    let (known, default) = (designs::SLOT_SCHEMES.join(", "), designs::SLOT_SCHEMES[0]);
-    format!("How the engine guards its slots: {known} [default: {default}]")
-}
-
-fn slot_scheme(text: &str) -> Result<String, String> {
-    let variants = designs::Variants { slots: text.to_string(), ..designs::Variants::default() };
-    variants.check().map_err(|fault| fault.message)?;
-    Ok(variants.slots)
+/// The names that an option gives: each once, each one of `all`. All, if there are none.
+pub fn chosen(
+    option: &str,
+    names: &[String],
+    all: &[&'static str],
+) -> anyhow::Result<Vec<&'static str>> {
+    let mut found = Vec::new();
+    for name in names {
+        let Some(known) = all.iter().find(|known| *known == name) else {
+            bail!("{option} {name}: it is not known; there are: {}", all.join(", "));
+        };
+        if found.contains(known) {
+            bail!("{option} {name}: it takes part already");
+        }
+        found.push(*known);
+    }
+    Ok(if names.is_empty() { all.to_vec() } else { found })
 }

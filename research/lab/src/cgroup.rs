@@ -14,11 +14,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use serde::Serialize;
 use sync::atomic::{AtomicU32, Ordering};
 
-use crate::proc_files::{Times, numbers};
-use crate::sys::{self, Usage};
+use crate::sys;
 use relief::Relief;
 
 /// How long processes may take to die: they may wait for a slow disk.
@@ -84,19 +82,6 @@ pub struct Group {
     relief: Option<Relief>,
 }
 
-/// The group's own counters. A counter that this kernel does not keep is `None`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
-pub struct Counted {
-    /// The peak of its memory, in bytes.
-    pub peak_bytes: Option<u64>,
-    /// Page faults that read something.
-    pub major_faults: Option<i64>,
-    /// Pages read from swap.
-    pub swapped_in: Option<i64>,
-    /// Pages written to swap.
-    pub swapped_out: Option<i64>,
-}
-
 impl Group {
     /// Makes a group that may use `limit` bytes; without `limit`, as much as it wants.
     pub fn new(limit: Option<u64>) -> Result<Group> {
@@ -139,27 +124,13 @@ impl Group {
         let path = self.path.join("cgroup.procs");
         let procs = OpenOptions::new().write(true).open(&path);
         let procs: File = procs.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(sys::enter(command, procs.into()))
+        Ok(sys::enter(command, procs))
     }
 
     /// The processes in the group.
     fn processes(&self) -> Vec<u32> {
         let text = fs::read_to_string(self.path.join("cgroup.procs")).unwrap_or_default();
         text.lines().filter_map(|line| line.trim().parse().ok()).collect()
-    }
-
-    /// CPU time and faults of its processes and of the children they have waited for.
-    pub fn usage(&self) -> Usage {
-        let ticks = sys::ticks();
-        let mut sum = Usage::default();
-        for process in self.processes() {
-            let text = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-            let Some(times) = Times::parse(&text) else { continue };
-            sum.user += times.user as f64 / ticks;
-            sum.system += times.system as f64 / ticks;
-            sum.major_faults += times.major_faults;
-        }
-        sum
     }
 
     /// Kills all processes in the group and waits until they are gone.
@@ -180,23 +151,6 @@ impl Group {
                 sys::kill(process).with_context(|| format!("cannot kill process {process}"))?;
             }
             thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    /// The group's counters.
-    pub fn counted(&self) -> Counted {
-        let peak = match self.version {
-            Version::One => "memory.max_usage_in_bytes",
-            Version::Two => "memory.peak",
-        };
-        let peak = fs::read_to_string(self.path.join(peak)).ok();
-        let text = fs::read_to_string(self.path.join("memory.stat")).unwrap_or_default();
-        let stat = numbers(&text);
-        Counted {
-            peak_bytes: peak.and_then(|text| text.trim().parse().ok()),
-            major_faults: stat.get("pgmajfault").copied(),
-            swapped_in: stat.get("pswpin").copied(),
-            swapped_out: stat.get("pswpout").copied(),
         }
     }
 

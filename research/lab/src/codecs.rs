@@ -4,36 +4,28 @@
 //! All codecs get the same pages in the same shuffled order, and take turns: in each round every
 //! codec compresses all pages, then decompresses them, and then the next codec begins. Medians of
 //! the rounds leave out disturbed rounds. Only CPU time counts: a codec never waits, so the rest
-//! belongs to other programs. liblzo2 takes part where it is installed; our decoder also reads its
-//! pages, and its decoder reads ours.
+//! belongs to other programs.
 
-mod kernel;
-mod liblzo2;
-mod report;
-
-use anyhow::{Context as _, Result, bail};
-use serde_json::Value;
+use anyhow::{Result, bail};
+use serde_json::{Value, json};
 use units::{PAGE_SIZE, Page};
-use zcomp::{ALGORITHMS, LZO, LZO_RLE, Params};
+use zcomp::{ALGORITHMS, Params};
 
 use crate::args::CodecsArgs;
 use crate::page::{pages, read};
 use crate::pages::codec::Codec;
 use crate::pages::work::{Speed, Work};
 use crate::report::{begin, step};
-use liblzo2::Library;
+use crate::statistics::median;
 
 /// The seed of the choice of pages.
 const SEED: u64 = 0x636f_6465_6373;
 
 /// A codec in the contest, and its results so far.
-pub struct Contestant {
-    /// Its name.
+struct Contestant {
     name: String,
     /// Its level, unless it is the default.
     level: Option<i32>,
-    /// Whether it is not one of rampack's codecs.
-    is_peer: bool,
     codec: Codec,
     /// The speed of each round.
     compress: Vec<Speed>,
@@ -41,23 +33,25 @@ pub struct Contestant {
 }
 
 impl Contestant {
-    fn new(name: &str, level: Option<i32>, codec: Codec) -> Contestant {
-        let (name, is_peer) = (name.to_owned(), name == liblzo2::NAME);
-        Contestant { name, level, is_peer, codec, compress: Vec::new(), decompress: Vec::new() }
-    }
-
-    fn is_lzo(&self) -> bool {
-        self.is_peer || self.name == LZO
-    }
-
-    /// Verifies what it has just compressed. It reads that itself; our lzo also reads liblzo2's
-    /// pages, and liblzo2 ours.
-    fn verify(&self, work: &Work<'_>, all: &[Contestant]) -> Result<()> {
-        let and = |reader: &Contestant| format!("{} made it, read by {}", self.name, reader.name);
-        let readers = all.iter().filter(|reader| reader.is_lzo() && self.is_lzo()).chain([self]);
-        readers.into_iter().try_for_each(|reader| {
-            self.codec.verify(work, &reader.codec).with_context(|| and(reader))
-        })
+    /// The result. Each time is the median of the rounds, in nanoseconds for a page.
+    fn row(&self, work: &Work<'_>) -> Result<Value> {
+        let wall = |speeds: &[Speed]| median(speeds.iter().map(|speed| speed.ns_per_page));
+        let cpu = |speeds: &[Speed]| -> Vec<f64> {
+            speeds.iter().filter_map(|speed| speed.cpu_ns_per_page).collect()
+        };
+        let (compress, decompress) = (cpu(&self.compress), cpu(&self.decompress));
+        let bytes: u64 = self.codec.lengths(work)?.into_iter().map(u64::from).sum();
+        Ok(json!({
+            "name": self.name,
+            "level": self.level,
+            "compress_ns": wall(&self.compress),
+            "decompress_ns": wall(&self.decompress),
+            "compress_cpu_ns": median(compress.iter().copied()),
+            "decompress_cpu_ns": median(decompress.iter().copied()),
+            "samples": { "compress_cpu_ns": compress, "decompress_cpu_ns": decompress },
+            "bytes": bytes,
+            "ratio": work.corpus().len() as f64 / bytes as f64,
+        }))
     }
 }
 
@@ -79,13 +73,12 @@ pub fn run(args: &CodecsArgs) -> Result<Value> {
     begin(u64::from(args.repeat + 1) * contestants.len() as u64);
     // The first round verifies everything and does not count.
     for round in 0..=args.repeat {
-        for at in 0..contestants.len() {
-            let contestant = &mut contestants[at];
+        for contestant in &mut contestants {
             step(contestant.name.clone())?;
             let (compress, decompress) =
                 (contestant.codec.compress(&work)?, contestant.codec.decompress(&work)?);
             match round {
-                0 => contestants[at].verify(&work, &contestants)?,
+                0 => contestant.codec.verify(&work)?,
                 _ => {
                     contestant.compress.push(compress);
                     contestant.decompress.push(decompress);
@@ -93,11 +86,16 @@ pub fn run(args: &CodecsArgs) -> Result<Value> {
             }
         }
     }
-    let kernel = args.kernel.as_ref().map(|device| kernel::sizes(device, &chosen)).transpose()?;
-    report::json(&args.corpus, &work, left_out, &contestants, &kernel.unwrap_or_default())
+    Ok(json!({
+        "corpus": args.corpus.display().to_string(),
+        "pages": work.pages(),
+        "same_filled_left_out": left_out,
+        "rounds": args.repeat,
+        "codecs": contestants.iter().map(|one| one.row(&work)).collect::<Result<Vec<Value>>>()?,
+    }))
 }
 
-/// The contestants: liblzo2 if it is installed and our lzo takes part, then the codecs.
+/// The codecs that the command line asks for, or all.
 fn contestants(args: &CodecsArgs, work: &Work<'_>) -> Result<Vec<Contestant>> {
     let mut named: Vec<(&str, Option<i32>)> = Vec::new();
     for text in &args.algorithms {
@@ -113,25 +111,14 @@ fn contestants(args: &CodecsArgs, work: &Work<'_>) -> Result<Vec<Contestant>> {
         named = ALGORITHMS.iter().map(|&name| (name, None)).collect();
     }
     let mut contestants = Vec::new();
-    if named.iter().any(|(name, _)| [LZO, LZO_RLE].contains(name)) {
-        match Library::open() {
-            Some(library) => {
-                let codec = Codec::new(work, || Ok(library.context()))?;
-                contestants.push(Contestant::new(liblzo2::NAME, None, codec));
-            }
-            None => eprintln!(
-                "rampack-lab: no {}: package liblzo2-2 has it; going on without",
-                liblzo2::FILE
-            ),
-        }
-    }
     for (number, &(name, level)) in named.iter().enumerate() {
         if named[..number].contains(&(name, level)) {
             bail!("--algorithm {name} takes part already");
         }
         let codec = zcomp::open(name, &Params::at_level(level))?;
         let codec = Codec::new(work, || Ok(codec.context()?))?;
-        contestants.push(Contestant::new(name, level, codec));
+        let (name, compress, decompress) = (name.to_owned(), Vec::new(), Vec::new());
+        contestants.push(Contestant { name, level, codec, compress, decompress });
     }
     Ok(contestants)
 }

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use units::PAGE_SIZE;
 
-use crate::args::CorpusArgs;
+use crate::args::{CorpusArgs, chosen};
 use crate::drive::half_compressible;
 use crate::programs::now;
 use crate::report::{begin, step};
@@ -34,16 +34,17 @@ const MANIFEST: &str = "manifest.json";
 
 /// Runs the command.
 pub fn run(args: &CorpusArgs) -> Result<()> {
-    let recipes = choose(&args.programs)?;
+    let names = RECIPES.each_ref().map(|recipe| recipe.name);
+    let names = chosen("--program", &args.programs, &names)?;
     fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the directory {}", args.out.display()))?;
     if args.half {
         let pages = half_compressible(args.pages as usize)?;
         return write(&args.out.join("half.pages"), &pages);
     }
-    begin(recipes.len() as u64);
+    begin(names.len() as u64);
     let (mut programs, mut skipped) = (Vec::new(), Vec::new());
-    for recipe in recipes {
+    for recipe in RECIPES.iter().filter(|recipe| names.contains(&recipe.name)) {
         let missing = recipe.missing();
         if !missing.is_empty() {
             let (missing, packages): (Vec<&str>, Vec<&str>) = missing.into_iter().copied().unzip();
@@ -92,21 +93,6 @@ fn dumped_before(directory: &Path, now: &[Value]) -> Vec<Value> {
     before["programs"].as_array().into_iter().flatten().filter(is_other).cloned().collect()
 }
 
-/// The recipes of these names, or all.
-fn choose(names: &[String]) -> Result<Vec<&'static Recipe>> {
-    if names.is_empty() {
-        return Ok(RECIPES.iter().collect());
-    }
-    let known = || RECIPES.iter().map(|recipe| recipe.name).collect::<Vec<_>>().join(", ");
-    let find = |name: &String| {
-        RECIPES
-            .iter()
-            .find(|recipe| recipe.name == name)
-            .with_context(|| format!("no program {name:?}; there are {}", known()))
-    };
-    names.iter().map(find).collect()
-}
-
 /// Starts a program, lets it grow, and writes its dump.
 fn make(recipe: &Recipe, args: &CorpusArgs) -> Result<Value> {
     step(recipe.name)?;
@@ -129,7 +115,7 @@ fn make(recipe: &Recipe, args: &CorpusArgs) -> Result<Value> {
             return Err(error);
         }
     }
-    sys::signal(subject.running.child(), Signal::Stop).context("cannot stop it")?;
+    sys::signal(subject.running.child(), Signal::SIGSTOP).context("cannot stop it")?;
     dump::wait_until_stopped(process)?;
     let pages = dump::take(process, args.pages as usize)?;
     subject.running.kill();

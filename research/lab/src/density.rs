@@ -25,7 +25,7 @@ use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
 use crate::sys::Memory;
 use crate::{interrupt, page};
-use dump::{Corpus, percentiles};
+use dump::{Corpus, SEED, percentiles};
 pub use load::{Ages, Load};
 
 const CPU: Cpu = Cpu(0);
@@ -79,7 +79,6 @@ pub fn run(args: &DensityArgs) -> Result<Value> {
         // The codec of pages that are in use.
         "algorithm": (!args.swap).then_some(&args.algorithm),
         "cpu_percent": args.cpu,
-        "seed": args.seed,
         "runs": runs,
     }))
 }
@@ -157,7 +156,7 @@ fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>
 
 /// Stores a dump, lets time go by, and measures.
 fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Value> {
-    let mut random = fastrand::Rng::with_seed(args.seed);
+    let mut random = fastrand::Rng::with_seed(SEED);
     let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
     let mut last_used = vec![0; corpus.pages];
     let mut used = Vec::with_capacity(corpus.pages);

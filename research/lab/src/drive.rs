@@ -7,7 +7,6 @@
 mod content;
 mod ledger;
 pub mod modes;
-mod plan;
 mod report;
 mod subject;
 pub mod workers;
@@ -20,8 +19,7 @@ use crate::threads::cpus;
 use content::{Content, Source};
 use ledger::Ledger;
 use modes::{Amount, Kind, Workload};
-use plan::Plan;
-use report::Report;
+use report::{Plan, Report};
 use subject::Setting;
 use workers::Rate;
 

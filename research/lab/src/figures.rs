@@ -5,16 +5,11 @@
 //! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. The tables of
 //! `figures.md` come from these files only.
 //!
-//! * [`list`]: the measurements: names, arguments, what they need, which tables they make.
-//! * [`taken`]: the results of runs, in files; [`document`]: all their tables.
-//! * [`machine`]: the commit, the day and the machine.
-//! * [`cells`]: medians and spreads; [`tables`], [`studies`]: the tables.
+//! * [`list`]: the measurements: names, arguments, what they need, and [`tables`] of results.
+//! * [`taken`]: the results of runs, in files. [`machine`]: the commit, the day and the machine.
 
-mod cells;
-mod document;
 mod list;
 mod machine;
-mod studies;
 mod tables;
 mod taken;
 
@@ -28,7 +23,6 @@ use anyhow::{Context, Result, bail};
 use crate::args::FiguresArgs;
 use crate::interrupt;
 use crate::programs::text_of;
-pub use cells::{cell, numbers};
 use list::{MEASUREMENTS, Measurement, Need, Sizes};
 use machine::Machine;
 use taken::{Run, Taken};
@@ -84,13 +78,32 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
         }
     }
     let path = out.join("figures.md");
-    fs::write(&path, document::document(out, &machine, args.quick)?)
+    fs::write(&path, document(out, &machine, args.quick)?)
         .with_context(|| format!("cannot write {}", path.display()))?;
     eprintln!("{} after {} s", path.display(), begun.elapsed().as_secs());
     if !failed.is_empty() {
         bail!("these failed: {}", failed.join(", "));
     }
     Ok(())
+}
+
+/// The tables of all measurements in `out` that are of this commit and this size, in the order of
+/// the list.
+fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
+    let mut text = machine.describe();
+    if quick {
+        text.push_str("\n**A quick run**: it shows that everything runs, and no figures.\n");
+    }
+    for measurement in MEASUREMENTS {
+        let path = out.join(format!("{}.json", measurement.name));
+        let Ok(file) = fs::read_to_string(&path) else { continue };
+        let taken: Taken =
+            serde_json::from_str(&file).with_context(|| path.display().to_string())?;
+        if taken.commit == machine.commit && taken.quick == quick {
+            text += &format!("\n## {}\n\n{}", measurement.title, taken.describe(measurement));
+        }
+    }
+    Ok(text)
 }
 
 /// The measurements of these names, or all that are not long.

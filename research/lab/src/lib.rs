@@ -5,7 +5,7 @@
 //! * `corpus` makes page dumps of installed programs.
 //! * `pages` stores and loads such a dump, page by page, with the engine in process, any block
 //!   device, and the bare codec.
-//! * `codecs` compares the codecs with each other, with liblzo2 and with the kernel's.
+//! * `codecs` compares the codecs with each other.
 //! * `locks` and `streams` run variants of the engine under the loads of two experiments with
 //!   Linux's zram.
 //! * `locks-sim` simulates threads that want the same slots, on more CPUs than there are.
@@ -34,10 +34,10 @@ mod figures;
 mod index;
 mod interrupt;
 mod kernel_build;
-mod level;
 mod locks;
 mod locks_sim;
 mod made_up;
+mod meeting;
 mod nbd;
 mod page;
 mod pages;

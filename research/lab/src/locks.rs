@@ -5,7 +5,7 @@ use anyhow::Result;
 use designs::{SLOT_SCHEMES, Variants};
 use serde_json::Value;
 
-use crate::args::LocksArgs;
+use crate::args::{LocksArgs, chosen};
 use crate::drive::{Experiment, Subject};
 
 /// The base of the experiment: one lock for all slots.
@@ -15,18 +15,13 @@ const SIZE: u64 = 200 << 20;
 
 /// Runs the command.
 pub fn run(args: &LocksArgs) -> Result<Value> {
-    let mut schemes: Vec<&str> = args.schemes.iter().map(String::as_str).collect();
-    if schemes.is_empty() {
-        schemes = SLOT_SCHEMES.to_vec();
+    let mut schemes = chosen("--schemes", &args.schemes, SLOT_SCHEMES)?;
+    if args.schemes.is_empty() {
         schemes.sort_by_key(|scheme| *scheme != BASE);
     }
-    let scheme = |slots: &str| Variants { slots: slots.to_owned(), ..Variants::default() };
-    let mut subjects: Vec<Subject> =
-        schemes.iter().map(|name| Subject::ours(name, scheme(name))).collect();
-    if args.shared_counters {
-        let default = SLOT_SCHEMES[0];
-        let variants = Variants { counters: "shared".to_owned(), ..scheme(default) };
-        subjects.push(Subject::ours(&format!("{default}, shared counters"), variants));
-    }
+    let subject = |slots: &str| {
+        Subject::ours(slots, Variants { slots: slots.to_owned(), ..Variants::default() })
+    };
+    let subjects = schemes.into_iter().map(subject).collect();
     Experiment::new(&args.drive, &args.threads, subjects, SIZE)?.run("locks")
 }

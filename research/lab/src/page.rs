@@ -14,11 +14,6 @@ pub fn pages(bytes: &[u8]) -> impl ExactSizeIterator<Item = &Page> {
     bytes.chunks_exact(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page long"))
 }
 
-/// The same, writable.
-pub fn pages_mut(bytes: &mut [u8]) -> impl ExactSizeIterator<Item = &mut Page> {
-    bytes.chunks_exact_mut(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page"))
-}
-
 /// Page `index` of `bytes`. Panics if `index` is out of range.
 #[inline]
 pub fn page(bytes: &[u8], index: usize) -> &Page {

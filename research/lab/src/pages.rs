@@ -45,13 +45,9 @@ pub fn run(args: &PagesArgs) -> Result<Value> {
 
 /// The contestants: first the one asked for, or the engine; then the ones to compare it with.
 fn kinds(args: &PagesArgs) -> Result<Vec<Kind>> {
-    let kind = |text: &str| match (text, &args.slots) {
-        ("engine", Some(slots)) => Kind::parse(&format!("engine:{slots}")),
-        _ => Kind::parse(text),
-    };
-    let mut kinds = vec![kind(args.device.as_deref().unwrap_or("engine"))?];
+    let mut kinds = vec![Kind::parse(args.device.as_deref().unwrap_or("engine"))?];
     for text in &args.compare {
-        let kind = kind(text)?;
+        let kind = Kind::parse(text)?;
         if kinds.contains(&kind) {
             bail!("--compare {text}: it takes part already");
         }

@@ -6,8 +6,6 @@ use anyhow::{Context, Result, anyhow};
 use plotters::prelude::*;
 
 const SIZE: (u32, u32) = (960, 540);
-/// Least width of a bar, so that its number fits.
-const BAR: usize = 30;
 
 /// A bar chart: each group has one bar of each series.
 #[derive(Clone, PartialEq, Debug)]
@@ -30,21 +28,13 @@ impl Bars {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    fn size(&self) -> (u32, u32) {
-        let bars = self.groups.len() * self.series.len();
-        (SIZE.0.max((bars * BAR) as u32), SIZE.1)
-    }
-
     fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
-        let area = SVGBackend::with_string(text, self.size()).into_drawing_area();
+        let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
         let values = self.series.iter().flat_map(|(_, values)| values.iter().copied());
         // The names stand above the bars.
         let above = 1.12 + 0.06 * self.series.len() as f64;
-        let highest = values.fold(0.0, f64::max);
-        let top = highest * above + 1e-9;
-        // Small numbers are ratios, so they need digits.
-        let digits = if highest < 10.0 { 2 } else { 0 };
+        let top = values.fold(0.0, f64::max) * above + 1e-9;
         let groups = self.groups.len().max(1) as f64;
         let mut chart = ChartBuilder::on(&area)
             .caption(&self.title, ("sans-serif", 22))
@@ -78,7 +68,7 @@ impl Bars {
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], style));
             chart.draw_series(values.iter().enumerate().map(|(group, &value)| {
                 let place = (from(group), value + top * 0.04);
-                Text::new(format!("{value:.digits$}"), place, ("sans-serif", 14))
+                Text::new(format!("{value:.0}"), place, ("sans-serif", 14))
             }))?;
         }
         chart
@@ -111,21 +101,6 @@ mod tests {
         let mut text = String::new();
         bars.draw(&mut text).expect("a picture");
         for word in ["a title", "apples", "one", "two", "ours", "theirs", "44", "</svg>"] {
-            assert!(text.contains(word), "{word:?} is missing in {text}");
-        }
-    }
-
-    #[test]
-    fn ratios_have_decimals_and_many_bars_have_room() {
-        let bars = Bars {
-            title: "ratios".to_owned(),
-            unit: "times as fast".to_owned(),
-            groups: (0..20).map(|number| format!("group {number}")).collect(),
-            series: vec![("a".to_owned(), vec![1.234; 20]), ("b".to_owned(), vec![0.987; 20])],
-        };
-        let mut text = String::new();
-        bars.draw(&mut text).expect("a picture");
-        for word in ["1.23", "0.99", "group 19", "width=\"1200\""] {
             assert!(text.contains(word), "{word:?} is missing in {text}");
         }
     }

@@ -1,8 +1,6 @@
 //! Runs programs that get less memory than they want: in a memory cgroup, with some kind of swap,
 //! counters and a time limit.
 
-mod disks;
-
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -11,12 +9,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use serde::Serialize;
 
-use crate::cgroup::{Counted, Group};
+use crate::cgroup::Group;
 use crate::interrupt;
 use crate::proc_files::{Counters, growth};
 use crate::swap::{Area, Mode, Shop, Told, counters};
 use crate::sys::{self, Usage};
-pub use disks::{Disk, Disks};
 
 /// Time between two samples of the swap.
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -32,7 +29,6 @@ pub struct SwapGroup {
     timeout: Duration,
     begun: Instant,
     vmstat: Counters,
-    disks: Disks,
     children: Usage,
     sampled: Instant,
 }
@@ -61,19 +57,11 @@ pub struct Measured {
     pub major_faults: u64,
     /// The kernel's counters of the whole machine.
     pub vmstat: Counters,
-    /// The counters of the memory cgroup.
-    pub group: Counted,
     /// Bytes by which the limit was raised: the kernel was about to give the group up, because it
     /// could not reclaim anything in time.
     pub relieved_bytes: u64,
     /// The figures of the swap.
     pub swap: Told,
-    /// Bytes read from disks, by swap and everything else.
-    pub disk_read_bytes: u64,
-    /// Bytes written to disks.
-    pub disk_written_bytes: u64,
-    /// Each block device that moved data.
-    pub disks: Vec<Disk>,
 }
 
 impl SwapGroup {
@@ -93,7 +81,6 @@ impl SwapGroup {
             timeout,
             begun: now,
             vmstat: Counters::new(),
-            disks: Disks::now()?,
             children: Usage::default(),
             sampled: now,
         })
@@ -105,7 +92,6 @@ impl SwapGroup {
             area.begin()?;
         }
         self.vmstat = counters()?;
-        self.disks = Disks::now()?;
         self.children = sys::children();
         self.begun = Instant::now();
         Ok(())
@@ -120,12 +106,11 @@ impl SwapGroup {
     pub fn wait(&mut self, child: &mut Child, name: &str) -> Result<(Ended, Measured)> {
         loop {
             if let Some(status) = child.try_wait().with_context(|| name.to_owned())? {
-                return Ok((Ended::Itself(status), self.measure(None)?));
+                return Ok((Ended::Itself(status), self.measure()?));
             }
             if self.begun.elapsed() > self.timeout {
-                // We do not wait for processes that are killed now, so their usage is read first.
-                let usage = self.group.usage();
-                let measured = self.measure(Some(usage))?;
+                // The CPU time of processes that are killed now does not count.
+                let measured = self.measure()?;
                 self.group.kill()?;
                 child.wait().with_context(|| name.to_owned())?;
                 return Ok((Ended::TimedOut, measured));
@@ -141,34 +126,26 @@ impl SwapGroup {
         }
     }
 
-    /// The measurements since the beginning; `usage` is that of programs that still run.
-    fn measure(&mut self, usage: Option<Usage>) -> Result<Measured> {
+    /// The measurements since the beginning.
+    fn measure(&mut self) -> Result<Measured> {
         let seconds = self.begun.elapsed().as_secs_f64();
         let vmstat = growth(&counters()?, &self.vmstat);
-        let disks = Disks::now()?.since(&self.disks);
-        let (children, running) = (sys::children(), usage.unwrap_or_default());
-        let user = children.user - self.children.user + running.user;
-        let system = children.system - self.children.system + running.system;
+        let children = sys::children();
+        let user = children.user - self.children.user;
+        let system = children.system - self.children.system;
         let swap = match &mut self.area {
             Some(area) => area.told(&vmstat)?,
             None => Told::default(),
         };
-        let real = |bytes: fn(&Disk) -> u64| disks.iter().filter(|disk| disk.real).map(bytes).sum();
-        let (disk_read_bytes, disk_written_bytes) =
-            (real(|disk| disk.read), real(|disk| disk.written));
         Ok(Measured {
             seconds,
             user_seconds: user,
             system_seconds: system,
             cpu_percent: 100.0 * (user + system) / seconds.max(1e-9),
-            major_faults: children.major_faults - self.children.major_faults + running.major_faults,
+            major_faults: children.major_faults - self.children.major_faults,
             vmstat,
-            group: self.group.counted(),
             relieved_bytes: self.group.relieved(),
             swap,
-            disk_read_bytes,
-            disk_written_bytes,
-            disks,
         })
     }
 

@@ -29,32 +29,6 @@ pub fn kib(path: &str, name: &str) -> Option<u64> {
     Some(rest.split_ascii_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
 
-/// The times in `/proc/PID/stat`, in ticks: of a process and of the children it has waited for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Times {
-    /// Time in the program.
-    pub user: u64,
-    /// Time in the kernel.
-    pub system: u64,
-    /// Faults that read something.
-    pub major_faults: u64,
-}
-
-impl Times {
-    /// Parses the text of `/proc/PID/stat`: fields 12 to 17 of proc_pid_stat(5). The second field
-    /// may contain blanks and parentheses.
-    pub fn parse(text: &str) -> Option<Times> {
-        let (_, rest) = text.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        let field = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
-        Some(Times {
-            user: field(14)? + field(16)?,
-            system: field(15)? + field(17)?,
-            major_faults: field(12)? + field(13)?,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -68,15 +42,5 @@ mod tests {
         let before = Counters::from([("cache".to_owned(), 5)]);
         assert_eq!(growth(&numbers, &before).into_values().collect::<Vec<_>>(), [7, 7, 3]);
         assert!(kib("/proc/self/status", "VmRSS") > Some(0));
-    }
-
-    #[test]
-    fn reads_times_behind_any_name() {
-        let text = "12 (a) b ) (c)) S 1 12 12 0 -1 4194560 812 3 5 6 7 8 9 10 20 0 1 0 100 1 2 3";
-        let times = Times { user: 7 + 9, system: 8 + 10, major_faults: 5 + 6 };
-        assert_eq!(Times::parse(text), Some(times));
-        assert_eq!(Times::parse("12 (short) S 1"), None);
-        let text = fs::read_to_string("/proc/self/stat").expect("this process");
-        assert!(Times::parse(&text).is_some(), "{text}");
     }
 }

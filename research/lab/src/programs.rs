@@ -89,14 +89,14 @@ impl Running {
     /// Starts `command`, which dies with this process. If `fixed`, it has its memory at the same
     /// addresses each time.
     pub fn start(command: &mut Command, fixed: bool) -> Result<Running> {
-        Running::spawn(sys::bind(command, Signal::Kill, fixed), PATIENCE)
+        Running::spawn(sys::bind(command, Signal::SIGKILL, fixed), PATIENCE)
     }
 
     /// Starts `command`. When this process dies, the program gets a request to end, and `backoff`
     /// to clean up. Ctrl-C does not reach it: this process ends it when nobody uses it any more.
     pub fn start_gently(command: &mut Command, backoff: Duration) -> Result<Running> {
         // A process group of its own.
-        Running::spawn(sys::bind(command.process_group(0), Signal::Terminate, false), backoff)
+        Running::spawn(sys::bind(command.process_group(0), Signal::SIGTERM, false), backoff)
     }
 
     fn spawn(command: &mut Command, backoff: Duration) -> Result<Running> {
@@ -172,7 +172,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         // A server may have files to remove, so we first request it to end.
-        if sys::signal(&mut self.child, Signal::Terminate).is_ok() {
+        if sys::signal(&mut self.child, Signal::SIGTERM).is_ok() {
             let begun = Instant::now();
             while begun.elapsed() < self.backoff {
                 if !matches!(self.child.try_wait(), Ok(None)) {

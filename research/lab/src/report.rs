@@ -12,8 +12,8 @@ use comfy_table::{CellAlignment, Table};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
-use crate::figures::{cell, numbers};
 use crate::interrupt;
+use crate::statistics::{median, spread};
 
 /// Prints a result, as JSON or as tables. It may be null: then the command has printed all.
 pub fn show(result: &Value, json: bool) -> Result<()> {
@@ -60,7 +60,7 @@ pub fn end() {
 const MANY: usize = 12;
 
 /// The cells of a row: names of columns, and texts.
-type Row = Vec<(String, String)>;
+pub type Row = Vec<(String, String)>;
 
 fn text(result: &Value) -> String {
     let mut tables: Vec<(String, Vec<Row>)> = Vec::new();
@@ -68,7 +68,7 @@ fn text(result: &Value) -> String {
     let head = split(object, "", &[], &mut tables);
     let mut text: String = head.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
     for (name, rows) in tables {
-        text += &format!("\n{name}\n\n{}", drawn(&rows));
+        text += &format!("\n{name}\n\n{}", drawn(&rows, false));
     }
     text
 }
@@ -113,43 +113,63 @@ fn collect<'a>(
         match value {
             Value::Object(inner) => collect(inner, &name, cells, lists),
             Value::Array(list) if list.iter().any(Value::is_object) => lists.push((name, list)),
-            Value::Array(list) if list.iter().all(Value::is_number) => {
-                cells.push((name, cell(&numbers(value), 1.0, 2)));
-            }
-            Value::Array(list) => {
-                cells.push((name, list.iter().map(short).collect::<Vec<_>>().join(", ")));
-            }
             value => cells.push((name, short(value))),
         }
     }
 }
 
-fn short(value: &Value) -> String {
+/// A value in a cell: of measurements the median and, behind `±`, half of the distance from the
+/// least to the greatest, in percent of it.
+pub fn short(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
         Value::String(text) => text.clone(),
-        Value::Number(number) if number.is_f64() => {
-            let number = number.as_f64().unwrap_or_default();
-            let digits = if number.abs() < 10.0 { 4 } else { 1 };
-            format!("{number:.digits$}")
+        Value::Number(number) if number.is_f64() => number_of(number.as_f64().unwrap_or_default()),
+        Value::Array(list) if list.iter().any(Value::is_f64) => {
+            let values: Vec<f64> = list.iter().filter_map(Value::as_f64).collect();
+            let (middle, [least, most]) = (median(values.iter().copied()), spread(&values));
+            let text = number_of(middle);
+            match values.len() {
+                1 => text,
+                _ => format!("{text} ±{:.0} %", 50.0 * (most - least) / middle.abs().max(1e-12)),
+            }
         }
+        Value::Array(list) => list.iter().map(short).collect::<Vec<_>>().join(" "),
         value => value.to_string(),
     }
 }
 
-/// A table of the rows. Of a few rows with many cells each is a column.
-fn drawn(rows: &[Row]) -> String {
+fn number_of(number: f64) -> String {
+    let digits = match number.abs() {
+        small if small < 10.0 => 4,
+        large if large < 1e6 => 1,
+        _ => 0,
+    };
+    format!("{number:.digits$}")
+}
+
+/// A table of the rows, in Markdown or for a screen. There, of a few rows with many cells each is a
+/// column.
+pub fn drawn(rows: &[Row], markdown: bool) -> String {
     let mut names: Vec<&String> = Vec::new();
     for (name, _) in rows.iter().flatten() {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let turned = names.len() > MANY && rows.len() < MANY;
+    let turned = !markdown && names.len() > MANY && rows.len() < MANY;
     let of = |name: &String, row: &Row| {
         row.iter().find(|(other, _)| other == name).map_or(String::new(), |(_, text)| text.clone())
     };
     let mut table = Table::new();
+    if markdown {
+        table.load_style(comfy_table::presets::ASCII_MARKDOWN);
+        table.set_header(&names);
+        for row in rows {
+            table.add_row(names.iter().map(|name| of(name, row)));
+        }
+        return table.trim_fmt() + "\n";
+    }
     table.load_style(comfy_table::presets::NOTHING);
     if turned {
         for name in &names {
@@ -195,11 +215,11 @@ mod tests {
         let text = text(&result);
         let lines: Vec<Vec<&str>> = text.lines().map(|l| l.split_whitespace().collect()).collect();
         assert!(text.starts_with("command: x\n\nrows\n\n"), "{text}");
-        for row in [vec!["a", "12.3", "2.00", "±50", "%"], vec!["b", "-", "–", "–"]] {
+        for row in [vec!["a", "12.3", "2.0000", "±50", "%"], vec!["b", "-"]] {
             assert!(lines.contains(&row), "{row:?} in {text}");
         }
         let more = lines.iter().position(|line| *line == ["rows,", "more"]).expect("a table");
-        assert_eq!(lines[more + 3], ["a", "12.3", "2.00", "±50", "%", "1"], "{text}");
+        assert_eq!(lines[more + 3], ["a", "12.3", "2.0000", "±50", "%", "1"], "{text}");
         let wide: Map<String, Value> = (0..13).map(|n| (format!("n{n}"), n.into())).collect();
         let text = super::text(&json!({ "rows": [wide] }));
         assert!(text.contains("\nn0    0\n") && text.contains("\nn12  12\n"), "{text}");

@@ -39,14 +39,9 @@ pub fn run(args: &ServeArgs) -> Result<()> {
 }
 
 fn disk(args: &ServeArgs, machine: &Machine) -> Result<Arc<dyn BlockDevice>, ControlError> {
-    let ServeArgs { size, algorithm, level, max_streams, .. } = args;
     let disk = machine.add();
-    if let Some(streams) = max_streams {
-        disk.set_max_streams(*streams)?;
-    }
-    disk.set_algorithm(algorithm)?;
-    disk.set_params(zcomp::Params::at_level(*level))?;
-    disk.set_disksize(*size)?;
+    disk.set_algorithm(&args.algorithm)?;
+    disk.set_disksize(args.size)?;
     Ok(disk)
 }
 

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 
 use crate::proc_files::Counters;
 pub use mode::{Kind, Mode};
-pub use shop::{Area, Daemon, Shop, Told, active, counters};
+pub use shop::{Area, Shop, Told, active, counters};
 
 /// No swap.
 struct Nothing;

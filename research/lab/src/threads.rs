@@ -3,10 +3,9 @@
 use std::thread::{self, ScopedJoinHandle};
 
 use anyhow::{Result, anyhow, bail};
-use sync::atomic::{AtomicBool, AtomicU64, Ordering, spin_hint};
+use sync::atomic::{AtomicBool, Ordering};
 
-/// Turns of a thread that waits for the others, before it lets other threads run.
-const SPINS: u32 = 2000;
+use crate::meeting::Meeting;
 
 /// Runs a job on each CPU of `cpus` at once, on threads that stay there. Each thread has its number
 /// and prepares its work. If all can do that, all begin to work together. Returns the results in
@@ -16,19 +15,14 @@ pub fn on_each<S, T: Send>(
     prepare: impl Fn(usize) -> Result<S> + Sync,
     work: impl Fn(S) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let (arrived, failed) = (&AtomicU64::new(0), &AtomicBool::new(false));
+    let (meeting, failed) = (&Meeting::new(cpus.len()), &AtomicBool::new(false));
     let run = |number: usize| -> Result<Option<T>> {
+        let _part = meeting.take_part();
         let pinned = host::pin_to_cpu(cpus[number]).map_err(|error| anyhow!("{error}"));
         let prepared = pinned.and_then(|()| prepare(number));
-        // Relaxed: the count below orders it.
+        // Relaxed: the meeting orders it.
         failed.fetch_or(prepared.is_err(), Ordering::Relaxed);
-        // AcqRel pairs with the Acquire below: what all have prepared is visible to all.
-        arrived.fetch_add(1, Ordering::AcqRel);
-        let mut turns = 0;
-        while arrived.load(Ordering::Acquire) < cpus.len() as u64 {
-            turns += 1;
-            if turns < SPINS { spin_hint() } else { thread::yield_now() }
-        }
+        meeting.wait();
         let prepared = prepared?;
         if failed.load(Ordering::Relaxed) { Ok(None) } else { work(prepared).map(Some) }
     };

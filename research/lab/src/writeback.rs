@@ -30,7 +30,7 @@ use crate::backing_file::new_file;
 use crate::statistics::{median, spread};
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
-use round::{CPU, Corpus, SMALLEST, Sample, back, check, machine};
+use round::{CPU, Corpus, SEED, SMALLEST, Sample, back, check, machine};
 use swap::Below;
 
 /// The part of the pages that is replaced before each writeback.
@@ -117,7 +117,6 @@ pub fn run(args: &WritebackArgs) -> Result<Value> {
         "algorithm": args.algorithm,
         "sealed": !args.plain,
         "repeat": args.repeat,
-        "seed": args.seed,
         "out": out,
         "replaced": replaced,
     }))
@@ -195,7 +194,7 @@ fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Re
     let (stats, log) = (disk.stats(), disk.log_stats());
     // Same-filled pages stay in memory.
     let written = stats.backed_writes;
-    let [alone_us, together_us, verified] = back(corpus, args, &*disk)?;
+    let [alone_us, together_us, verified] = back(corpus, &*disk)?;
     Ok(Sample {
         pages: written,
         object_bytes: before.compressed_bytes,
@@ -215,7 +214,7 @@ fn replace(corpus: &Corpus<'_>, bytes: u64, args: &WritebackArgs) -> Result<[(u6
     let file = new_file(&args.dir, bytes)?;
     let machine = machine()?;
     let disk = disk(&machine, file.path(), corpus, Layout::Log, args)?;
-    let mut random = fastrand::Rng::with_seed(args.seed);
+    let mut random = fastrand::Rng::with_seed(SEED);
     // The page of the dump that each page of the disk has. They are exchanged, so that all together
     // stay as large as they are.
     let mut of: Vec<usize> = (0..pages).collect();

@@ -206,13 +206,15 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("io-uring", &["backing", "ublk"], &[]),
     // The system is `host`: the other crates of the product call its safe functions, and those of
     // rustix.
-    ("libc", &["host", "lab", "guestkit"], &["*"]),
+    ("libc", &["host", "guestkit"], &["*"]),
     ("libdeflate-sys", &["zcomp"], &[]),
     ("loom", &["sync"], &["zram", "zswap", "zsmalloc", "zcomp", "pagealloc", "designs"]),
     ("lz4-sys", &["zcomp"], &[]),
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
     ("lzokay", &[], &["zcomp", "fuzzing"]),
+    ("memmap2", &["lab"], &[]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
+    ("nix", &["lab"], &[]),
     ("opendal", &["remote"], &[]),
     ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),

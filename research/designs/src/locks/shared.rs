@@ -19,10 +19,16 @@ impl SharedWaitQueues {
     /// Locks `word` for reading. `key` must be the same for each use of one word. Not re-entrant.
     #[inline]
     pub fn read(&self, word: &AtomicU64, key: usize) {
-        let seen = word.load(Ordering::Relaxed);
-        if !(admits_reader(seen) && try_swap(word, seen, seen + 1)) {
+        if !self.try_read(word) {
             self.wait_for(word, key, admits_reader, |seen| seen + 1);
         }
+    }
+
+    /// Locks `word` for reading if that is possible now.
+    #[inline]
+    pub fn try_read(&self, word: &AtomicU64) -> bool {
+        let seen = word.load(Ordering::Relaxed);
+        admits_reader(seen) && try_swap(word, seen, seen + 1)
     }
 
     /// Ends a [`SharedWaitQueues::read`].
@@ -37,9 +43,15 @@ impl SharedWaitQueues {
     /// Locks `word` for writing.
     #[inline]
     pub fn write(&self, word: &AtomicU64, key: usize) {
-        if !try_swap(word, 0, LOCKED) {
+        if !self.try_write(word) {
             self.wait_for(word, key, admits_writer, |seen| seen | LOCKED);
         }
+    }
+
+    /// Locks `word` for writing if that is possible now, and nobody waits.
+    #[inline]
+    pub fn try_write(&self, word: &AtomicU64) -> bool {
+        try_swap(word, 0, LOCKED)
     }
 
     /// Ends a [`SharedWaitQueues::write`].

@@ -4,32 +4,8 @@
 use std::thread;
 
 use sync::atomic::{AtomicU64, Ordering};
-use units::Cpu;
 
 use super::*;
-
-#[test]
-fn owner_mutex_excludes_and_wakes() {
-    // Threads that say they share a CPU sleep at once, others spin first.
-    for cpus in [1, 2, 8] {
-        let counter = OwnerMutex::new(0u64);
-        thread::scope(|scope| {
-            for n in 0..8 {
-                let counter = &counter;
-                scope.spawn(move || {
-                    for round in 0..2_000 {
-                        let mut held = counter.lock(Cpu(n % cpus));
-                        if round % 256 == 0 {
-                            thread::yield_now();
-                        }
-                        *held += 1;
-                    }
-                });
-            }
-        });
-        assert_eq!(*counter.lock(Cpu(0)), 16_000);
-    }
-}
 
 #[test]
 fn rwlock_excludes_and_shares() {
@@ -64,21 +40,6 @@ fn rwlock_excludes_and_shares() {
     assert!(counter.try_read().is_none() && counter.try_write().is_none(), "somebody writes");
     drop(held);
     assert_eq!(counter.read().0, 1);
-}
-
-#[test]
-fn system_mutex_survives_a_panic() {
-    let counter = SystemMutex::new(0);
-    let panicked = thread::scope(|scope| {
-        let holder = scope.spawn(|| {
-            let _held = counter.lock();
-            panic!("on purpose");
-        });
-        holder.join().is_err()
-    });
-    assert!(panicked);
-    *counter.lock() += 1;
-    assert_eq!(*counter.lock(), 1);
 }
 
 #[test]

@@ -27,21 +27,14 @@ pub struct MultiStreams {
 }
 
 struct List {
-    idle: Stack,
+    /// The stream that came last is at the end. It has room for all that were made, so that lending
+    /// allocates nothing.
+    idle: Vec<Stream>,
     /// Streams that exist, idle or taken. At least one.
     made: usize,
     /// Places of streams that are being made.
     reserved: usize,
     limit: usize,
-}
-
-/// A stream on the heap, so that lending it moves one pointer. It is an array of one element,
-/// because only a vector can be allocated without an abort when memory is out.
-type Loan = Box<[Node; 1]>;
-
-struct Node {
-    stream: Stream,
-    next: Option<Loan>,
 }
 
 impl MultiStreams {
@@ -50,8 +43,7 @@ impl MultiStreams {
     /// # Errors
     /// [`CodecError`] when memory is out.
     pub fn new(compressor: &Arc<dyn Compressor>, limit: usize) -> Result<MultiStreams, CodecError> {
-        let mut idle = Stack::default();
-        idle.push(make(&**compressor)?);
+        let idle = vec![Stream::new(&**compressor)?];
         let list = List { idle, made: 1, reserved: 0, limit: limit.max(1) };
         Ok(MultiStreams {
             compressor: compressor.clone(),
@@ -61,20 +53,20 @@ impl MultiStreams {
     }
 
     #[cold]
-    fn grow_or_wait(&self) -> Loan {
+    fn grow_or_wait(&self) -> Stream {
         let mut may_grow = true;
         loop {
             let ticket = self.event.ticket();
             let mut list = self.list.lock();
-            if let Some(loan) = list.idle.pop() {
-                return loan;
+            if let Some(stream) = list.idle.pop() {
+                return stream;
             }
             let has_room = list.made + list.reserved < list.limit;
             if has_room && may_grow {
                 list.reserved += 1;
                 drop(list);
                 match self.grow() {
-                    Some(loan) => return loan,
+                    Some(stream) => return stream,
                     None => may_grow = false,
                 }
             } else {
@@ -87,39 +79,31 @@ impl MultiStreams {
 
     /// Makes the stream for a reserved place. `None` if memory is out or the limit was lowered
     /// meanwhile. Then another thread has a stream, and rings when it returns the stream.
-    fn grow(&self) -> Option<Loan> {
-        let made = make(&*self.compressor).ok();
+    fn grow(&self) -> Option<Stream> {
+        let made = Stream::new(&*self.compressor).ok();
         let mut list = self.list.lock();
         list.reserved -= 1;
-        let wanted = made.is_some() && list.made < list.limit;
+        let more = list.made + 1 - list.idle.len();
+        let has_room = list.idle.try_reserve(more).is_ok();
+        let wanted = made.is_some() && has_room && list.made < list.limit;
         list.made += usize::from(wanted);
         drop(list);
         made.filter(|_| wanted)
     }
 
-    fn take_back(&self, loan: Loan) {
+    fn take_back(&self, stream: Stream) {
         let mut list = self.list.lock();
         if list.made <= list.limit {
-            list.idle.push(loan);
+            list.idle.push(stream);
             drop(list);
             self.event.notify_one();
         } else {
             list.made -= 1;
             // The lock is released first, because freeing the stream is slow.
             drop(list);
-            drop(loan);
+            drop(stream);
         }
     }
-}
-
-fn make(compressor: &dyn Compressor) -> Result<Loan, CodecError> {
-    let stream = Stream::new(compressor)?;
-    let mut nodes = Vec::new();
-    if nodes.try_reserve_exact(1).is_ok() {
-        nodes.push(Node { stream, next: None });
-    }
-    let no_memory = |_| CodecError(format!("{}: no memory for a stream", compressor.name()));
-    nodes.into_boxed_slice().try_into().map_err(no_memory)
 }
 
 impl Streams for MultiStreams {
@@ -137,7 +121,7 @@ impl Streams for MultiStreams {
     #[inline]
     fn get(&self, _: Cpu) -> LentStream<'_> {
         let idle = self.list.lock().idle.pop();
-        LentStream { owner: self, loan: Some(idle.unwrap_or_else(|| self.grow_or_wait())) }
+        LentStream { owner: self, stream: Some(idle.unwrap_or_else(|| self.grow_or_wait())) }
     }
 
     fn count(&self) -> usize {
@@ -146,17 +130,16 @@ impl Streams for MultiStreams {
     }
 
     fn limit(&self, count: usize) -> Result<(), OneStream> {
-        let mut spare = Stack::default();
         let mut list = self.list.lock();
         let raised = count > list.limit;
         list.limit = count.max(1);
-        while list.made > list.limit
-            && let Some(loan) = list.idle.pop()
-        {
-            list.made -= 1;
-            spare.push(loan);
-        }
+        let most = (list.made.saturating_sub(list.limit)).min(list.idle.len());
+        let kept = list.idle.len() - most;
+        let spare = list.idle.split_off(kept);
+        list.made -= most;
+        // The lock is released first, because freeing streams is slow.
         drop(list);
+        drop(spare);
         if raised {
             self.event.notify_all();
         }
@@ -168,7 +151,7 @@ impl Streams for MultiStreams {
 pub struct LentStream<'a> {
     owner: &'a MultiStreams,
     /// `Some` until this value is dropped.
-    loan: Option<Loan>,
+    stream: Option<Stream>,
 }
 
 const LENT: &str = "a stream is taken until its guard is dropped";
@@ -177,50 +160,22 @@ impl Deref for LentStream<'_> {
     type Target = Stream;
     #[inline]
     fn deref(&self) -> &Stream {
-        let [node] = &**self.loan.as_ref().expect(LENT);
-        &node.stream
+        self.stream.as_ref().expect(LENT)
     }
 }
 
 impl DerefMut for LentStream<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Stream {
-        let [node] = &mut **self.loan.as_mut().expect(LENT);
-        &mut node.stream
+        self.stream.as_mut().expect(LENT)
     }
 }
 
 impl Drop for LentStream<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(loan) = self.loan.take() {
-            self.owner.take_back(loan);
+        if let Some(stream) = self.stream.take() {
+            self.owner.take_back(stream);
         }
-    }
-}
-
-/// Idle streams. The stream that came last is in front.
-#[derive(Default)]
-struct Stack(Option<Loan>);
-
-impl Stack {
-    #[inline]
-    fn push(&mut self, mut loan: Loan) {
-        loan[0].next = self.0.take();
-        self.0 = Some(loan);
-    }
-
-    #[inline]
-    fn pop(&mut self) -> Option<Loan> {
-        let mut first = self.0.take()?;
-        self.0 = first[0].next.take();
-        Some(first)
-    }
-}
-
-impl Drop for Stack {
-    /// Drops the streams in a loop. A recursive drop takes a stack frame for each stream.
-    fn drop(&mut self) {
-        while self.pop().is_some() {}
     }
 }

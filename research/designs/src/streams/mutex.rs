@@ -1,20 +1,16 @@
 //! `mutex`: one stream behind an ordinary mutex.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sync::CachePadded;
 use units::Cpu;
 
 use zcomp::{CodecError, Compressor, OneStream, Stream, Streams};
 
-use crate::locks::{SystemGuard, SystemMutex};
-
-/// One stream behind the standard library's mutex. It exists for measurements: [`SingleStream`]
-/// must never be slower than it.
-///
-/// [`SingleStream`]: super::SingleStream
+/// One stream behind the standard library's mutex, which no model checker knows. It exists for
+/// measurements.
 pub struct MutexStream {
-    stream: CachePadded<SystemMutex<Stream>>,
+    stream: CachePadded<Mutex<Stream>>,
 }
 
 impl MutexStream {
@@ -23,7 +19,7 @@ impl MutexStream {
     /// # Errors
     /// [`CodecError`] when memory is out.
     pub fn new(compressor: &dyn Compressor) -> Result<MutexStream, CodecError> {
-        let stream = CachePadded::new(SystemMutex::new(Stream::new(compressor)?));
+        let stream = CachePadded::new(Mutex::new(Stream::new(compressor)?));
         Ok(MutexStream { stream })
     }
 }
@@ -31,7 +27,7 @@ impl MutexStream {
 impl Streams for MutexStream {
     const NAME: &'static str = "mutex";
     const MOST: u32 = 1;
-    type Guard<'a> = SystemGuard<'a, Stream>;
+    type Guard<'a> = MutexGuard<'a, Stream>;
 
     fn usual(_: usize) -> u32 {
         1
@@ -42,8 +38,9 @@ impl Streams for MutexStream {
     }
 
     #[inline]
-    fn get(&self, _: Cpu) -> SystemGuard<'_, Stream> {
-        self.stream.lock()
+    fn get(&self, _: Cpu) -> MutexGuard<'_, Stream> {
+        // A panic of a holder does not spoil a stream.
+        self.stream.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn count(&self) -> usize {

@@ -32,6 +32,7 @@ use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::{Backoff, CachePadded, Mutex, PerCpu};
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
+use crate::locks::{RwLock, WriteGuard};
 use crate::zones::Blocks;
 use crate::zones::smp_list::{Chain, Links};
 use pagealloc::{
@@ -46,7 +47,6 @@ mod passage;
 mod pcp;
 
 pub use design::{Batch, Cluster, Design, Merge, NoMerge, Premerge, RangeRw, Spin, Splice};
-use design::{Lock, LockKind};
 use free_lists::FreeLists;
 use pages::{ALLOCATED, NOTHING, Pages};
 use passage::{Hold, Watch};
@@ -55,16 +55,13 @@ use pcp::PcpList;
 /// The frames that a zone commits at a time: 32 MiB. Untouched frames cost no memory.
 const GROWTH: u32 = 16 * FRAMES_PER_PAGEBLOCK;
 
-type ZoneLock<D> = <<D as Design>::Kind as LockKind>::Lock<FreeLists<D>>;
-type Alone<'a, D> = <ZoneLock<D> as Lock<FreeLists<D>>>::Exclusive<'a>;
-
 /// A zone of free lists; the module's documentation describes it.
 pub struct ListZone<D: Design, P: LockTrace = ()> {
     region: Region,
     options: ZoneOptions,
     pages: Arc<Pages>,
     cpus: PerCpu<Mutex<PcpList>>,
-    free: CachePadded<ZoneLock<D>>,
+    free: CachePadded<RwLock<FreeLists<D>>>,
     /// Clusters that have left the list, while their frames are still marked free.
     in_progress: CachePadded<AtomicU32>,
     returned: AtomicU64,
@@ -109,7 +106,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             region: provider.reserve(bytes)?,
             pages,
             cpus: PerCpu::new(options.cpus, |_| Mutex::new(PcpList::new())),
-            free: CachePadded::new(ZoneLock::<D>::new(free)),
+            free: CachePadded::new(RwLock::new(free)),
             in_progress: CachePadded::new(AtomicU32::new(0)),
             returned: AtomicU64::new(0),
             bad_frees: AtomicU64::new(0),
@@ -129,8 +126,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     }
 
     #[inline]
-    fn alone(&self, watch: &Watch<'_, P>) -> Hold<Alone<'_, D>> {
-        watch.pass(LockClass::Write, || self.free.try_exclusive(), || self.free.exclusive())
+    fn alone(&self, watch: &Watch<'_, P>) -> Hold<WriteGuard<'_, FreeLists<D>>> {
+        watch.pass(LockClass::Write, || self.free.try_write(), || self.free.write())
     }
 
     #[inline]
@@ -297,8 +294,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     /// total.
     fn give(&self, cpu: Cpu, batch: &[(u32, u8)], pages: u64) {
         let watch = self.watch(cpu);
-        let beside =
-            || watch.pass(LockClass::Read, || self.free.try_shared(), || self.free.shared());
+        let beside = || watch.pass(LockClass::Read, || self.free.try_read(), || self.free.read());
         match D::MERGE {
             Merge::InRange => {
                 let hold = beside();
@@ -477,7 +473,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
 
     fn stats(&self) -> ZoneStats {
         let cached = self.cpus.iter().map(|pcp| pcp.lock().len() as u64).sum();
-        let free = self.free.exclusive();
+        let free = self.free.write();
         let managed = u64::from(free.managed);
         ZoneStats {
             allocated: managed.saturating_sub(cached + free.free_frames()),
@@ -490,7 +486,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     }
 
     fn free_blocks(&self, see: &mut dyn FnMut(Frame, u8)) {
-        self.free.exclusive().each(see);
+        self.free.write().each(see);
     }
 
     fn validate(&self) {
@@ -520,7 +516,7 @@ impl<D: Design, P: LockTrace> Blocks for ListZone<D, P> {
 impl<D: Design, P: LockTrace> Drop for ListZone<D, P> {
     fn drop(&mut self) {
         // After this the system may give the addresses to other users.
-        let managed = self.free.exclusive().managed;
+        let managed = self.free.write().managed;
         self.open(0, managed);
     }
 }

@@ -5,15 +5,14 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::sizes::{size, within};
-use crate::zone::mode::Mode;
-use crate::zone::workload::{Start, Workload};
+use crate::zone::Workload;
 
 /// `rampack-lab zone`.
 #[derive(Args)]
 pub struct ZoneArgs {
     /// Designs, with commas between them, or `all`. Besides the engine's there are two controls:
-    /// `pcp-only` (a pcp list that never runs out: what the way there costs) and `mutex-buddy` (the
-    /// plainest thing that works)
+    /// `pcp-only` (a pcp list that never runs out: what the way there costs) and `no-pcp` (`spin`
+    /// without pcp lists: what they save)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
     pub design: Vec<String>,
 
@@ -26,16 +25,6 @@ pub struct ZoneArgs {
     #[arg(long, value_enum, value_name = "NAME", value_delimiter = ',', default_value = "bulk")]
     pub workload: Vec<Workload>,
 
-    /// What is done with each frame: `raw` (nothing), `touch` (one line is written), `zero` (all
-    /// of it is), `think=NS` (so much time goes by)
-    #[arg(long, value_name = "MODE", default_value = "raw", value_parser = Mode::parse)]
-    pub mode: Mode,
-
-    /// How threads begin where they do not meet at each phase: at random points of a cycle, or
-    /// all at once
-    #[arg(long, value_enum, default_value = "lockstep")]
-    pub start: Start,
-
     /// Turns of each design, which take turns; medians are printed
     #[arg(long, value_name = "R", default_value_t = 11, value_parser = within(1..=1000))]
     pub repeat: u32,
@@ -44,31 +33,10 @@ pub struct ZoneArgs {
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = within(1..=100_000))]
     pub cycles: u32,
 
-    /// Memory of the zone: addresses, unless frames are touched [default: 1G, and for page-fault1
-    /// at least 256M for each thread]
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "frames")]
-    pub size: Option<u64>,
-
-    /// The same in frames of 4 KiB
+    /// Frames of 4 KiB of the zone [default: 262144, and for page-fault1 at least 65536 for each
+    /// thread]
     #[arg(long, value_name = "N", value_parser = within(1024..=1 << 28))]
     pub frames: Option<u32>,
-
-    /// Frames moved between a CPU's pcp list and the zone at a time [default: the design's]
-    #[arg(long, value_name = "N", value_parser = within(1..=4096))]
-    pub batch: Option<u32>,
-
-    /// The most frames in a CPU's pcp list [default: the design's]
-    #[arg(long, value_name = "N", value_parser = within(1..=65536))]
-    pub pcp: Option<u32>,
-
-    /// Let the zone give free blocks of 2 MiB back to the system, as in the product: then system
-    /// calls are measured, too
-    #[arg(long)]
-    pub give_back: bool,
-
-    /// What orders are drawn from
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }
 
 /// `rampack-lab zone-sim`.
@@ -95,9 +63,10 @@ pub struct ZoneSimArgs {
     #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
     pub repeat: u32,
 
-    /// Memory of the zones that are measured
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = size)]
-    pub size: u64,
+    /// Frames of 4 KiB of the zones that are measured
+    #[arg(long, value_name = "N", default_value_t = 131_072)]
+    #[arg(value_parser = within(1024..=1 << 28))]
+    pub frames: u32,
 
     /// What the simulation draws its random numbers from; the same seed and the same times give
     /// the same result
@@ -124,8 +93,4 @@ pub struct ChurnArgs {
     /// as many different sizes as those of programs do]
     #[arg(long, value_name = "FILE")]
     pub corpus: Option<PathBuf>,
-
-    /// What is drawn at random
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub seed: u64,
 }

@@ -62,10 +62,6 @@ fn is_wanted(entry: u64) -> bool {
     entry & PRESENT != 0 && entry & FILE_OR_SHARED == 0 && entry & EXCLUSIVE != 0
 }
 
-fn u64_from(bytes: &[u8]) -> u64 {
-    bytes.try_into().map_or(0, u64::from_ne_bytes)
-}
-
 /// The addresses of all wanted pages of a process now, ascending.
 pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).context("its mappings")?;
@@ -80,8 +76,8 @@ pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
             let entries = &mut entries[..length];
             let offset = page * size_of::<u64>() as u64;
             pagemap.read_exact_at(entries, offset).context("its pagemap")?;
-            for entry in entries.chunks_exact(size_of::<u64>()).map(u64_from) {
-                if is_wanted(entry) {
+            for entry in entries.as_chunks().0 {
+                if is_wanted(u64::from_ne_bytes(*entry)) {
                     addresses.push(page * PAGE_SIZE as u64);
                 }
                 page += 1;
@@ -114,7 +110,7 @@ pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
             Ok(()) => contents.extend_from_slice(&page),
             // Guard pages and device memory look ordinary but cannot be read.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) if error.raw_os_error() == Some(libc::EIO) => {}
+            Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => {}
             Err(error) => return Err(error).context("its memory"),
         }
     }

@@ -22,7 +22,7 @@ pub struct Recipe {
 }
 
 /// All recipes.
-pub const RECIPES: [Recipe; 4] = [
+pub static RECIPES: [Recipe; 4] = [
     Recipe { name: "python", needs: &[("python3", "python3")], make: python, version: "--version" },
     Recipe { name: "node", needs: &[("node", "nodejs")], make: node, version: "--version" },
     Recipe {

@@ -6,6 +6,9 @@ use units::{PAGE_SIZE, Page};
 
 use crate::page;
 
+/// The seed of all that is drawn at random.
+pub const SEED: u64 = 1;
+
 /// A dump.
 pub struct Corpus<'a> {
     /// Its name.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{AreaOptions, Key, Memcg, SwapType, Zswap};
 
-use super::dump::{Corpus, percentiles};
+use super::dump::{Corpus, SEED, percentiles};
 use crate::args::DensityArgs;
 use crate::pages::machine;
 use crate::sys::Memory;
@@ -65,7 +65,7 @@ fn measure(
     let is_kept =
         |index: &usize| zswap.store(CPU, key(*index), &memcg, corpus.page(*index)).is_ok();
     let mut kept: Vec<usize> = (0..corpus.pages).filter(is_kept).collect();
-    fastrand::Rng::with_seed(args.seed).shuffle(&mut kept);
+    fastrand::Rng::with_seed(SEED).shuffle(&mut kept);
     let data = (kept.len() * PAGE_SIZE) as f64;
     let before = (zswap.stats(), loads(&zswap, corpus, &kept, &key)?);
     let (mut seconds, mut last, mut still) = (0, 0, 0);

@@ -3,10 +3,29 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::plan::Plan;
-use super::subject::Subject;
+use super::content::Content;
+use super::modes::Workload;
+use super::subject::{Setting, Subject};
 use super::workers::Rate;
 use crate::statistics::{deviation, mean, median};
+
+/// The plan of a run.
+pub struct Plan {
+    /// The workload of the threads.
+    pub workload: Workload,
+    /// The contents of the pages.
+    pub content: Content,
+    /// Numbers of threads, in the order of the command line.
+    pub threads: Vec<usize>,
+    /// Turns of each subject.
+    pub repeat: usize,
+    /// The subjects that take turns. The others are compared with the first.
+    pub subjects: Vec<Subject>,
+    /// The setting that all subjects share.
+    pub setting: Setting,
+    /// The CPUs of the threads.
+    pub cpus: Vec<usize>,
+}
 
 /// The rates of all repetitions.
 pub struct Report<'a> {
@@ -56,7 +75,7 @@ impl Report<'_> {
                 "slot_bytes_per_page": subject.slot_bytes()?,
             }))
         };
-        let mut cells = Vec::new();
+        let (mut cells, mut summary) = (Vec::new(), Vec::new());
         let mut rows = self.samples.chunks(subjects.len());
         for threads in threads {
             for (mode, row) in workload.modes().into_iter().zip(&mut rows) {
@@ -67,6 +86,25 @@ impl Report<'_> {
                     cell
                 }));
             }
+            // The medians of each mode together.
+            let of = &cells[cells.len() - workload.modes().len() * subjects.len()..];
+            let all = |subject: usize, key: &str| -> Vec<Value> {
+                of.iter().skip(subject).step_by(subjects.len()).map(|c| c[key].clone()).collect()
+            };
+            summary.extend(
+                subjects
+                    .iter()
+                    .enumerate()
+                    .map(|(n, subject)| {
+                        json!({
+                            "threads": threads,
+                            "subject": subject.name,
+                            "kb_per_s": all(n, "median"),
+                            "over_base": all(n, "over_base"),
+                        })
+                    })
+                    .collect::<Vec<Value>>(),
+            );
         }
         Ok(json!({
             "command": command,
@@ -84,6 +122,7 @@ impl Report<'_> {
             "unit": "KB/s",
             "base": subjects[0].name,
             "subjects": subjects.iter().map(line).collect::<Result<Vec<Value>>>()?,
+            "summary": summary,
             "cells": cells,
         }))
     }

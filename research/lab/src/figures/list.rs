@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::Path;
 
-use super::taken::Taken;
-use super::{studies, tables};
+use super::tables::*;
 use crate::programs;
 
 /// Programs whose dumps the measurements store and load.
 pub const DUMPED: [&str; 4] = ["python", "java", "node", "redis"];
-/// Number of turns of one thread and of two.
-const TURNS: usize = 3;
+/// The content whose pages are half noise: no program's pages.
+const HALF: &str = "half";
 
 /// A measurement.
 pub struct Measurement {
@@ -28,8 +27,8 @@ pub struct Measurement {
     pub needs: &'static [Need],
     /// Its runs of this program: a label and the arguments, without `--json`.
     pub runs: fn(&Sizes) -> Vec<(String, String)>,
-    /// Makes the tables from the results.
-    pub tables: fn(&Taken) -> String,
+    /// The tables of the results.
+    pub tables: &'static [Table],
 }
 
 /// A measurement that needs nothing special.
@@ -38,7 +37,7 @@ const fn measurement(
     title: &'static str,
     seconds: u32,
     runs: fn(&Sizes) -> Vec<(String, String)>,
-    tables: fn(&Taken) -> String,
+    tables: &'static [Table],
 ) -> Measurement {
     Measurement { name, title, seconds, long: false, dumps: false, needs: &[], runs, tables }
 }
@@ -121,48 +120,30 @@ fn one(label: &str, line: String) -> Vec<(String, String)> {
 pub const MEASUREMENTS: &[Measurement] = &[
     Measurement {
         dumps: true,
-        ..measurement("pages", "Pages of programs, stored and loaded", 330, pages, tables::pages)
+        ..measurement("pages", "Pages of programs, stored and loaded", 330, pages, PAGES)
     },
-    Measurement { dumps: true, ..measurement("codecs", "Codecs", 60, codecs, tables::codecs) },
+    Measurement { dumps: true, ..measurement("codecs", "Codecs", 60, codecs, CODECS) },
     Measurement {
         dumps: true,
-        ..measurement("locks", "Slot schemes: the experiment of 2014", 300, locks, tables::in_short)
-    },
-    Measurement {
-        dumps: true,
-        ..measurement(
-            "locks-sim",
-            "Slot schemes on more CPUs, simulated",
-            240,
-            locks_sim,
-            studies::locks_sim,
-        )
+        ..measurement("locks", "Slot schemes: the experiment of 2014", 300, locks, TURNS)
     },
     Measurement {
         dumps: true,
-        ..measurement(
-            "streams",
-            "Streams: the other experiment of 2014",
-            120,
-            streams,
-            tables::in_short,
-        )
+        ..measurement("locks-sim", "Slot schemes on more CPUs, simulated", 240, locks_sim, SLOTS)
+    },
+    Measurement {
+        dumps: true,
+        ..measurement("streams", "Streams: the other experiment of 2014", 120, streams, TURNS)
     },
     Measurement {
         needs: &[Need::Program("fio"), Need::Program("nbdkit")],
-        ..measurement("nbd", "NBD", 80, nbd, tables::nbd)
+        ..measurement("nbd", "NBD", 80, nbd, NBD)
     },
-    measurement("backing", "Reading and writing a backing file", 45, backing, tables::backing),
-    measurement("index", "Indexes of swap", 75, index, studies::index),
-    measurement("zone", "Page allocators", 150, zone, studies::zone),
-    measurement(
-        "zone-sim",
-        "Page allocators on more CPUs, simulated",
-        120,
-        zone_sim,
-        studies::zone_sim,
-    ),
-    measurement("churn", "A pool that is churned", 15, churn, studies::churn),
+    measurement("backing", "Reading and writing a backing file", 45, backing, BACKING),
+    measurement("index", "Indexes of swap", 75, index, INDEX),
+    measurement("zone", "Page allocators", 150, zone, ZONE),
+    measurement("zone-sim", "Page allocators on more CPUs, simulated", 120, zone_sim, ZONE_SIM),
+    measurement("churn", "A pool that is churned", 15, churn, CHURN),
     Measurement {
         long: true,
         needs: &[Need::Root],
@@ -171,7 +152,7 @@ pub const MEASUREMENTS: &[Measurement] = &[
             "A kernel built with too little memory",
             2700,
             kernel_build,
-            studies::kernel_build,
+            KERNEL_BUILD,
         )
     },
 ];
@@ -212,13 +193,13 @@ fn index(sizes: &Sizes) -> Vec<(String, String)> {
 fn zone(sizes: &Sizes) -> Vec<(String, String)> {
     let size = sizes.either("--repeat 5", "--repeat 2 --cycles 1 --frames 8192");
     let workloads = "bulk,repeat,cross-free,page-fault1";
-    one("", format!("zone --workload {workloads} --start stagger {size}"))
+    one("", format!("zone --workload {workloads} {size}"))
 }
 
 fn zone_sim(sizes: &Sizes) -> Vec<(String, String)> {
     let size = sizes.either(
         "--threads 2,16,112",
-        "--size 32M --repeat 1 --pages 256 --cycles 1 --threads 2,112",
+        "--frames 8192 --repeat 1 --pages 256 --cycles 1 --threads 2,112",
     );
     one("", format!("zone-sim {size}"))
 }
@@ -235,30 +216,26 @@ fn kernel_build(sizes: &Sizes) -> Vec<(String, String)> {
     one("", format!("kernel-build --swap {swap} {size}"))
 }
 
-/// One thread and two take turns on each content. Each run contains the engine and the kernel.
+/// One thread and two on each content. Each run contains the engine and the kernel.
 fn pages(sizes: &Sizes) -> Vec<(String, String)> {
     let mut runs = Vec::new();
-    let repeat = sizes.either("3", "1");
+    let repeat = sizes.either("9", "1");
     let kernel = sizes.kernel("--compare /dev/zram0 --setup-kernel-zram lz4");
-    for name in sizes.dumped.iter().copied().chain([tables::HALF]) {
-        for _ in 0..TURNS {
-            for threads in [1, 2] {
-                let compare = format!("--compare engine:epoch {kernel}");
-                let with = format!("--threads {threads} --repeat {repeat} {compare}");
-                let line = format!("pages --corpus {} {with}", file(name));
-                runs.push((format!("{name}/{threads}"), line));
-            }
+    for name in sizes.dumped.iter().copied().chain([HALF]) {
+        for threads in [1, 2] {
+            let with = format!("--threads {threads} --repeat {repeat} --compare engine:epoch");
+            let line = format!("pages --corpus {} {with} {kernel}", file(name));
+            runs.push((name.to_owned(), line));
         }
         let line = format!("pages --churn --corpus {} --repeat {repeat}", file(name));
-        runs.push((format!("{name}/churn"), line));
+        runs.push((format!("{name}, churned"), line));
     }
     runs
 }
 
 fn codecs(sizes: &Sizes) -> Vec<(String, String)> {
     let size = sizes.either("--pages 3000 --repeat 5", "--pages 200 --repeat 2");
-    let kernel = sizes.kernel("--kernel");
-    let line = |name: &&str| format!("codecs --corpus {} {size} {kernel}", file(name));
+    let line = |name: &&str| format!("codecs --corpus {} {size}", file(name));
     sizes.dumped.iter().map(|name| ((*name).to_owned(), line(name))).collect()
 }
 

@@ -8,7 +8,6 @@ use units::Cpu;
 use zswap::Word;
 
 use super::subject::Subject;
-use super::variant::Variant;
 use crate::statistics::mean;
 use crate::threads;
 
@@ -59,15 +58,13 @@ impl Mix {
 /// A situation.
 pub struct Workers {
     /// The index.
-    pub variant: Variant,
+    pub index: &'static str,
     /// The mix of calls.
     pub mix: Mix,
     /// The number of threads.
     pub threads: usize,
     /// The size of the area, in pages.
     pub pages: u32,
-    /// The seed of the offsets.
-    pub seed: u64,
     /// Whether the threads call the whole engine, with compression, instead of the index alone.
     pub whole: bool,
 }
@@ -101,7 +98,7 @@ impl CpuState {
     /// The pages of thread `n` are interleaved with those of the other threads.
     fn new(workers: &Workers, n: usize, index: &Subject) -> Result<CpuState> {
         let offsets = (n as u64..u64::from(workers.pages)).step_by(workers.threads);
-        let mut random = fastrand::Rng::with_seed(workers.seed + n as u64);
+        let mut random = fastrand::Rng::with_seed(n as u64);
         let mut absent: Vec<u64> = offsets.collect();
         random.shuffle(&mut absent);
         let spare = absent.iter().map(|offset| *offset as u32 + 1).collect();
@@ -162,9 +159,9 @@ impl Workers {
     /// Lets the threads work for `seconds`. Returns a thread's nanoseconds for a call.
     pub fn run(&self, cpus: &[usize], seconds: f64) -> Result<f64> {
         let index = &if self.whole {
-            Subject::whole(self.variant.name, self.pages)?
+            Subject::whole(self.index, self.pages)?
         } else {
-            Subject::alone(self.variant.name, self.pages, self.threads)?
+            Subject::alone(self.index, self.pages, self.threads)?
         };
         let (calls, time) = (self.mix.calls(), Duration::from_secs_f64(seconds));
         let prepare = |n: usize| Ok((Cpu(n as u32), CpuState::new(self, n, index)?));

@@ -29,16 +29,13 @@ impl Source {
     pub fn find(wanted: Option<&Path>, directory: &Path) -> Result<Source> {
         let found = match wanted {
             Some(path) => path.to_owned(),
-            None => newest(directory, |path| path.join("Makefile").is_file())
-                .or_else(|| newest(Path::new(ARCHIVES), |path| path.join("Makefile").is_file()))
-                .or_else(|| newest(Path::new(ARCHIVES), Path::is_file))
-                .with_context(|| {
-                    format!(
-                        "there is no {PREFIX}* in {} or {ARCHIVES}: install the package \
-                         linux-source, or name a tree or an archive with --source",
-                        directory.display()
-                    )
-                })?,
+            None => last(directory).or_else(|| last(Path::new(ARCHIVES))).with_context(|| {
+                format!(
+                    "there is no {PREFIX}* in {} or {ARCHIVES}: install the package \
+                     linux-source, or name a tree or an archive with --source",
+                    directory.display()
+                )
+            })?,
         };
         let tree = match found.is_dir() {
             true => found,
@@ -111,18 +108,12 @@ impl Source {
     }
 }
 
-/// The newest `linux-source-*` in a directory that `is_right`.
-fn newest(directory: &Path, is_right: impl Fn(&Path) -> bool) -> Option<PathBuf> {
+/// The last `linux-source-*` in a directory, by name, that is a tree or else an archive.
+fn last(directory: &Path) -> Option<PathBuf> {
     let entries = fs::read_dir(directory).ok()?.flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    named.map(|entry| entry.path()).filter(|path| is_right(path)).max_by_key(|path| version(path))
-}
-
-/// The numbers in a name, for comparison one by one.
-fn version(path: &Path) -> Vec<u64> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let words = name.split(|c: char| !c.is_ascii_digit());
-    words.filter_map(|word| word.parse().ok()).collect()
+    let usable = |path: &PathBuf| path.join("Makefile").is_file() || path.is_file();
+    named.map(|entry| entry.path()).filter(usable).max_by_key(|path| (path.is_dir(), path.clone()))
 }
 
 /// The name without the archive's suffix.
@@ -160,13 +151,6 @@ fn unpack(archive: &Path, directory: &Path) -> Result<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn versions_in_order() {
-        let version = |name: &str| version(Path::new(name));
-        assert!(version("linux-source-6.12.tar.xz") > version("linux-source-6.1.tar.xz"));
-        assert!(version("linux-source-6.1.7") > version("linux-source-6.1"));
-    }
 
     #[test]
     fn names_of_archives() {

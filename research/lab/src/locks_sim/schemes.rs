@@ -1,19 +1,17 @@
-//! The table of schemes: the lines and locks that an engine uses to store or load a page.
-//!
-//! Everything else (codecs, copying, a CPU's own counters) is private work, of which only the time
-//! counts. Every entry names the file it comes from.
+//! The situations: what guards the slots, where threads find a stream, what they do.
 
-use crate::sim::lock::{LockStep, Manner, Mode};
-use crate::sim::machine::Step;
+use clap::ValueEnum;
+use serde::Serialize;
 
 /// The way in which a scheme guards slots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Guard {
-    /// One lock for all slots, in a line of its own.
-    Global(Manner),
-    /// A lock in each slot, or next to it in the same line.
-    Each(Manner),
-    /// No lock: readers enter, writers swap, and a replaced object waits in a queue of its CPU.
+    /// One reader-writer lock for all slots, in a line of its own.
+    Global,
+    /// A lock in each slot, or next to it in the same line. Whether readers share it, and whether
+    /// those that wait sleep.
+    Each { shares: bool, sleeps: bool },
+    /// No lock: readers enter, writers swap, and a replaced object waits until readers have left.
     Published,
 }
 
@@ -28,110 +26,68 @@ pub struct Scheme {
     pub guard: Guard,
 }
 
+const fn scheme(name: &'static str, bytes: usize, guard: Guard) -> Scheme {
+    Scheme { name, bytes, guard }
+}
+
 /// The schemes. The others are compared with the first.
 pub const SCHEMES: [Scheme; 6] = [
-    // crates/zram/src/slots/global_rw_lock.rs: `lock` is cache-padded; a load reads under it, an
-    // update writes one word under it. crates/sync/src/shared.rs: the steps of taking it.
-    Scheme { name: "global-rwlock", bytes: 8, guard: Guard::Global(Manner::Shared) },
-    // crates/zram/src/slots/cas.rs: load and update own the word; crates/sync/src/owned.rs.
-    Scheme { name: "cas", bytes: 8, guard: Guard::Each(Manner::Owned) },
-    // crates/zram/src/slots/lock_beside.rs: the word and its lock are 16 bytes side by side.
-    Scheme { name: "spinlock", bytes: 16, guard: Guard::Each(Manner::WaitQueues) },
-    // lock_beside.rs with crates/sync/src/shared.rs: readers of one slot come in together.
-    Scheme { name: "rwlock", bytes: 16, guard: Guard::Each(Manner::Shared) },
-    // crates/zram/src/slots/bit_lock.rs: the lock is a bit of the word; crates/sync/src/bitlock.rs.
-    Scheme { name: "bit-spinlock", bytes: 8, guard: Guard::Each(Manner::WaitQueues) },
-    // crates/zram/src/slots/epoch.rs; crates/sync/src/{reader_epochs,retired}.rs: see
-    // `reader_epochs.rs` here.
-    Scheme { name: "epoch", bytes: 8, guard: Guard::Published },
+    scheme("global-rwlock", 8, Guard::Global),
+    scheme("cas", 8, Guard::Each { shares: false, sleeps: false }),
+    scheme("spinlock", 16, Guard::Each { shares: false, sleeps: true }),
+    scheme("rwlock", 16, Guard::Each { shares: true, sleeps: true }),
+    scheme("bit-spinlock", 8, Guard::Each { shares: false, sleeps: true }),
+    scheme("epoch", 8, Guard::Published),
 ];
 
-/// Number of wait queues for slots: `QUEUES` in crates/sync/src/bitlock.rs.
-pub const QUEUES: usize = 32;
 /// Bytes of a line.
 pub const LINE: usize = 64;
 
 /// The policy by which threads get a stream to compress with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum StreamPolicy {
-    /// One for each CPU, with a lock that no other thread wants: crates/zcomp/src/stream.rs,
-    /// `PerCpuStreams`.
+pub enum Streams {
+    /// One for each CPU, which no other thread wants.
     PerCpu,
-    /// One, behind a mutex that spins on its owner (Linux 3.15, max_comp_streams 1).
+    /// One (Linux 3.15, max_comp_streams 1).
     Single,
-    /// This many, in an idle list with a lock and a queue (Linux 3.15, max_comp_streams above 1).
+    /// This many (Linux 3.15, max_comp_streams above 1).
     Multi(u32),
 }
 
-impl StreamPolicy {
+impl Streams {
     /// The name of the policy.
     pub fn name(self) -> String {
         match self {
-            StreamPolicy::PerCpu => "percpu".to_owned(),
-            StreamPolicy::Single => "single".to_owned(),
-            StreamPolicy::Multi(streams) => format!("multi:{streams}"),
-        }
-    }
-
-    /// The way in which threads wait for its lock, if it has one.
-    pub fn manner(self) -> Option<Manner> {
-        match self {
-            StreamPolicy::PerCpu => None,
-            StreamPolicy::Single => Some(Manner::SpinsOnOwner),
-            StreamPolicy::Multi(streams) => Some(Manner::Permits(streams)),
+            Streams::PerCpu => "percpu".to_owned(),
+            Streams::Single => "single".to_owned(),
+            Streams::Multi(streams) => format!("multi:{streams}"),
         }
     }
 }
 
 /// The operation of the threads.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Op {
-    /// Store a page.
     Store,
-    /// Load a page.
     Load,
     /// Stores and loads, equally often.
     Mix,
 }
 
-impl Op {
-    /// All operations.
-    pub const ALL: [Op; 3] = [Op::Store, Op::Load, Op::Mix];
-
-    /// The name of the operation.
-    pub fn name(self) -> &'static str {
-        match self {
-            Op::Store => "store",
-            Op::Load => "load",
-            Op::Mix => "mix",
-        }
-    }
-}
-
 /// The contents of the pages.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Content {
-    /// The same eight bytes repeated: the slot holds them (crates/zram/src/filled.rs).
+    /// The same eight bytes repeated: the slot holds them.
     SameFilled,
     /// Pages to compress. Each becomes an object of a pool.
     Pages,
 }
 
-impl Content {
-    /// Both contents.
-    pub const ALL: [Content; 2] = [Content::SameFilled, Content::Pages];
-
-    /// The name of the contents.
-    pub fn name(self) -> &'static str {
-        match self {
-            Content::SameFilled => "same-filled",
-            Content::Pages => "pages",
-        }
-    }
-}
-
 /// The slots that the threads work on.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
 pub enum Workload {
     /// Many pages: two threads rarely want the same slot.
     Spread,
@@ -140,17 +96,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Both workloads.
-    pub const ALL: [Workload; 2] = [Workload::Spread, Workload::Eight];
-
-    /// The name of the workload.
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Spread => "spread",
-            Workload::Eight => "eight",
-        }
-    }
-
     /// Its number of slots.
     pub fn slots(self) -> usize {
         match self {
@@ -163,54 +108,40 @@ impl Workload {
 /// A situation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// The slot scheme.
     pub scheme: Scheme,
-    /// The slots that the threads work on.
     pub workload: Workload,
-    /// The contents of the pages.
     pub content: Content,
-    /// The operation of the threads.
     pub op: Op,
-    /// Whether all CPUs share the counters.
-    pub shared_counters: bool,
-    /// The policy by which threads get a stream.
-    pub streams: StreamPolicy,
+    pub streams: Streams,
 }
 
 impl Cell {
-    /// All situations of usual counters and streams.
-    pub fn plain_ones() -> Vec<Cell> {
-        let (shared_counters, streams) = (false, StreamPolicy::PerCpu);
-        let mut cells = Vec::new();
-        for workload in Workload::ALL {
-            for content in Content::ALL {
-                for op in Op::ALL {
+    /// All situations: every scheme with everything, and other streams where they are wanted.
+    pub fn all() -> Vec<Cell> {
+        let (streams, mut cells) = (Streams::PerCpu, Vec::new());
+        for &workload in Workload::value_variants() {
+            for &content in Content::value_variants() {
+                for &op in Op::value_variants() {
                     cells.extend(SCHEMES.map(|scheme| Cell {
                         scheme,
                         workload,
                         content,
                         op,
-                        shared_counters,
                         streams,
                     }));
                 }
             }
         }
+        // The scheme without locks, so that the streams show.
+        let of = |cell: &&Cell| {
+            (cell.scheme.name, cell.workload) == ("epoch", Workload::Spread)
+                && (cell.content, cell.op) == (Content::Pages, Op::Store)
+        };
+        if let Some(cell) = cells.iter().find(of).copied() {
+            let policies = [2, 4, 16].map(Streams::Multi);
+            let policies = [Streams::Single].into_iter().chain(policies);
+            cells.extend(policies.map(|streams| Cell { streams, ..cell }));
+        }
         cells
     }
-
-    /// The same situation with usual counters and streams.
-    pub fn plain(&self) -> Cell {
-        Cell { shared_counters: false, streams: StreamPolicy::PerCpu, ..*self }
-    }
-}
-
-/// The step that takes a lock.
-pub fn take(lock: usize, mode: Mode) -> Step {
-    Step::Lock(LockStep::Take(lock, mode))
-}
-
-/// The step that leaves a lock.
-pub fn give(lock: usize, mode: Mode) -> Step {
-    Step::Lock(LockStep::Give(lock, mode))
 }

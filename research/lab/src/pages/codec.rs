@@ -95,12 +95,12 @@ impl Codec {
         })
     }
 
-    /// Compares what `reader` makes of the compressed pages with the original ones. Untimed.
-    pub fn verify(&self, work: &Work<'_>, reader: &Codec) -> Result<()> {
+    /// Compares the decompressed pages with the original ones. Untimed.
+    pub fn verify(&self, work: &Work<'_>) -> Result<()> {
         work.on_each_thread(|share| {
             let mut buffer = Memory::new(PAGE_SIZE)?;
-            let mut context = lock(&reader.0[share.thread].context);
-            let log = lock(&self.0[share.thread].log);
+            let cpu = &self.0[share.thread];
+            let (mut context, log) = (lock(&cpu.context), lock(&cpu.log));
             let mut end = 0;
             for (&index, length) in share.indexes.iter().zip(&log.lengths) {
                 let lengths = std::slice::from_ref(length);

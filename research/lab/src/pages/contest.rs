@@ -157,7 +157,7 @@ impl Contestant {
         report::step(format!("{} {}", self.kind.name(), self.algorithm))?;
         if let (Some(codec), None) = (&self.codec, self.codec_bytes) {
             codec.compress(work)?;
-            codec.verify(work, codec)?;
+            codec.verify(work)?;
             self.codec_bytes = Some(codec.lengths(work)?.into_iter().map(u64::from).sum());
         }
         let codec = self.codec.as_deref();

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
-use units::{PAGE_SIZE, Page};
+use units::PAGE_SIZE;
 
 use super::kernel;
 use super::target::{Figures, Target};
@@ -62,16 +62,6 @@ impl Device {
 }
 
 impl Target for Device {
-    fn store(&self, index: u64, page: &Page) -> Result<()> {
-        let stored = self.file.write_all_at(page, index * PAGE_SIZE as u64);
-        stored.with_context(|| format!("{}: storing page {index}", self.path.display()))
-    }
-
-    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        let loaded = self.file.read_exact_at(page, index * PAGE_SIZE as u64);
-        loaded.with_context(|| format!("{}: loading page {index}", self.path.display()))
-    }
-
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         let written = self.file.write_all_at(from, offset);
         written.with_context(|| format!("{}: writing at {offset}", self.path.display()))

@@ -46,20 +46,6 @@ pub fn algorithm(device: &Path) -> Option<String> {
     selected(&text).map(str::to_owned)
 }
 
-/// The algorithms that a kernel zram device offers. Empty for any other device.
-pub fn algorithms(device: &Path) -> Vec<String> {
-    let text = directory(device).map(|path| fs::read_to_string(path.join("comp_algorithm")));
-    let Some(Ok(text)) = text else { return Vec::new() };
-    let bare = |word: &str| word.trim_matches(['[', ']']).to_owned();
-    text.split_ascii_whitespace().map(bare).collect()
-}
-
-/// Pages that a kernel zram device keeps uncompressed: the eighth number of `mm_stat`.
-pub fn huge_pages(device: &Path) -> Option<u64> {
-    let text = fs::read_to_string(directory(device)?.join("mm_stat")).ok()?;
-    text.split_ascii_whitespace().nth(7)?.parse().ok()
-}
-
 /// The word in brackets.
 fn selected(text: &str) -> Option<&str> {
     Some(text.split_once('[')?.1.split_once(']')?.0)

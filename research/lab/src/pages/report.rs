@@ -6,7 +6,6 @@ use units::PAGE_SIZE;
 use super::contest::{Contestant, Round};
 use super::target::Figures;
 use super::work::{Speed, Work};
-use crate::level::default_level;
 use crate::plot::Bars;
 use crate::statistics::{median, median_of};
 
@@ -56,7 +55,7 @@ pub fn outcome(contestant: &Contestant, level: Option<i32>, work: &Work<'_>) -> 
     json!({
         "target": contestant.kind.name(),
         "algorithm": contestant.algorithm,
-        "level": level.or(default_level(&contestant.algorithm)),
+        "level": level,
         "threads": work.threads(),
         "rounds": rounds.len(),
         "pages": work.pages(),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use block::{BlockDevice, Operation};
 use control::ControlError;
 use designs::{Machine, Variants};
-use units::{PAGE_SIZE, Page};
+use units::PAGE_SIZE;
 use zswap::{AreaOptions, Memcg, SwapDevice, SwapType, Zswap};
 
 use super::target::{Figures, Target};
@@ -40,16 +40,6 @@ impl Swap {
 }
 
 impl Target for Swap {
-    #[inline]
-    fn store(&self, index: u64, page: &Page) -> Result<()> {
-        self.write(index * PAGE_SIZE as u64, page)
-    }
-
-    #[inline]
-    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        self.read(index * PAGE_SIZE as u64, page)
-    }
-
     #[inline]
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         let done = self.device.submit(host::cpu(), Operation::Write { offset, from });

@@ -4,25 +4,24 @@ use anyhow::Result;
 use serde::Serialize;
 use units::{PAGE_SIZE, Page};
 
-use crate::page::{pages, pages_mut};
-
 /// A store for pages by number. All threads may call it at any time. An error names the page.
 pub trait Target: Send + Sync {
+    /// Stores whole pages from `offset` on.
+    fn write(&self, offset: u64, from: &[u8]) -> Result<()>;
+
+    /// Loads whole pages from `offset` on. `into` begins at a page boundary.
+    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()>;
+
     /// Stores `page` under `index`, in place of an earlier page.
-    fn store(&self, index: u64, page: &Page) -> Result<()>;
-
-    /// Loads the page last stored under `index`. `page` begins at a page boundary.
-    fn load(&self, index: u64, page: &mut Page) -> Result<()>;
-
-    /// Stores whole pages from `offset` on, in one call if it can.
-    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        (offset / PAGE_SIZE as u64..).zip(pages(from)).try_for_each(|(n, page)| self.store(n, page))
+    #[inline]
+    fn store(&self, index: u64, page: &Page) -> Result<()> {
+        self.write(index * PAGE_SIZE as u64, page)
     }
 
-    /// Loads whole pages from `offset` on, in one call if it can.
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        let mut pages = (offset / PAGE_SIZE as u64..).zip(pages_mut(into));
-        pages.try_for_each(|(n, page)| self.load(n, page))
+    /// Loads the page last stored under `index`. `page` begins at a page boundary.
+    #[inline]
+    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+        self.read(index * PAGE_SIZE as u64, page)
     }
 
     /// The figures of the target now.

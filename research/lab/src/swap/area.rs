@@ -13,6 +13,9 @@ use crate::proc_files::Counters;
 use crate::programs;
 use crate::sys;
 
+/// The highest priority of swap.
+const HIGHEST: &str = "32767";
+
 /// A path that the system swaps to until drop.
 pub struct On {
     path: PathBuf,
@@ -20,14 +23,19 @@ pub struct On {
 }
 
 impl On {
-    /// Writes a swap header (mkswap(8)) and turns the swap on.
+    /// Writes a swap header (mkswap(8)) and turns the swap on. If `first`, it comes before all
+    /// other swap.
     pub fn new(path: &Path, first: bool) -> Result<On> {
-        let mkswap = programs::find_for_root("mkswap")
-            .context("mkswap is not installed; the package util-linux brings it")?;
-        programs::said(&mkswap, &[&path.to_string_lossy()])?;
-        sys::swapon(path, first).with_context(|| {
-            format!("cannot swap to {}; not every file system can hold swap", path.display())
-        })?;
+        let text = path.to_string_lossy();
+        let run = |tool: &str, options: &[&str]| {
+            let program = programs::find_for_root(tool).with_context(|| {
+                format!("{tool} is not installed; the package util-linux brings it")
+            })?;
+            programs::said(&program, &[options, &[&*text]].concat())
+        };
+        run("mkswap", &[])?;
+        run("swapon", if first { &["--priority", HIGHEST] } else { &[] })
+            .context("not every file system can hold swap")?;
         Ok(On { path: path.to_owned(), on: true })
     }
 

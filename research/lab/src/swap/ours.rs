@@ -9,10 +9,9 @@ use anyhow::{Context, Result};
 use units::PAGE_SIZE;
 
 use super::area::SwapFile;
-use super::{Area, Daemon, Shop, Told, active};
-use crate::proc_files::{Counters, Times, growth, kib, numbers};
+use super::{Area, Shop, Told, active};
+use crate::proc_files::{Counters, growth, numbers};
 use crate::programs::{self, Running};
-use crate::sys;
 
 /// Time the daemon may take to start.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -50,8 +49,6 @@ pub struct Ours {
 struct State {
     rows: Counters,
     io: Counters,
-    user: f64,
-    system: f64,
 }
 
 impl Ours {
@@ -106,16 +103,8 @@ impl Ours {
 
     fn state(&mut self) -> Result<State> {
         let id = self.running()?.id();
-        let text = fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-        let times = Times::parse(&text).context("rampack swap on is gone")?;
         let io = fs::read_to_string(format!("/proc/{id}/io")).unwrap_or_default();
-        let ticks = sys::ticks();
-        Ok(State {
-            rows: self.rows()?,
-            io: numbers(&io),
-            user: times.user as f64 / ticks,
-            system: times.system as f64 / ticks,
-        })
+        Ok(State { rows: self.rows()?, io: numbers(&io) })
     }
 
     /// Asks the daemon to end, and cleans up everything that it leaves.
@@ -166,9 +155,7 @@ impl Area for Ours {
         self.sample()?;
         let now = self.state()?;
         let before = &self.before;
-        let (mut rows, io) = (growth(&now.rows, &before.rows), growth(&now.io, &before.io));
-        let (user, system) = (now.user - before.user, now.system - before.system);
-        let status = format!("/proc/{}/status", self.running()?.id());
+        let (rows, io) = (growth(&now.rows, &before.rows), growth(&now.io, &before.io));
         let pages = |name: &str| rows.get(name).copied();
         let bytes = |name: &str| pages(name).unwrap_or(0) * PAGE_SIZE as i64;
         let moved = |name: &str| io.get(name).copied().unwrap_or(0);
@@ -180,16 +167,6 @@ impl Area for Ours {
             disk_read_bytes: moved("read_bytes").max(bytes(READ_BACK)),
             disk_written_bytes: moved("write_bytes").max(bytes(WRITTEN_BACK) + bytes(THROUGH)),
             pool_peak_bytes: self.peak,
-            daemon: Some(Daemon {
-                user_seconds: user,
-                system_seconds: system,
-                resident_bytes: kib(&status, "VmRSS").unwrap_or(0),
-                resident_peak_bytes: kib(&status, "VmHWM").unwrap_or(0),
-                rows: {
-                    rows.retain(|_, value| *value != 0);
-                    rows
-                },
-            }),
         })
     }
 

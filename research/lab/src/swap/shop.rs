@@ -44,23 +44,6 @@ pub struct Told {
     pub disk_written_bytes: i64,
     /// The most memory of compressed pages in any sample, with some samples a second.
     pub pool_peak_bytes: Option<i64>,
-    /// The usage of our daemon.
-    pub daemon: Option<Daemon>,
-}
-
-/// The usage of our daemon.
-#[derive(Clone, Debug, Serialize)]
-pub struct Daemon {
-    /// CPU seconds in its own code.
-    pub user_seconds: f64,
-    /// CPU seconds in the kernel for the daemon.
-    pub system_seconds: f64,
-    /// Resident memory at the end.
-    pub resident_bytes: u64,
-    /// Peak of the resident memory.
-    pub resident_peak_bytes: u64,
-    /// Counters of its control tree, each with its growth.
-    pub rows: Counters,
 }
 
 /// Swap that is on until drop.

@@ -9,11 +9,12 @@ use block::{BlockDevice, Operation};
 use rampack::{HostSystem, Machine};
 use units::{Cpu, PAGE_SIZE, Page};
 
-use crate::args::WritebackArgs;
 use crate::page;
 use crate::sys::Memory;
 
 pub const CPU: Cpu = Cpu(0);
+/// The seed of all that is drawn at random.
+pub const SEED: u64 = 1;
 /// The bytes of the smallest log.
 pub const SMALLEST: u64 = 3 << 20;
 /// The most pages that are read alone.
@@ -58,15 +59,11 @@ pub fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {
 
 /// Reads pages that were written back, each alone, and then all, 32 at a time. Returns the
 /// microseconds for a page of each, and the pages that were compared.
-pub fn back(
-    corpus: &Corpus<'_>,
-    args: &WritebackArgs,
-    device: &dyn BlockDevice,
-) -> Result<[f64; 3]> {
+pub fn back(corpus: &Corpus<'_>, device: &dyn BlockDevice) -> Result<[f64; 3]> {
     let pages = corpus.pages;
     let is_written = |index: &usize| zcomp::same_filled(corpus.page(*index)).is_none();
     let mut order: Vec<usize> = (0..pages).filter(is_written).collect();
-    fastrand::Rng::with_seed(args.seed).shuffle(&mut order);
+    fastrand::Rng::with_seed(SEED).shuffle(&mut order);
     order.truncate(ALONE);
     let mut buffer = Memory::new(TOGETHER * PAGE_SIZE).context("no memory for pages")?;
     let mut read = |pages: Range<usize>| -> Result<()> {

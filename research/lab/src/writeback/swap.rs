@@ -70,7 +70,7 @@ pub fn out_and_back(corpus: &Corpus<'_>, kind: Below, args: &WritebackArgs) -> R
         bail!("{written} of {pages} pages were written back");
     }
     let stats = log.map(|log| log.stats());
-    let [alone_us, together_us, verified] = back(corpus, args, &area)?;
+    let [alone_us, together_us, verified] = back(corpus, &area)?;
     Ok(Sample {
         pages: written,
         object_bytes: before.compressed_bytes,

@@ -3,11 +3,12 @@
 use std::thread;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use sync::CachePadded;
 use sync::atomic::{AtomicU64, Ordering, spin_hint};
 
 use crate::statistics::median;
+use crate::threads;
 
 /// Passes in a batch; below, the number of batches.
 const PASSES: u64 = 2000;
@@ -21,10 +22,9 @@ const LOOKS: u32 = 10_000;
 /// # Errors
 /// A thread cannot run on its CPU.
 pub fn measure(cpus: [usize; 2]) -> Result<f64> {
-    let word = &CachePadded::new(AtomicU64::new(0));
-    let play = move |me: u64| {
-        let pinned = host::pin_to_cpu(cpus[me as usize]);
-        let mut times = Vec::new();
+    let word = CachePadded::new(AtomicU64::new(0));
+    let times = threads::on_each(&cpus, Ok, |me| {
+        let (me, mut times) = (me as u64, Vec::new());
         for batch in 0..BATCHES {
             let begun = Instant::now();
             for pass in batch * PASSES..(batch + 1) * PASSES {
@@ -38,13 +38,7 @@ pub fn measure(cpus: [usize; 2]) -> Result<f64> {
             }
             times.push(begun.elapsed().as_nanos() as f64 / (2 * PASSES) as f64);
         }
-        pinned.map(|()| times)
-    };
-    let times = thread::scope(|scope| {
-        let other = scope.spawn(move || play(1));
-        let times = scope.spawn(move || play(0)).join();
-        other.join().map_err(|_| anyhow!("a thread panicked"))??;
-        Ok::<_, anyhow::Error>(times.map_err(|_| anyhow!("a thread panicked"))??)
+        Ok(times)
     })?;
-    Ok(median(times))
+    Ok(median(times.concat()))
 }

@@ -11,8 +11,6 @@ pub enum Workload {
     Bulk,
     /// Half of the zone being allocated: one frame is allocated and freed at once, over and over
     Repeat,
-    /// As bulk, but each thread frees its frames in a random order
-    Rand,
     /// As will-it-scale's: each allocates 32768 frames one by one, then frees them in that order;
     /// nobody waits for anybody
     #[value(name = "page-fault1")]
@@ -20,11 +18,6 @@ pub enum Workload {
     PageFault1,
     /// As bulk, but each frees the frames of the next thread, in a random order
     CrossFree,
-    /// Blocks of 2 MiB among single frames, some of which stay until the next cycle; for designs
-    /// that have such blocks
-    #[value(name = "mixed-order9")]
-    #[serde(rename = "mixed-order9")]
-    MixedOrder9,
 }
 
 impl Workload {
@@ -34,29 +27,15 @@ impl Workload {
         match self {
             Workload::Bulk => "bulk",
             Workload::Repeat => "repeat",
-            Workload::Rand => "rand",
             Workload::PageFault1 => "page-fault1",
             Workload::CrossFree => "cross-free",
-            Workload::MixedOrder9 => "mixed-order9",
         }
     }
 
     /// Whether threads wait for each other between phases.
     #[must_use]
     pub fn meets(self) -> bool {
-        matches!(self, Workload::Bulk | Workload::Rand | Workload::CrossFree)
-    }
-
-    /// Whether it requests blocks of more than one frame.
-    #[must_use]
-    pub fn wants_blocks(self) -> bool {
-        self == Workload::MixedOrder9
-    }
-
-    /// Whether frames are freed in a random order.
-    #[must_use]
-    pub fn shuffles(self) -> bool {
-        matches!(self, Workload::Rand | Workload::CrossFree)
+        matches!(self, Workload::Bulk | Workload::CrossFree)
     }
 
     /// Frames of each thread in a cycle, for a zone of `frames` frames and `threads` threads.
@@ -65,7 +44,6 @@ impl Workload {
         let all = frames as usize / threads;
         match self {
             Workload::PageFault1 => (all / 2).min(PAGE_FAULT1),
-            Workload::MixedOrder9 => all / 4 * 3,
             _ => all / 2,
         }
     }
@@ -73,16 +51,6 @@ impl Workload {
 
 /// Frames of 128 MiB, which page_fault1 of will-it-scale maps.
 pub const PAGE_FAULT1: usize = 32_768;
-
-/// The start of threads that do not meet.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, ValueEnum)]
-#[serde(rename_all = "kebab-case")]
-pub enum Start {
-    /// Each at a random point of its cycle
-    Stagger,
-    /// All at once, at the beginning of a cycle
-    Lockstep,
-}
 
 /// Frames of a zone without a number on the command line.
 const USUAL: u32 = 1 << 18;

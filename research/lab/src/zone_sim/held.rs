@@ -2,14 +2,14 @@
 
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
-use units::{FRAMES_PER_PAGEBLOCK, PAGE_SIZE};
+use units::FRAMES_PER_PAGEBLOCK;
 
 use super::load::{Demand, Visit};
 use crate::args::ZoneSimArgs;
+use crate::zone::Workload;
 use crate::zone::designs;
 use crate::zone::plan::Plan;
 use crate::zone::run::{Run, Visits};
-use crate::zone::{Mode, Start, Workload};
 
 /// The known data of a design.
 pub struct Held {
@@ -70,21 +70,13 @@ pub fn plan(args: &ZoneSimArgs, cpus: Vec<usize>) -> Result<Plan> {
         bail!("--design {}: it says nothing of its lock", design.name);
     }
     designs.retain(|design| design.probed.is_some());
-    let frames = u32::try_from(args.size / PAGE_SIZE as u64).unwrap_or(u32::MAX);
-    let frames = frames.clamp(FRAMES_PER_PAGEBLOCK, 1 << 28);
     let plan = Plan {
         designs,
         threads: (1..=cpus.len().clamp(1, 2)).collect(),
         workloads: vec![Workload::CrossFree, Workload::PageFault1],
-        mode: Mode::Raw,
-        start: Start::Stagger,
-        frames: Some(frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
+        frames: Some(args.frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
         repeat: args.repeat as usize,
         cycles: 4,
-        batch: None,
-        pcp: None,
-        give_back: false,
-        seed: args.seed,
         cpus,
     };
     plan.check()?;
@@ -136,6 +128,6 @@ fn own(run: &Run) -> (f64, f64) {
         let each = visits.reads * visits.read_ns + (1.0 - visits.reads) * visits.write_ns;
         Some((each + visits.heads * visits.head_ns) / visits.pages?)
     };
-    let rest = |ns: f64, visits| (ns - held(visits).unwrap_or(0.0)).max(0.5);
+    let rest = |ns: Option<f64>, visits| (ns.unwrap_or(0.0) - held(visits).unwrap_or(0.0)).max(0.5);
     (rest(run.alloc_ns, run.alloc_visits), rest(run.free_ns, run.free_visits))
 }

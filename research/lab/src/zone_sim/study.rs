@@ -144,18 +144,6 @@ fn check_this_machine(held: &[Held], transfer_ns: Option<f64>, args: &ZoneSimArg
     points.map(check).collect()
 }
 
-fn visit(visit: &Visit) -> Value {
-    json!({
-        "pages_per_visit": visit.pages.is_finite().then_some(visit.pages),
-        "lockless": visit.lockless,
-        "reads": visit.reads,
-        "read_held_ns": visit.read_ns,
-        "write_held_ns": visit.write_ns,
-        "heads_per_visit": visit.heads,
-        "head_held_ns": visit.head_ns,
-    })
-}
-
 /// The known data of a design. A page keeps all others out while its lock is held and handed off;
 /// list heads, too, are held by one thread at a time.
 fn design(held: &Held) -> Value {
@@ -170,8 +158,8 @@ fn design(held: &Held) -> Value {
         "lock_held_alone_ns_per_page": held.demand.per_page(0.0),
         "head_demand_ns_per_page": heads,
         "most_pages_per_s_of_a_zone": (limit > 0.0).then(|| 1e9 / limit),
-        "alloc": visit(&held.demand.alloc),
-        "free": visit(&held.demand.free),
+        "alloc": held.demand.alloc,
+        "free": held.demand.free,
         "own_ns": { "alloc": held.own_ns.0, "free": held.own_ns.1 },
         "order0_share": held.order0_share,
         "unmerged_buddies": held.unmerged_buddies,

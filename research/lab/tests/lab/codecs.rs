@@ -2,7 +2,6 @@
 
 use crate::common::{Place, write_corpus};
 use serde_json::Value;
-use testkit::Need;
 
 const PAGES: usize = 320;
 const NAMES: [&str; 7] = ["lzo-rle", "lzo", "lz4", "lz4hc", "zstd", "deflate", "842"];
@@ -36,26 +35,7 @@ fn every_codec_takes_part() {
         let pages = (PAGES - PAGES / 8) as f64;
         assert!((ratio * bytes / (pages * 4096.0) - 1.0).abs() < 1e-9, "{codec}");
         assert!(ratio > 1.2, "{codec}");
-        assert_eq!((&codec["peer"], &codec["kernel"]), (&Value::Bool(false), &Value::Null));
     }
-}
-
-/// liblzo2 comes with lzop. Each reads what the other writes, or the command fails.
-#[test]
-fn liblzo2_takes_part_where_it_is() {
-    if !testkit::met("liblzo2_takes_part_where_it_is", &[Need::program("lzop", "lzop")]) {
-        return;
-    }
-    let place = place();
-    let result = place.json("codecs --corpus c --repeat 1");
-    let peer = codec(&result, "liblzo2");
-    assert_eq!(peer["peer"], true);
-    for key in ["compress_over_liblzo2", "decompress_over_liblzo2"] {
-        assert_eq!(peer[key], 1.0);
-        assert!(codec(&result, "lzo")[key].as_f64().is_some_and(|ratio| ratio > 0.0));
-    }
-    let bytes = |name: &str| codec(&result, name)["bytes"].as_f64().expect("a number");
-    assert!((0.9..1.1).contains(&(bytes("lzo") / bytes("liblzo2"))), "{result}");
 }
 
 #[test]

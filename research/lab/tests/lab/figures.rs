@@ -16,7 +16,7 @@ fn figures(place: &Place, commit: &str, only: &str) -> String {
 fn measurements_make_files_and_tables() {
     let place = Place::new();
     let text = figures(&place, "0123abc", "index,backing,churn");
-    for word in ["0123abc", "A quick run", "## Indexes of swap", "xarray-split", "lz4:1", "±"] {
+    for word in ["0123abc", "A quick run", "## Indexes of swap", "xarray-split", "| whole", "±"] {
         assert!(text.contains(word), "{word:?} is missing in {text}");
     }
     for (name, runs) in [("index", 2), ("backing", 1), ("churn", 1)] {

@@ -62,7 +62,8 @@ fn place() -> Place {
 #[test]
 fn slot_schemes_take_turns() {
     let place = place();
-    let result = place.json("pages --corpus c --repeat 1 --slots epoch --compare engine:cas");
+    let result =
+        place.json("pages --corpus c --repeat 1 --device engine:epoch --compare engine:cas");
     for (result, target) in [(&result, "engine:epoch"), (&result["compare"][0], "engine:cas")] {
         assert_whole(result);
         assert_eq!(result["target"], target);

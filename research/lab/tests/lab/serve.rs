@@ -42,7 +42,7 @@ fn qemu_io_on_devices_of_several_designs() {
     }
     for arguments in [
         "--slots cas --zone splice --streams multi",
-        "--slots epoch --algorithm zstd --max-streams 1",
+        "--slots epoch --algorithm zstd",
         "--index rbtree",
         "",
     ] {

@@ -36,7 +36,7 @@ impl Map {
 
 impl<D: Design, P: LockTrace> ListZone<D, P> {
     pub(super) fn check(&self) {
-        let mut free = self.free.exclusive();
+        let mut free = self.free.write();
         let mut map = Map { places: vec![Place::Nowhere; free.managed as usize] };
         for order in 0..=MAX_ORDER {
             self.check_order(&mut free, order, &mut map);

@@ -9,13 +9,13 @@ use crate::pretended::HeapProvider;
 
 /// Runs `test::<Design>()` for every design.
 macro_rules! every_design {
-    ($test:ident $(, $argument:expr)*) => {
-        $test::<Spin>($($argument),*);
-        $test::<RangeRw>($($argument),*);
-        $test::<Splice>($($argument),*);
-        $test::<Premerge>($($argument),*);
-        $test::<NoMerge>($($argument),*);
-        $test::<Cluster>($($argument),*);
+    ($test:ident) => {
+        $test::<Spin>();
+        $test::<RangeRw>();
+        $test::<Splice>();
+        $test::<Premerge>();
+        $test::<NoMerge>();
+        $test::<Cluster>();
     };
 }
 
@@ -25,57 +25,6 @@ fn zone<D: Design>(options: ZoneOptions) -> ListZone<D> {
 
 fn singles<D: Design, P: LockTrace>(zone: &ListZone<D, P>, count: usize) -> Vec<Frame> {
     (0..count).map(|_| zone.alloc(Cpu(0)).unwrap()).collect()
-}
-
-#[test]
-fn designs_have_their_names() {
-    let names = [
-        ListZone::<Spin>::NAME,
-        ListZone::<RangeRw>::NAME,
-        ListZone::<Splice>::NAME,
-        ListZone::<Premerge>::NAME,
-        ListZone::<NoMerge>::NAME,
-        ListZone::<Cluster>::NAME,
-    ];
-    let expected = ["spin", "rwlock-range", "splice", "premerge", "no-merge", "no-merge-cluster"];
-    assert_eq!(names, expected);
-}
-
-#[test]
-fn freeing_what_is_not_allocated_is_found_and_has_no_effect() {
-    fn case<D: Design>(n: usize) {
-        let zone = zone::<D>(ZoneOptions::new(2, 2048));
-        let bad = core::panic::AssertUnwindSafe(|| {
-            let single = zone.alloc(Cpu(0)).unwrap();
-            let block = zone.alloc_block(Cpu(0), 3).unwrap();
-            match n {
-                0 => {
-                    zone.free(Cpu(0), single);
-                    zone.free(Cpu(1), single);
-                }
-                1 => zone.free(Cpu(0), Frame(100)),
-                2 => zone.free(Cpu(0), Frame(block.0 + 1)),
-                3 => zone.free_block(Cpu(0), block, 4),
-                4 => zone.free(Cpu(0), Frame(2048)),
-                5 => zone.free_block(Cpu(0), Frame(u32::MAX), MAX_ORDER),
-                _ => {
-                    zone.free_block(Cpu(0), block, 3);
-                    zone.free_block(Cpu(0), block, 3);
-                }
-            }
-        });
-        let result = std::panic::catch_unwind(bad);
-        assert_eq!(result.is_err(), cfg!(debug_assertions), "{}, case {n}", D::NAME);
-        if let Err(panic) = result {
-            let text = panic.downcast_ref::<String>().unwrap();
-            assert!(text.contains("was freed"), "{}, case {n}: {text}", D::NAME);
-        }
-        assert_eq!(zone.stats().bad_frees, 1, "{}, case {n}", D::NAME);
-        zone.validate();
-    }
-    for n in 0..7 {
-        every_design!(case, n);
-    }
 }
 
 #[test]
@@ -185,24 +134,24 @@ fn clusters_go_out_as_they_came_in() {
         zone.free(Cpu(0), *frame);
     }
     zone.validate();
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 2);
+    assert_eq!(zone.free.write().clusters.in_use(), 2);
     // The last cluster that came comes out as a whole, in the order of the list.
     let again: Vec<Frame> = (0..16).map(|_| zone.alloc(Cpu(1)).unwrap()).collect();
     assert_eq!(again, frames[112..128].iter().rev().copied().collect::<Vec<_>>());
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    assert_eq!(zone.free.write().clusters.in_use(), 1);
     zone.validate();
     // While clusters are disabled frames are merged, and what there is of clusters goes on.
     zone.disable(&zone.watch(Cpu(0)));
     for frame in &again {
         zone.free(Cpu(1), *frame);
     }
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 1);
+    assert_eq!(zone.free.write().clusters.in_use(), 1);
     assert_eq!(unmerged(&zone), 8, "those of the other cluster");
     zone.enable(&zone.watch(Cpu(0)));
     zone.validate();
     zone.drain();
     assert_eq!((unmerged(&zone), zone.stats().free_blocks[5]), (0, 1));
-    assert_eq!(zone.free.exclusive().clusters.in_use(), 0);
+    assert_eq!(zone.free.write().clusters.in_use(), 0);
     zone.validate();
 }
 
@@ -327,15 +276,15 @@ fn validation_finds_contradictions() {
     finds("is Allocated with order 2", move |zone| set(zone, 1042, ALLOCATED | 2));
     finds("has order 11", move |zone| set(zone, 1042, ALLOCATED | 11));
     finds("clusters: in the list, in use", |zone| {
-        assert_ne!(zone.free.exclusive().clusters.open(0, 1), 0);
+        assert_ne!(zone.free.write().clusters.open(0, 1), 0);
     });
     finds("is the last of cluster", |zone| {
-        let mut free = zone.free.exclusive();
+        let mut free = zone.free.write();
         let first = free.lists.first(pages::head(0)).unwrap();
         zone.pages.cluster(pages::frame(first)).store(0, Ordering::Relaxed);
     });
     finds("and the one in front of it", |zone| {
-        let mut free = zone.free.exclusive();
+        let mut free = zone.free.write();
         let first = free.lists.first(pages::head(0)).unwrap();
         zone.pages.prev(first).store(NIL_NODE, Ordering::Relaxed);
     });

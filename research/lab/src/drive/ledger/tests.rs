@@ -1,7 +1,5 @@
 use std::sync::Mutex;
 
-use units::Page;
-
 use super::*;
 use crate::drive::content::Content;
 use crate::drive::modes::{Amount, Kind, RECORD, Workload};
@@ -12,14 +10,6 @@ use crate::threads;
 struct Plain(Mutex<Vec<u8>>);
 
 impl Target for Plain {
-    fn store(&self, index: u64, page: &Page) -> Result<()> {
-        self.write(index * PAGE_SIZE as u64, page)
-    }
-
-    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        self.read(index * PAGE_SIZE as u64, page)
-    }
-
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
         let mut bytes = self.0.lock().expect("the bytes");
         bytes[offset as usize..][..from.len()].copy_from_slice(from);

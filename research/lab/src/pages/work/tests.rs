@@ -1,8 +1,6 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 
-use units::Page;
-
 use super::*;
 
 /// Keeps pages in a map, and can be told to lose one store, or to change one byte.
@@ -15,7 +13,8 @@ struct Map {
 }
 
 impl Target for Map {
-    fn store(&self, index: u64, page: &Page) -> Result<()> {
+    fn write(&self, offset: u64, page: &[u8]) -> Result<()> {
+        let index = offset / PAGE_SIZE as u64;
         let mut stores = self.stores.lock().expect("a lock");
         let times = stores.entry(index).or_default();
         *times += 1;
@@ -25,7 +24,8 @@ impl Target for Map {
         Ok(())
     }
 
-    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
+    fn read(&self, offset: u64, page: &mut [u8]) -> Result<()> {
+        let index = offset / PAGE_SIZE as u64;
         page.copy_from_slice(&self.pages.lock().expect("a lock")[&index]);
         if self.changes == Some(index) {
             page[4095] ^= 1;

@@ -1,0 +1,164 @@
+//! The options of the commands about backing files, densities and devices.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::sizes::{swap_size, within};
+use crate::density::Ages;
+use designs::{INDEXES, SLOT_SCHEMES, STREAM_POLICIES, Variants, ZONES};
+
+/// `rampack-lab backing`.
+#[derive(Args)]
+pub struct BackingArgs {
+    /// A directory on the disk that is measured
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+
+    /// Bytes of the file, all of which are written first
+    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = swap_size)]
+    pub size: u64,
+
+    /// How long each turn takes
+    #[arg(long, value_name = "MS", default_value_t = 500, value_parser = within(1..=600_000))]
+    pub milliseconds: u32,
+
+    /// Rounds; medians and spreads are printed
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
+    pub repeat: u32,
+}
+
+/// `rampack-lab density`.
+#[derive(Args)]
+pub struct DensityArgs {
+    /// Page dumps that `corpus` has made, or any other files
+    #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',', required = true)]
+    pub corpus: Vec<PathBuf>,
+
+    /// How many of the pages are not used any more, in percent
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25,50,75,100")]
+    #[arg(value_parser = within(0..=100))]
+    pub idle: Vec<u32>,
+
+    /// Also run with pages that age: used by rank, in sweeps over all, or in phases
+    #[arg(long, value_name = "KIND", value_delimiter = ',')]
+    pub ages: Vec<Ages>,
+
+    /// How pages are stored at first
+    #[arg(long, value_name = "NAME", default_value = "lz4")]
+    pub algorithm: String,
+
+    /// A zram device of the kernel, for comparison; all on it is lost. It is reset at the end
+    #[arg(long, value_name = "DEVICE")]
+    pub kernel: Option<PathBuf>,
+
+    /// The algorithms of the kernel's device
+    #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "lzo-rle,lz4")]
+    pub kernel_algorithms: Vec<String>,
+
+    /// The CPU time that pages may take to move, in percent of one CPU
+    #[arg(long, value_name = "PERCENT", default_value_t = 5, value_parser = within(1..=100))]
+    pub cpu: u32,
+
+    /// Use only the first pages of each dump
+    #[arg(long, value_name = "N", value_parser = within(64..))]
+    pub pages: Option<u32>,
+
+    /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed
+    #[arg(long, conflicts_with_all = ["algorithm", "idle", "ages", "kernel"])]
+    pub swap: bool,
+}
+
+/// `rampack-lab serve`.
+#[derive(Args)]
+pub struct ServeArgs {
+    /// How much it can hold
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub size: u64,
+
+    /// The codec
+    #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
+    pub algorithm: String,
+
+    #[arg(long, value_name = "NAME", help = help("How slots are guarded", SLOT_SCHEMES))]
+    pub slots: Option<String>,
+
+    #[arg(long, value_name = "NAME")]
+    #[arg(help = help("How threads come by a stream", STREAM_POLICIES))]
+    pub streams: Option<String>,
+
+    #[arg(long, value_name = "NAME", help = help("Design of the page allocator", ZONES))]
+    pub zone: Option<String>,
+
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["slots", "streams"])]
+    #[arg(help = help("Serve a swap area with this index instead of a disk", INDEXES))]
+    pub index: Option<String>,
+
+    /// A file or block device that pages of the swap area are written back to
+    #[arg(long, value_name = "PATH", requires = "index")]
+    pub backing: Option<PathBuf>,
+
+    /// Memory that pages of the swap area may take, in percent of all
+    #[arg(long, value_name = "P", requires = "index", value_parser = within(1..=100))]
+    pub max_pool_percent: Option<u32>,
+
+    /// Serve it over NBD at this socket, instead of as a block device
+    #[arg(long, value_name = "SOCKET")]
+    pub nbd: Option<PathBuf>,
+}
+
+impl ServeArgs {
+    /// The designs that are asked for.
+    pub fn variants(&self) -> Variants {
+        let usual = Variants::default();
+        Variants {
+            zone: self.zone.clone().unwrap_or(usual.zone),
+            slots: self.slots.clone().unwrap_or(usual.slots),
+            streams: self.streams.clone().unwrap_or(usual.streams),
+            index: self.index.clone().unwrap_or(usual.index),
+            ..Variants::default()
+        }
+    }
+}
+
+fn help(what: &str, names: &[&str]) -> String {
+    format!("{what}: {} [default: {}]", names.join(", "), names[0])
+}
+
+fn size(text: &str) -> Result<u64, String> {
+    units::parse_size(text).map_err(|error| error.to_string())
+}
+
+/// `rampack-lab writeback`.
+#[derive(Args)]
+pub struct WritebackArgs {
+    /// Page dumps that `corpus` has made, or any other files
+    #[arg(long, value_name = "FILE", num_args = 1.., value_delimiter = ',', required = true)]
+    pub corpus: Vec<PathBuf>,
+
+    /// A directory on the disk that is written
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    pub dir: PathBuf,
+
+    /// The codec of the pages
+    #[arg(long, value_name = "NAME", default_value = "zstd")]
+    pub algorithm: String,
+
+    /// Pages of the disk; the pages of a dump are repeated
+    #[arg(long, value_name = "N", default_value_t = 102_400)]
+    #[arg(value_parser = within(64..=16_777_216))]
+    pub pages: u32,
+
+    /// Write pages as they are, neither encrypted nor authenticated
+    #[arg(long)]
+    pub plain: bool,
+
+    /// How full the log is while pages are replaced, in percent of its bytes
+    #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,80,90")]
+    #[arg(value_parser = within(1..=95))]
+    pub full: Vec<u32>,
+
+    /// Rounds; medians and spreads are printed
+    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
+    pub repeat: u32,
+}
