@@ -12,7 +12,7 @@ use zcomp::{Chosen, Params};
 use zram::{Disk as Device, HostFiles, NoHostFiles, Resources, Stats};
 use zswap::{Parts, Zswap};
 
-use crate::variants::{Variants, make_swap, make_zone};
+use crate::variants::{Variants, make_zone};
 
 /// The options of a machine.
 pub struct MachineOptions {
@@ -122,7 +122,7 @@ impl Machine {
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
     pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
-        make_swap(&self.variants.index, self.swap_scenario.clone(), self.swap_parts()?)
+        self.variants.swap(self.swap_scenario.clone(), self.swap_parts()?)
     }
 
     /// The parts of a cache in front of swap areas.

@@ -30,6 +30,9 @@ pub struct Variants {
     pub index: String,
     /// What the memory of frames and tables is: one of [`MEMORIES`].
     pub memory: String,
+    /// The product's own slot table, streams and index are called through a pointer, as the others
+    /// are: so all that are compared pay the same.
+    pub alike: bool,
 }
 
 impl Default for Variants {
@@ -41,6 +44,7 @@ impl Default for Variants {
             counters: COUNTERS[0].into(),
             index: INDEXES[0].into(),
             memory: MEMORIES[0].into(),
+            alike: false,
         }
     }
 }
@@ -117,7 +121,8 @@ impl Variants {
     /// # Errors
     /// `EINVAL` for an unknown name.
     pub(crate) fn slot_table(&self) -> Result<Option<MakeSlots>, ControlError> {
-        Ok(find("slot scheme", &self.slots, SLOT_TABLES)?())
+        let table = find("slot scheme", &self.slots, SLOT_TABLES)?();
+        Ok(table.or_else(|| self.alike.then(AnySlots::make::<BitLock>)))
     }
 
     /// The policy of streams.
@@ -125,7 +130,29 @@ impl Variants {
     /// # Errors
     /// `EINVAL` for an unknown name.
     pub(crate) fn stream_policy(&self) -> Result<Policy, ControlError> {
-        find("stream policy", &self.streams, POLICIES)
+        match find("stream policy", &self.streams, POLICIES)? {
+            _ if self.alike && self.streams == PerCpuStreams::NAME => {
+                Ok(Policy::of::<PerCpuStreams>())
+            }
+            policy => Ok(policy),
+        }
+    }
+
+    /// A cache whose areas have the index.
+    ///
+    /// # Errors
+    /// `EINVAL` for an unknown name; as [`Zswap::new`].
+    pub(crate) fn swap(
+        &self,
+        provider: Arc<dyn MemoryProvider>,
+        parts: Parts,
+    ) -> Result<Arc<Zswap>, ControlError> {
+        let make = find("index", &self.index, INDEX_KINDS)?;
+        let zswap = match make.or(self.alike.then_some(index::make::<Flat>)) {
+            None => Zswap::new(provider, parts),
+            Some(make) => Zswap::with_index(provider, parts, make),
+        };
+        Ok(Arc::new(zswap?))
     }
 
     /// The number of CPUs that have their own counters.
@@ -203,19 +230,6 @@ pub(crate) fn make_zone(
     options: ZoneOptions,
 ) -> Result<Arc<dyn Frames>, ControlError> {
     find("zone", name, ALLOCATORS)?(provider, options).map_err(no_memory)
-}
-
-/// Makes a cache whose areas have the index called `name`.
-pub(crate) fn make_swap(
-    name: &str,
-    provider: Arc<dyn MemoryProvider>,
-    parts: Parts,
-) -> Result<Arc<Zswap>, ControlError> {
-    let zswap = match find("index", name, INDEX_KINDS)? {
-        None => Zswap::new(provider, parts),
-        Some(make) => Zswap::with_index(provider, parts, make),
-    };
-    Ok(Arc::new(zswap?))
 }
 
 pub(crate) fn no_memory(error: NoMemory) -> ControlError {

@@ -20,7 +20,10 @@ pub fn run(args: &LocksArgs) -> Result<Value> {
         schemes.sort_by_key(|scheme| *scheme != BASE);
     }
     let subject = |slots: &str| {
-        Subject::ours(slots, Variants { slots: slots.to_owned(), ..Variants::default() })
+        Subject::ours(
+            slots,
+            Variants { slots: slots.to_owned(), alike: true, ..Variants::default() },
+        )
     };
     let subjects = schemes.into_iter().map(subject).collect();
     Experiment::new(&args.drive, &args.threads, subjects, SIZE)?.run("locks")

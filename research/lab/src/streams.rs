@@ -27,7 +27,7 @@ fn subject(name: &str) -> Result<Subject> {
             _ => bail!("--policies {name}: {number:?} is neither N nor a number from 1 to 1024"),
         },
     };
-    let variants = Variants { streams: policy.to_owned(), ..Variants::default() };
+    let variants = Variants { streams: policy.to_owned(), alike: true, ..Variants::default() };
     variants.check().map_err(|fault| anyhow!("--policies {name}: {}", fault.message))?;
     Ok(Subject { streams, ..Subject::ours(name, variants) })
 }

@@ -30,7 +30,12 @@ fn variants(cell: &Cell) -> Option<Variants> {
         Streams::Multi(_) => return None,
         streams => streams.name(),
     };
-    Some(Variants { slots: cell.scheme.name.to_owned(), streams, ..Variants::default() })
+    Some(Variants {
+        slots: cell.scheme.name.to_owned(),
+        streams,
+        alike: true,
+        ..Variants::default()
+    })
 }
 
 /// What a situation is.
