@@ -196,9 +196,11 @@ impl Kind {
 impl Kind {
     fn mount_file(&self, file: &Path, target: &Path) -> Result<(), ControlError> {
         self.check_for_users()?;
-        // Its user may do what root may do there: nobody else reaches it.
+        // Its user may do what root may do there: nobody else reaches it. With more than one thread
+        // (-s) its library may leave a file .fuse_hidden for a name that was removed just after the
+        // file was closed; it serves one request at a time anyway.
         let mut mount = Command::new(FUSE2FS);
-        mount.arg(file).arg(target).args(["-o", "fakeroot"]).stdin(Stdio::null());
+        mount.arg(file).arg(target).args(["-s", "-o", "fakeroot"]).stdin(Stdio::null());
         let output = mount.output().map_err(|e| failed(format!("cannot run {FUSE2FS}"), &e))?;
         if output.status.success() {
             return Ok(());

@@ -35,6 +35,10 @@ rampack up --size 64M --mount "$dir" -- sh -euc '
     cp -r "$1" "$2/tree"
     diff -r "$1" "$2/tree"
     stat --file-system --format "%T" "$2"
+    cd "$2"
+    echo > t
+    for n in $(seq 20); do ar rcD $n.a t; done
+    echo "$(find . -name ".fuse_hidden*" | wc -l) hidden"
     exit 7
 ' - "$tree" "$dir" || code=$?
 echo "code $code"
@@ -106,7 +110,7 @@ fn a_user_without_root_runs_a_command_on_a_directory() {
         return;
     }
     let out = in_a_namespace(A_COMMAND);
-    let expected = "fuseblk\ncode 7\nthe command ended: nothing is left\n\
+    let expected = "fuseblk\n0 hidden\ncode 7\nthe command ended: nothing is left\n\
                     code 137\nthe command was killed: nothing is left\n\
                     rampack: cannot run /no/such/command: no such file or directory (ENOENT)\n\
                     code 1\nthere was no command: nothing is left\n\
