@@ -12,29 +12,33 @@ use crate::columns;
 use service::protocol::Attribute;
 pub use service::transport::{SwapTransport, Transport};
 
+mod config;
 mod estimate;
 mod nbd;
 mod sandbox;
 mod swap;
 mod values;
+use config::CONFIG_NOTES;
+pub use config::{Config, ConfigAction, ConfigApply, ConfigFiles, ConfigImport};
 use estimate::ESTIMATE_NOTES;
 pub use estimate::Estimate;
 pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
 use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
-pub(crate) use values::absolute;
 pub use values::{ColumnNames, Size};
 use values::{
     SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, column_names,
-    disk_size, fs_name, one_of, size,
+    disk_size, fs_name, one_of,
 };
+pub(crate) use values::{absolute, size};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
 2 the command line was wrong.
 
-Sizes are bytes, with an optional suffix K M G T P E (times 1024 each).";
+Sizes are bytes, with an optional suffix K M G T P E (times 1024 each), or expressions of them and \
+of ram, the memory of this machine or control group: `min(ram / 2, 8G)`, `30%`.";
 
 /// The version, with the commit if `cargo xtask dist` built the program, and the features.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
@@ -102,6 +106,10 @@ pub enum Command {
     /// Add or remove swap space with a compressed cache in memory.
     #[command(after_help = SWAP_NOTES, subcommand_required = true, arg_required_else_help = true)]
     Swap(Swap),
+    /// Check, show or import what is configured in files.
+    #[command(after_help = CONFIG_NOTES)]
+    #[command(subcommand_required = true, arg_required_else_help = true)]
+    Config(Config),
     /// Tell how much memory running programs would free if they were compressed.
     #[command(after_help = ESTIMATE_NOTES)]
     Estimate(Estimate),
@@ -301,7 +309,7 @@ pub struct DeviceOptions {
 }
 
 /// How devices are reached.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Default, Debug)]
 pub struct FrontendOptions {
     /// How programs reach the device.
     #[arg(long, value_parser = one_of(TRANSPORTS), default_value = "auto")]
@@ -326,9 +334,9 @@ pub struct FrontendOptions {
     pub sandbox: SandboxOptions,
 }
 
-/// `rampack up`.
-#[derive(Args, Debug)]
-pub struct Up {
+/// A disk and what is on it: for `rampack up` by itself, or among those of a configuration.
+#[derive(Args, Clone, Debug)]
+pub struct DiskOptions {
     /// The size of the device. Only written pages use memory.
     #[arg(long, short, value_name = "SIZE", default_value = "1G", value_parser = disk_size)]
     pub size: Size,
@@ -345,6 +353,14 @@ pub struct Up {
     /// Without --mount it is not mounted. Without root there are ext4 and ext2.
     #[arg(long, value_name = "NAME", value_parser = fs_name)]
     pub fs: Option<String>,
+}
+
+/// `rampack up`.
+#[derive(Args, Debug)]
+pub struct Up {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub disk: DiskOptions,
 
     #[command(flatten)]
     #[allow(missing_docs)]
@@ -381,6 +397,12 @@ pub struct Serve {
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
     #[arg(conflicts_with = "nbd_allow_uid")]
     pub stdio: bool,
+
+    /// Make and mount the disks of the configuration (`rampack config`), or of FILE alone
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with_all = ["num_devices", "size", "stdio", "transport", "force"])]
+    #[arg(conflicts_with_all = ["lock_memory", "DeviceOptions", "NbdOptions"])]
+    pub config: Option<Option<PathBuf>>,
 }
 
 /// `rampack keep`.

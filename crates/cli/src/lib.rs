@@ -7,14 +7,18 @@
 //!
 //! 1. [`terminal`], `table`, [`live`]: what the program prints.
 //! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line.
-//! 3. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
-//! 4. [`keep`], [`upgrade`], [`fsck`], [`estimating`], [`exec`], [`swap`], [`commands`]: the other
-//!    commands.
+//! 3. [`config`]: what is configured in files.
+//! 4. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
+//! 5. [`keep`], [`upgrade`], [`fsck`], [`estimating`], [`exec`], [`swap`], [`commands`],
+//!    [`configured`], [`configuring`]: the other commands.
 
 pub mod args;
 mod beside;
 pub mod columns;
 pub mod commands;
+pub mod config;
+pub mod configured;
+pub mod configuring;
 pub mod estimating;
 pub mod exec;
 pub mod fsck;
@@ -44,7 +48,7 @@ use service::rehearsal::Answer;
 use service::root::Root;
 use service::{failure, layouts, outlet};
 
-use args::{Cli, Command, Swap, SwapAction};
+use args::{Cli, Command, Serve, Swap, SwapAction};
 
 /// The stack of the first thread, in bytes, at least.
 const STACK: u64 = 1 << 20;
@@ -99,11 +103,18 @@ fn check_limits() -> Result<(), ControlError> {
 fn run(cli: Cli) -> Result<(), ControlError> {
     let root = || Root::choose(cli.root.as_deref());
     match &cli.command {
+        Command::Serve(Serve { config: Some(file), frontends, .. }) => {
+            configured::serve(cli.root.as_deref(), file.as_deref(), frontends.sandbox)
+        }
         Command::Serve(serve) => up::serve(cli.root, serve),
         Command::Up(up) => up::up(&root()?, up),
-        Command::Swap(Swap { action: SwapAction::On(on) }) => swap::commands::on(root()?, on),
+        Command::Swap(Swap { action: SwapAction::On(on) }) => match &on.config {
+            Some(file) => configured::swap_on(root()?, file.as_deref(), on.sandbox),
+            None => swap::commands::on(root()?, on),
+        },
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(&root()?, off),
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
+        Command::Config(it) => configuring::run(root, it),
         Command::Estimate(it) => estimating::run(it),
         Command::Fsck(it) => {
             fsck::run(cli.root.as_deref(), it);

@@ -64,6 +64,7 @@ impl DeviceOptions {
         let set = set.map(|(name, value)| Attribute { name, value });
         let attributes = set.chain(self.set.iter().cloned()).collect();
         Add {
+            number: None,
             attributes,
             size: size.map(|size| size.text.clone()),
             algorithm: self.algorithm.clone(),
@@ -84,10 +85,10 @@ impl Plan {
     /// Checks the options before anything is made.
     fn check(root: &Root, up: &Up) -> Result<Plan, ControlError> {
         check_frontends(&up.frontends)?;
-        let name = up.fs.as_deref().or(up.mount.as_ref().map(|_| "ext4"));
+        let name = up.disk.fs.as_deref().or(up.disk.mount.as_ref().map(|_| "ext4"));
         let kind = name.map(filesystem::kind).transpose()?;
         if let Some(kind) = kind {
-            let option = if up.mount.is_some() { "--mount" } else { "--fs" };
+            let option = if up.disk.mount.is_some() { "--mount" } else { "--fs" };
             if up.frontends.transport == Transport::Nbd {
                 let message = format!(
                     "{option} needs a block device or a file, and --transport nbd makes none; \
@@ -100,7 +101,7 @@ impl Plan {
             }
             kind.check_installed()?;
         }
-        let target = up.mount.as_deref().map(filesystem::mount_point).transpose()?;
+        let target = up.disk.mount.as_deref().map(filesystem::mount_point).transpose()?;
         target.as_deref().map_or(Ok(()), |it| filesystem::check_beside(it, root.path()))?;
         Ok(Plan { kind, target })
     }
@@ -109,14 +110,14 @@ impl Plan {
 /// The frontends of `up`. A file system needs a block device; a user without root has a file.
 fn frontends_of(up: &Up) -> FrontendOptions {
     let mut frontends = up.frontends.clone();
-    let has_file_system = up.mount.is_some() || up.fs.is_some();
+    let has_file_system = up.disk.mount.is_some() || up.disk.fs.is_some();
     if has_file_system && effective_user() != 0 && frontends.transport == Transport::Auto {
         frontends.transport = Transport::Fuse;
     }
     frontends
 }
 
-fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
+pub(crate) fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let (Transport::Fuse, Some(option)) = (frontends.transport, frontends.nbd.given()) {
         return Err(ControlError::invalid(format!(
             "{option} is for NBD, which is not served with --transport fuse, nor with --mount or \
@@ -136,9 +137,9 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     let (left, _) = handed_over()?;
     // The checks may look into file systems on devices of the daemon before, so those come first.
     let plan = left.is_empty().then(|| Plan::check(root, up)).transpose()?;
-    let mut asked = up.device.request(Some(&up.size), up.frontends.force).asked();
+    let mut asked = up.disk.device.request(Some(&up.disk.size), up.frontends.force).asked();
     let file_system =
-        [("--mount", up.mount.as_deref().map(rampack::text_of)), ("--fs", up.fs.clone())];
+        [("--mount", up.disk.mount.as_deref().map(rampack::text_of)), ("--fs", up.disk.fs.clone())];
     asked.extend(
         file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
@@ -154,7 +155,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         }
         let Some(text) = make(daemon, up, plan, events)? else { return Ok(()) };
         if (effective_user() != 0 || in_user_namespace()) && state.is_none() {
-            guard = Guard::start(up.mount.as_deref().into_iter().chain([root.path()]))?;
+            guard = Guard::start(up.disk.mount.as_deref().into_iter().chain([root.path()]))?;
         }
         match &up.command[..] {
             [] => print(&text),
@@ -182,7 +183,8 @@ fn make(
     let (root, devices) = (daemon.root(), daemon.devices());
     let file_systems = daemon.file_systems();
     if !file_systems.begins_anew()? {
-        let Some((disk, kind)) = file_systems.go_on()? else { return Ok(Some(served(daemon))) };
+        let made = file_systems.go_on()?.into_iter().next();
+        let Some((disk, kind)) = made else { return Ok(Some(served(daemon))) };
         return Ok(Some(welcome(root, &devices.report(&disk), Some(kind))));
     }
     let plan = plan.map_or_else(|| Plan::check(root, up), Ok)?;
@@ -190,7 +192,7 @@ fn make(
     // it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
     let (request, target) =
-        (up.device.request(Some(&up.size), up.frontends.force), plan.target.as_deref());
+        (up.disk.device.request(Some(&up.disk.size), up.frontends.force), plan.target.as_deref());
     let Some(kind) = plan.kind else {
         let disk = devices.add(&request)?;
         return Ok(Some(welcome(root, &devices.report(&disk), None)));
@@ -209,15 +211,7 @@ fn make(
 /// The error of the step that failed.
 pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     let (left, others) = handed_over()?;
-    let (mut activated, mut sockets) = (Vec::new(), Vec::new());
-    for (name, fd) in others {
-        let copy = fd.try_clone().map_err(not_taken)?;
-        activated.push(Activated::of(fd).map_err(not_taken)?);
-        // Another program in this process may take over a listening socket, not a connection.
-        if let Some(Activated::Listener(_)) = activated.last() {
-            sockets.push((name, copy));
-        }
-    }
+    let (activated, sockets) = activate(others)?;
     let handed_over = !activated.is_empty();
     confine(&serve.frontends)?;
     if serve.stdio && !handed_over {
@@ -237,17 +231,31 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     running.end(result)
 }
 
+/// The sockets of NBD among `others`, and copies of those that listen: another program in this
+/// process may take over a listening socket, not a connection.
+pub(crate) fn activate(others: Named) -> Result<(Vec<Activated>, Named), ControlError> {
+    let (mut activated, mut sockets) = (Vec::new(), Vec::new());
+    for (name, fd) in others {
+        let copy = fd.try_clone().map_err(not_taken)?;
+        activated.push(Activated::of(fd).map_err(not_taken)?);
+        if let Some(Activated::Listener(_)) = activated.last() {
+            sockets.push((name, copy));
+        }
+    }
+    Ok((activated, sockets))
+}
+
 /// A daemon in this process, and what its end needs.
-struct Running {
-    daemon: Daemon,
-    events: Events,
+pub(crate) struct Running {
+    pub(crate) daemon: Daemon,
+    pub(crate) events: Events,
     state: Option<Arc<State>>,
 }
 
 impl Running {
     /// Starts a daemon with what the daemon before `left`, and says what there is to say. In a
     /// rehearsal the process ends here.
-    fn start(
+    pub(crate) fn start(
         root: Root,
         (frontends, asked): (&FrontendOptions, Asked),
         left: Named,
@@ -274,7 +282,7 @@ impl Running {
     }
 
     /// Ends the daemon, after `result`.
-    fn end(self, result: Result<(), ControlError>) -> Result<(), ControlError> {
+    pub(crate) fn end(self, result: Result<(), ControlError>) -> Result<(), ControlError> {
         let Running { daemon, events, state } = self;
         let result = result.map_err(with_limits);
         // A client that asked for a stop meanwhile has its answer, and holds on to nothing.
@@ -347,8 +355,7 @@ fn serve_in(
 }
 
 /// Runs a daemon until it is told to end, or until it has no device and no swap device left. It
-/// takes over what a daemon before `left`. `make` makes its devices if there are none, and returns
-/// the text to print.
+/// takes over what a daemon before `left`. `make` makes its devices, and returns the text to print.
 ///
 /// # Errors
 /// The error of the step that failed. Everything made before it is removed again.
@@ -361,15 +368,18 @@ pub(crate) fn run_daemon(
     confine(frontends)?;
     let running = Running::start(root, (frontends, asked), left, Vec::new())?;
     let Running { daemon, events, .. } = &running;
+    let made = make(daemon).map(|text| print(&text));
     // The daemon was started for a swap device, and ends with it.
-    let is_done =
-        |daemon: &Daemon| daemon.swaps().is_empty() && daemon.machine().disks().is_empty();
-    let made = if is_done(daemon) { make(daemon).map(|text| print(&text)) } else { Ok(()) };
-    let result = made.and_then(|()| watch(daemon, events, frontends.force, is_done));
+    let result = made.and_then(|()| watch(daemon, events, frontends.force, has_no_device));
     running.end(result)
 }
 
-fn served(daemon: &Daemon) -> String {
+/// Has it neither a disk nor a swap device?
+pub(crate) fn has_no_device(daemon: &Daemon) -> bool {
+    daemon.swaps().is_empty() && daemon.machine().disks().is_empty()
+}
+
+pub(crate) fn served(daemon: &Daemon) -> String {
     let mut text = String::new();
     for device in daemon.devices().reports() {
         let places: Vec<String> = device.link.iter().chain(&device.nbd).cloned().collect();
@@ -430,7 +440,7 @@ fn private_machine(options: &Serve, count: u32) -> Result<Arc<DiskExports>, Cont
 /// Keeps what users store out of core dumps, and out of other swap space if that is wanted; chooses
 /// what threads that serve may do. Call it before anything is stored, and before the first thread
 /// is started.
-fn confine(frontends: &FrontendOptions) -> Result<(), ControlError> {
+pub(crate) fn confine(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let Err(error) = host::no_core_dumps() {
         tracing::warn!("a core dump of this process would have what is stored in it: {error}");
     }

@@ -125,6 +125,20 @@ impl Machine {
         Ok(disk)
     }
 
+    /// Adds device `id` without a size.
+    ///
+    /// # Errors
+    /// `EEXIST` if there is one of this number.
+    pub fn add_at(&self, id: u32) -> Result<Arc<Disk>, ControlError> {
+        let (mut disks, refused) = (self.disks.lock(), self.refused.lock());
+        if disks.contains_key(&id) || refused.disks.contains_key(&id) {
+            return Err(ControlError::new(Errno::EEXIST, format!("there is a zram{id} already")));
+        }
+        let disk = Disk::new(id, self.resources.clone());
+        disks.insert(id, disk.clone());
+        Ok(disk)
+    }
+
     /// Adds device `id`, which is not there, without a size.
     pub(crate) fn add_numbered(&self, id: u32) -> Arc<Disk> {
         let disk = Disk::new(id, self.resources.clone());

@@ -33,6 +33,8 @@ use crate::tree;
 use crate::unfinished;
 use crate::zone::ZoneReport;
 
+mod apply;
+mod configuration;
 mod file_systems;
 mod files;
 mod hand_over;
@@ -40,6 +42,8 @@ mod listen;
 mod rehearsed;
 mod remains;
 mod start;
+use configuration::Configuration;
+pub use configuration::{DISKS, PART, SWAPS};
 pub use file_systems::FileSystems;
 use listen::listen;
 pub use rehearsed::rehearse;
@@ -82,7 +86,7 @@ pub struct Daemon {
     nbd_options: Option<NbdOptions>,
     /// The sockets of a service manager, for the next program in this process.
     sockets: Named,
-    file_systems: FileSystems,
+    file_systems: Arc<FileSystems>,
     tree: Mutex<Option<TreeMount>>,
     notes: Vec<String>,
     claim: RootLock,
@@ -192,7 +196,8 @@ impl Daemon {
         if let Err(error) = self.open_tree() {
             self.notes.push(format!("no control tree: {}", error.message));
         }
-        let opened = self.open_control(kept, events);
+        let configuration = Configuration::new(transport, by.asked.clone());
+        let opened = self.open_control(kept, configuration, events);
         self.go_on_without(inherited, opened)
     }
 
@@ -227,6 +232,7 @@ impl Daemon {
     fn open_control(
         &mut self,
         state: Option<&State>,
+        configuration: Configuration,
         events: Sender<Event>,
     ) -> Result<(), ControlError> {
         let root = self.claim.root().clone();
@@ -253,7 +259,8 @@ impl Daemon {
             }
         };
         let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
-        let commands = Commands { root, devices, swaps, events };
+        let file_systems = self.file_systems.clone();
+        let commands = Commands { root, devices, swaps, file_systems, configuration, events };
         let handler = move |request| commands.carry_out(request).map_err(with_limits);
         let server = ControlServer::start(listener, Arc::new(handler));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
@@ -297,7 +304,7 @@ impl Daemon {
         &self.swaps
     }
 
-    /// The file system that it makes for its user.
+    /// The file systems that it makes for its user.
     #[must_use]
     pub fn file_systems(&self) -> &FileSystems {
         &self.file_systems
@@ -353,7 +360,7 @@ impl Daemon {
         let _limit = force.then(|| self.devices.end_waits());
         let mounted = self.file_systems.unmount(force)?;
         if let Err(error) = self.stop_files(force) {
-            mounted.into_iter().for_each(|it| self.file_systems.mount_again(it));
+            self.file_systems.mount_again(mounted);
             return Err(error);
         }
         if let Some(server) = &*self.nbd.lock() {
@@ -406,6 +413,8 @@ struct Commands {
     root: Root,
     devices: Arc<Devices>,
     swaps: Arc<Swaps>,
+    file_systems: Arc<FileSystems>,
+    configuration: Configuration,
     events: Sender<Event>,
 }
 
@@ -442,6 +451,7 @@ impl Commands {
                 Some(name) => self.swaps.off(&name)?,
                 None => self.swaps.off_all()?,
             }),
+            Request::Apply(it) => json(&self.apply(it)?),
             Request::Upgrade(it) => {
                 let layouts = devices.state().map(|state| state.layouts(devices.machine()));
                 let program = successor(it.program.as_deref(), layouts)?;

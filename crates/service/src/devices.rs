@@ -172,7 +172,10 @@ impl Devices {
         attributes.try_for_each(|it| self.refuse_own(&it.name, &it.value))?;
         let lifecycle = self.change();
         lifecycle.check()?;
-        let disk = self.machine.add()?;
+        let disk = match options.number {
+            Some(number) => self.machine.add_at(number)?,
+            None => self.machine.add()?,
+        };
         note(&disk);
         let made = configure(&disk, options)
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })

@@ -17,8 +17,21 @@ use std::path::PathBuf;
 use crate::swap;
 use crate::transport::{NbdOptions, Transport};
 
-/// What a daemon was asked for, by the names of options, as it was written.
+/// What a daemon was asked for, by the names of options, as it was written. An option of one device
+/// has that in front: `zram0/mem_limit`.
 pub type Asked = BTreeMap<String, String>;
+
+/// The device that an option is of, if it is of one, and the option's own name.
+#[must_use]
+pub fn of_device(name: &str) -> (Option<&str>, &str) {
+    let parts = name.split_once('/');
+    parts.map_or((None, name), |(device, name)| (Some(device), name))
+}
+
+/// `asked`, of `device` alone.
+pub fn for_device(device: &str, asked: Asked) -> impl Iterator<Item = (String, String)> {
+    asked.into_iter().map(move |(name, value)| (format!("{device}/{name}"), value))
+}
 
 /// A disk that was kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -313,12 +326,39 @@ fn changes(
     let Some(before) = kept.asked.as_ref().filter(|_| has_objects) else {
         return (changes, configured.asked.clone());
     };
+    let disks = kept.disks.iter().map(|disk| format!("zram{}", disk.id));
+    let devices: BTreeSet<String> =
+        disks.chain(kept.areas.iter().map(|area| swap::name(area.number))).collect();
+    let is_wanted =
+        |device: &str| configured.asked.keys().any(|name| of_device(name).0 == Some(device));
+    let mut followed = before.clone();
+    let (mut gone, mut new) = (BTreeSet::new(), Asked::new());
     let names: BTreeSet<&String> = before.keys().chain(configured.asked.keys()).collect();
     for name in names {
+        let (device, own) = of_device(name);
         match (before.get(name), configured.asked.get(name)) {
+            // It is made as it is configured now, or is gone already.
+            (_, now) if device.is_some_and(|device| !devices.contains(device)) => {
+                followed.remove(name);
+                new.extend(now.map(|now| (name.clone(), now.clone())));
+            }
             (before, now) if before == now => {}
-            (_, Some(now)) if LIVE.contains(&&**name) => {
+            (_, None) if device.is_some_and(|device| !is_wanted(device)) => {
+                gone.extend(device);
+            }
+            (_, Some(now)) if LIVE.contains(&own) => {
                 changes.insert(name.clone(), now.clone());
+            }
+            (before, now) if device.is_some() => {
+                let written = |value: Option<&String>| {
+                    value.map_or_else(|| format!("no {own}"), |value| format!("{own}={value}"))
+                };
+                said.push(format!(
+                    "{}: {} is not followed: it was made with {}",
+                    device.unwrap_or_default(),
+                    written(now),
+                    written(before)
+                ));
             }
             (before, Some(now)) => said.push(format!(
                 "{name}={now} is not followed: what the daemon before left was made with {}",
@@ -329,7 +369,11 @@ fn changes(
             )),
         }
     }
-    let followed = before.clone().into_iter().chain(changes.clone()).collect();
+    said.extend(gone.into_iter().map(|device| {
+        let how = if device.starts_with("zram") { "remove" } else { "swap off" };
+        format!("{device} is not configured any more, and stays until `rampack {how} {device}`")
+    }));
+    followed.extend(changes.clone().into_iter().chain(new));
     (changes, followed)
 }
 

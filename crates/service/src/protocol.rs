@@ -31,11 +31,14 @@ pub const LINE_MAX: usize = 64 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct Status {}
 
-/// Adds a device under the lowest free number. Values are text as an administrator writes it; the
-/// attributes check them. Without a size the device is not initialised.
+/// Adds a device, under the lowest free number if it is to have no other. Values are text as an
+/// administrator writes it; the attributes check them. Without a size the device is not
+/// initialised.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Add {
+    /// The number it is to have.
+    pub number: Option<u32>,
     /// The value of `disksize`.
     pub size: Option<String>,
     /// The value of `comp_algorithm`.
@@ -70,6 +73,41 @@ impl Add {
         // It may have a password in it, and is not for devices that outlive the daemon.
         set.chain(attributes.filter(|it| it.0 != "backing_remote")).collect()
     }
+}
+
+/// A disk of a configuration, and what is on it.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ConfiguredDisk {
+    /// The disk, with its number.
+    pub add: Add,
+    /// The name of the file system to make.
+    pub fs: Option<String>,
+    /// The absolute path of the directory to mount it on.
+    pub mount: Option<String>,
+}
+
+/// Has the daemon follow a configuration that was changed. It takes the part that it serves.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Apply {
+    /// Everything that is configured, each option with its device in front.
+    pub asked: Asked,
+    /// The disks.
+    pub disks: Vec<ConfiguredDisk>,
+    /// The swap devices.
+    pub swaps: Vec<SwapOn>,
+    /// Change nothing, and answer what would be.
+    pub dry: bool,
+}
+
+/// What became of a configuration, or would.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Applied {
+    /// What was changed, or could not be, in sentences.
+    pub changed: Vec<String>,
+    /// What is not followed, in sentences.
+    pub not_followed: Vec<String>,
 }
 
 /// Names a device to reset or remove.
@@ -139,6 +177,8 @@ pub enum BackingLayout {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapOn {
+    /// The number it is to have; without it, the lowest free one.
+    pub number: Option<u32>,
     /// The size; without it, the size of the backing store.
     pub size: Option<String>,
     /// The absolute path of the file or device for writeback.
@@ -221,14 +261,16 @@ pub enum Request {
     SwapOff(SwapOff),
     /// See [`Stop`]; answered with `null` when only the process of the daemon is left.
     Stop(Stop),
+    /// See [`Apply`]; answered with an [`Applied`].
+    Apply(Apply),
     /// See [`Upgrade`]; answered only if it is refused, else the connection ends.
     Upgrade(Upgrade),
 }
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 12] = [
+pub const COMMANDS: [&str; 13] = [
     "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
-    "stop", "upgrade",
+    "stop", "apply", "upgrade",
 ];
 
 /// One attribute and its value.

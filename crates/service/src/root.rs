@@ -22,6 +22,9 @@ const TRIES: u32 = 100;
 /// Where the kernel has the files of a process.
 const OWN_FILES: &str = "/proc/self/fd";
 
+/// What may be in a root that is new: `/run/rampack` is also a place of the configuration.
+const CONFIGURATION: [&str; 2] = ["rampack.toml", "rampack.toml.d"];
+
 /// The longest path a socket can have, in bytes (`sockaddr_un`, less its final zero).
 const SOCKET_PATH_MAX: usize = 107;
 
@@ -314,7 +317,10 @@ impl Root {
     /// `ENOTEMPTY`, or the error of the system call.
     fn check_empty(&self) -> Result<bool, ControlError> {
         let what = |e: io::Error| failed(format!("cannot look into {}", self.path.display()), &e);
-        if fs::read_dir(&self.path).map_err(what)?.next().is_none() {
+        let is_configuration = |entry: io::Result<fs::DirEntry>| {
+            entry.is_ok_and(|entry| CONFIGURATION.iter().any(|name| entry.file_name() == *name))
+        };
+        if fs::read_dir(&self.path).map_err(what)?.all(is_configuration) {
             return Ok(true);
         }
         match self.open_lock()? {

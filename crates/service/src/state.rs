@@ -67,7 +67,7 @@ pub struct State {
     /// The block devices that the driver ublk keeps, by the numbers of their disks.
     ublks: Mutex<BTreeMap<u32, Id>>,
     swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
-    file_system: Mutex<Option<FileSystem>>,
+    file_systems: Mutex<BTreeMap<String, FileSystem>>,
     backings: Arc<Backings>,
     written: Mutex<Written>,
 }
@@ -132,7 +132,9 @@ impl State {
             }
         };
         let swap = swaps::left(&contents.devices)?;
-        let file_system = Mutex::new(file_system::left(&contents.devices)?);
+        let file_systems = file_system::left(&contents.devices)?;
+        let file_systems =
+            Mutex::new(file_systems.into_iter().map(|it| (it.disk.clone(), it)).collect());
         let others = match is_kept {
             true => handed_over::others(&mut handed_over, &contents.mounts, &swap.areas),
             // A daemon died before there was a table: nobody depends on what it left.
@@ -164,7 +166,7 @@ impl State {
             left_swap: Mutex::new(Some(swap)),
             ublks,
             swaps,
-            file_system,
+            file_systems,
             backings,
             written: Mutex::new(written),
         }))
@@ -363,15 +365,20 @@ impl State {
         }
     }
 
-    /// The file system that was made for the user.
+    /// The file systems that were made for the user.
     #[must_use]
-    pub fn file_system(&self) -> Option<FileSystem> {
-        self.file_system.lock().clone()
+    pub fn file_systems(&self) -> Vec<FileSystem> {
+        self.file_systems.lock().values().cloned().collect()
     }
 
-    /// Sets the file system that was made for the user, from the next [`State::save`] on.
+    /// Sets the file system of a disk that was made for the user, from the next [`State::save`] on.
     pub fn set_file_system(&self, file_system: FileSystem) {
-        *self.file_system.lock() = Some(file_system);
+        self.file_systems.lock().insert(file_system.disk.clone(), file_system);
+    }
+
+    /// Forgets the file system of `disk`, from the next [`State::save`] on.
+    pub fn forget_file_system(&self, disk: &str) {
+        self.file_systems.lock().remove(disk);
     }
 
     /// Makes the next daemon find the devices of `machine` as they are now.
@@ -386,8 +393,8 @@ impl State {
             }
             let (areas, shared) = &*self.swaps.lock();
             let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());
-            let file_system = self.file_system.lock().as_ref().map(file_system::device);
-            saved.into_iter().map(device).chain(swaps).chain(file_system).collect()
+            let file_systems = file_system::device(self.file_systems.lock().values());
+            saved.into_iter().map(device).chain(swaps).chain(file_systems).collect()
         };
         self.write(devices).map_err(|error| {
             let message = format!("what was changed would not outlive the daemon: {error}");

@@ -7,9 +7,11 @@
 
 extern crate alloc;
 
+mod expression;
 mod parse;
 mod size;
 
+pub use expression::{SizeError, evaluate_size};
 pub use parse::{ParseSizeError, parse_size};
 pub use size::{Human, human};
 

@@ -67,15 +67,10 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
     let too_large = || ParseSizeError::TooLarge(trimmed.to_string());
     let value = u64::from_str_radix(number, radix).map_err(|_| too_large())?;
     let mut rest = suffix.chars();
-    let shift = match rest.next().map(|c| c.to_ascii_uppercase()) {
+    let shift = match rest.next().map(shift_of) {
         None => 0,
-        Some('K') => 10,
-        Some('M') => 20,
-        Some('G') => 30,
-        Some('T') => 40,
-        Some('P') => 50,
-        Some('E') => 60,
-        Some(_) => rest_is_junk(trimmed, suffix)?,
+        Some(Some(shift)) => shift,
+        Some(None) => rest_is_junk(trimmed, suffix)?,
     };
     if !rest.as_str().is_empty() {
         return rest_is_junk(trimmed, rest.as_str());
@@ -84,6 +79,12 @@ pub fn parse_size(text: &str) -> Result<u64, ParseSizeError> {
         return Err(too_large());
     }
     Ok(value << shift)
+}
+
+/// The power of two that a suffix stands for.
+pub(crate) fn shift_of(suffix: char) -> Option<u32> {
+    let at = "KMGTPE".find(suffix.to_ascii_uppercase())?;
+    Some(10 * (at as u32 + 1))
 }
 
 fn rest_is_junk<T>(text: &str, rest: &str) -> Result<T, ParseSizeError> {

@@ -67,3 +67,52 @@ fn sizes_as_zramctl_prints_them() {
 fn cpus_wrap() {
     assert_eq!(Cpu(5).index(2), 1);
 }
+
+#[test]
+fn expressions_are_evaluated() {
+    const RAM: u64 = 6 << 30;
+    for (text, bytes) in [
+        ("ram", RAM),
+        ("ram / 2", 3 << 30),
+        ("min(ram / 2, 8G)", 3 << 30),
+        ("max( ram/2 , 8G, 1k )", 8 << 30),
+        ("50%", 3 << 30),
+        ("0.5 * ram", 3 << 30),
+        ("min(50%, 1G) + 1M", (1 << 30) + (1 << 20)),
+        ("2 + 3 * 4 - 1", 13),
+        ("(2 + 3) * 4", 20),
+        ("10 - 3 - 2", 5),
+        ("1.5G*1", 3 << 29),
+        ("7 / 2", 3),
+        // As without an expression.
+        ("0x1E", 30),
+        ("18446744073709551615", u64::MAX),
+    ] {
+        assert_eq!(evaluate_size(text, || RAM), Ok(bytes), "{text:?}");
+    }
+    let asks_nothing = || panic!("there is no ram in it");
+    assert_eq!(evaluate_size("1G + 1", asks_nothing), Ok((1 << 30) + 1));
+}
+
+#[test]
+fn bad_expressions_say_what_is_wrong() {
+    let deep = alloc::format!("{}1{}", "(".repeat(33), ")".repeat(33));
+    for (text, expected) in [
+        ("plenty", "\"plenty\" is not a size; write a number of bytes"),
+        ("-1", "\"-1\" is not a size; write a number of bytes"),
+        ("ram /", "a number, ram, min or max is missing at its end"),
+        ("min(ram, 8G", "')' is missing at its end"),
+        ("min(ram, 8Gb)", "missing before \"8Gb)\""),
+        ("ram ram", "\"ram\" is too much"),
+        ("ram - 8G", "is less than 0"),
+        ("ram / 0", "divides by 0"),
+        ("16E + ram", "more than 18446744073709551615"),
+        ("half(ram)", "missing before \"half(ram)\""),
+        (&deep, "more than 32 deep"),
+    ] {
+        let error = evaluate_size(text, || 1 << 30).expect_err(text).to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    }
+    let error = evaluate_size("10%", || 0).unwrap_err().to_string();
+    assert!(error.contains("cannot be read"), "{error}");
+}

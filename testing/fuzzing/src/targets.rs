@@ -108,7 +108,8 @@ pub fn nbd_requests(input: &[u8]) {
 
 /// A size as an administrator types it.
 ///
-/// An accepted size must print as the same number, and must be refused with junk behind it.
+/// An accepted size must print as the same number, and must be refused with junk behind it. As an
+/// expression it is the same, and an accepted expression is so in parentheses too.
 pub fn parse_size(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match units::parse_size(text) {
@@ -117,8 +118,17 @@ pub fn parse_size(input: &[u8]) {
             let junk = format!("{}z", text.trim_end());
             assert!(units::parse_size(&junk).is_err(), "{junk:?} is accepted");
             assert!(!units::human(bytes).to_string().is_empty());
+            assert_eq!(units::evaluate_size(text, || 0), Ok(bytes), "{text:?}");
         }
-        Err(error) => assert!(!error.to_string().is_empty()),
+        Err(error) => match units::evaluate_size(text, || 6 << 30) {
+            Ok(bytes) => {
+                let again = format!("({text})");
+                assert_eq!(units::evaluate_size(&again, || 6 << 30), Ok(bytes), "{again:?}");
+            }
+            Err(refused) => {
+                assert!(!error.to_string().is_empty() && !refused.to_string().is_empty())
+            }
+        },
     }
 }
 
@@ -164,6 +174,8 @@ fn size_seeds() -> Vec<Vec<u8>> {
         "18446744073709551616",
         "K",
         "0x",
+        "min(ram / 2, 8G)",
+        "30% + 1.5M * (2 - 1)",
     ];
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }

@@ -61,7 +61,7 @@ pub enum SwapAction {
 pub struct SwapOn {
     /// The size of the swap device [default: the size of the backing file or device]
     #[arg(long, short, value_name = "SIZE", value_parser = disk_size)]
-    #[arg(required_unless_present = "backing")]
+    #[arg(required_unless_present_any = ["backing", "config"])]
     pub size: Option<Size>,
 
     /// A file or an unused block device to write the oldest pages back to. A missing file is made,
@@ -138,6 +138,12 @@ pub struct SwapOn {
     /// a control group that limits its memory. Most of these may hang the machine.
     #[arg(long)]
     pub force: bool,
+
+    /// Make the swap devices of the configuration (`rampack config`), or of FILE alone
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
+    #[arg(conflicts_with_all = ["size", "backing", "memory", "headroom", "oom_after", "priority"])]
+    #[arg(conflicts_with_all = ["algorithm", "auto", "auto_cpu", "set", "force"])]
+    pub config: Option<Option<PathBuf>>,
 
     #[command(flatten)]
     #[allow(missing_docs)]

@@ -129,7 +129,7 @@ fn relative_paths_are_in_the_directory_of_the_client() {
 fn negative_levels_are_values() {
     let cli = Cli::try_parse_from(["rampack", "up", "--level", "-5"]).unwrap();
     let Command::Up(up) = cli.command else { panic!("{cli:?}") };
-    assert_eq!(up.device.level, Some(-5));
+    assert_eq!(up.disk.device.level, Some(-5));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn options_go_by_their_names_of_before() {
         (Some(true), Some(true), None)
     );
     let up = |line: &str| match parsed(&format!("rampack up {line}")).unwrap() {
-        Command::Up(up) => (up.device.memory.map(|size| size.bytes), up.device.auto),
+        Command::Up(up) => (up.disk.device.memory.map(|size| size.bytes), up.disk.device.auto),
         other => panic!("{other:?}"),
     };
     assert_eq!(up("--mem-limit 1M --auto"), up("--memory 1M --auto=on"));

@@ -8,7 +8,8 @@ use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use rampack::control::{ControlError, text_of};
-use rampack::units::parse_size;
+use rampack::host::total_memory;
+use rampack::units::{evaluate_size, parse_size};
 use rampack::zram::with_absolute_paths;
 
 use crate::columns;
@@ -102,18 +103,17 @@ pub(super) fn assignment() -> impl TypedValueParser<Value = Attribute> {
 /// A valid size, with the text that the user wrote.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Size {
-    /// The text of the option.
+    /// The text of the option; of an expression what it comes to.
     pub text: String,
     /// The size in bytes.
     pub bytes: u64,
 }
 
 /// Parses a size.
-pub(super) fn size(text: &str) -> Result<Size, String> {
-    match parse_size(text) {
-        Ok(bytes) => Ok(Size { text: text.to_string(), bytes }),
-        Err(error) => Err(format!("{error} (EINVAL)")),
-    }
+pub(crate) fn size(text: &str) -> Result<Size, String> {
+    let bytes = evaluate_size(text, total_memory).map_err(|error| format!("{error} (EINVAL)"))?;
+    let text = if parse_size(text).is_ok() { text.to_string() } else { bytes.to_string() };
+    Ok(Size { text, bytes })
 }
 
 /// Parses the size of a device, which is not 0.
@@ -186,10 +186,10 @@ pub(super) fn tcp_address(text: &str) -> Result<SocketAddr, String> {
 pub(super) fn pool_size(text: &str) -> Result<String, String> {
     match text.strip_suffix('%') {
         Some(number) if number.parse().is_ok_and(|percent: u8| (1..=100).contains(&percent)) => {}
-        Some(_) => return Err("a percentage is 1% to 100% (EINVAL)".into()),
-        None => {
-            disk_size(text)?;
+        Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            return Err("a percentage is 1% to 100% (EINVAL)".into());
         }
+        _ => return Ok(disk_size(text)?.text),
     }
     Ok(text.to_string())
 }

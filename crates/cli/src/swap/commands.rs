@@ -7,7 +7,7 @@ use rampack::host::{self, effective_user};
 use rampack::units::human;
 
 use super::progress::Progress;
-use crate::args::{FrontendOptions, NbdOptions, SwapOff, SwapOn, Transport, absolute};
+use crate::args::{FrontendOptions, SandboxOptions, SwapOff, SwapOn, Transport, absolute};
 use crate::terminal::{answer, lines, program};
 use crate::up;
 use service::client::call;
@@ -23,6 +23,7 @@ impl SwapOn {
     #[must_use]
     pub fn request(&self) -> protocol::SwapOn {
         protocol::SwapOn {
+            number: None,
             size: self.size.as_ref().map(|size| size.text.clone()),
             backing: self.backing.as_deref().map(absolute),
             plain_backing: self.plain_backing,
@@ -59,20 +60,11 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         warn(&report);
         return answer(bytes_of(&format!("{}  {}\n", report.name, report.block_device)));
     }
-    if effective_user() != 0 {
-        let message = "swap needs root: run it with sudo";
-        return Err(ControlError::new(Errno::EPERM, message));
-    }
-    host::mark_as_storage_daemon();
-    let frontends = FrontendOptions {
-        transport: Transport::Fuse,
-        nbd: NbdOptions::default(),
-        force: false,
-        // Swap devices lock it themselves, and go on without where they cannot.
-        lock_memory: false,
-        sandbox: options.sandbox,
-    };
+    let frontends = become_daemon(options.sandbox)?;
     up::run_daemon(root, (&frontends, asked(&request)), left, |daemon| {
+        if !up::has_no_device(daemon) {
+            return Ok(String::new());
+        }
         let report = daemon.swaps().on(&request)?;
         warn(&report);
         let pool = daemon.swaps().pool().unwrap_or_default();
@@ -80,7 +72,22 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     })
 }
 
-fn warn(report: &SwapReport) {
+/// Checks that this process may be a daemon of swap devices, and marks it as one. Returns how it
+/// serves.
+///
+/// # Errors
+/// `EPERM`.
+pub(crate) fn become_daemon(sandbox: SandboxOptions) -> Result<FrontendOptions, ControlError> {
+    if effective_user() != 0 {
+        let message = "swap needs root: run it with sudo";
+        return Err(ControlError::new(Errno::EPERM, message));
+    }
+    host::mark_as_storage_daemon();
+    // Swap devices lock memory themselves, and go on without where they cannot.
+    Ok(FrontendOptions { transport: Transport::Fuse, sandbox, ..FrontendOptions::default() })
+}
+
+pub(crate) fn warn(report: &SwapReport) {
     for warning in Swaps::warnings(report) {
         say(&format!("rampack: {warning}\n"));
     }

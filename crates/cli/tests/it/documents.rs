@@ -232,10 +232,11 @@ case " $1 $* " in
   *) exec "$PROGRAM" "$@" ;;
 esac
 "$PLACE/bin/end"
+rm -f "$PLACE/said" # What the one before said is no sign of this one.
 "$PROGRAM" "$@" >"$PLACE/said" 2>&1 &
 echo $! >"$PLACE/pid"
 for _ in $(seq 600); do
-  if grep -q -e 'end it' -e 'serving in' "$PLACE/said"; then exit 0; fi
+  if grep -qs -e 'end it' -e 'serving in' "$PLACE/said"; then exit 0; fi
   kill -0 $! 2>/dev/null || break
   sleep 0.1
 done
@@ -324,6 +325,7 @@ fn run_page(path: &str) {
 /// The pages whose commands are run, with what they need beside a daemon.
 const PAGES: &[(&str, &[Need])] = &[
     ("README.md", &[]),
+    ("docs/guide/configuration.md", &[]),
     ("docs/guide/containers.md", &[]),
     ("docs/guide/disk.md", &[]),
     ("docs/guide/keep.md", &[]),

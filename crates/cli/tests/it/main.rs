@@ -4,6 +4,7 @@ mod common;
 
 mod bad_input;
 mod commands;
+mod config;
 mod conformance;
 mod documents;
 mod estimate;

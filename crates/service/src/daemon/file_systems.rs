@@ -1,23 +1,24 @@
-//! The file system that a daemon makes and mounts for its user.
+//! The file systems that a daemon makes and mounts for its user.
 //!
 //! Each step is done by [`Loops`], which may not wait for this daemon, and is in the table before
 //! the next one ([`crate::state::file_system`]).
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, mounts};
+use rampack::host::{Unmount, effective_user, mounts};
 use rampack::sync::Mutex;
 use rampack::zram::Disk;
 
 use crate::devices::Devices;
-use crate::failure::say;
+use crate::failure::{failed, say};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
-use crate::protocol::Add;
+use crate::protocol::{Add, ConfiguredDisk};
 use crate::state::file_system::{FileSystem, MadeUpTo};
 
 /// How long a program may take to close the file of a mount that is gone.
@@ -27,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 
 /// A file system that was made and mounted for the user.
 pub(super) struct Mounted {
+    disk: String,
     kind: &'static Kind,
     device: PathBuf,
     target: PathBuf,
@@ -39,27 +41,69 @@ impl Mounted {
     }
 }
 
-/// The file system of a daemon.
+/// The file systems of a daemon.
 pub struct FileSystems {
     devices: Arc<Devices>,
-    mounted: Mutex<Option<Mounted>>,
-    loops: Arc<Loops>,
+    /// In the order in which they were mounted.
+    mounted: Mutex<Vec<Mounted>>,
+    loops: Mutex<Arc<Loops>>,
 }
 
 impl FileSystems {
     /// None yet, on `devices`.
     pub(super) fn new(devices: Arc<Devices>) -> FileSystems {
-        FileSystems { devices, mounted: Mutex::new(None), loops: Arc::new(Loops::here()) }
+        let (mounted, loops) = (Mutex::new(Vec::new()), Mutex::new(Arc::new(Loops::here())));
+        FileSystems { devices, mounted, loops }
     }
 
     /// Has `loops` make, mount and unmount file systems from now on.
-    pub(super) fn change_by(&mut self, loops: Arc<Loops>) {
-        self.loops = loops;
+    pub(super) fn change_by(&self, loops: Arc<Loops>) {
+        *self.loops.lock() = loops;
+    }
+
+    fn loops(&self) -> Arc<Loops> {
+        self.loops.lock().clone()
     }
 
     /// Is one mounted?
     pub(super) fn is_mounted(&self) -> bool {
-        self.mounted.lock().is_some()
+        !self.mounted.lock().is_empty()
+    }
+
+    /// Makes a disk of a configuration, and what is to be on it. The directory to mount it on is
+    /// made if it is missing.
+    ///
+    /// # Errors
+    /// The error of the step that failed. There is no disk then.
+    pub fn make_disk(
+        &self,
+        wanted: &ConfiguredDisk,
+        root: &Path,
+    ) -> Result<Arc<Disk>, ControlError> {
+        let name = wanted.fs.as_deref().or(wanted.mount.as_ref().map(|_| "ext4"));
+        let Some(kind) = name.map(filesystem::kind).transpose()? else {
+            return self.devices.add(&wanted.add);
+        };
+        if effective_user() != 0 {
+            kind.check_for_users()?;
+        }
+        kind.check_installed()?;
+        let prepare = |path: &String| {
+            let path = rampack::path_of(path);
+            fs::create_dir_all(&path)
+                .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
+            let target = filesystem::mount_point(&path)?;
+            filesystem::check_beside(&target, root)?;
+            filesystem::check_free(&target).map(|()| target)
+        };
+        let target = wanted.mount.as_ref().map(prepare).transpose()?;
+        let disk = self.add_for(&wanted.add, kind, target.as_deref())?;
+        if let Err(error) = self.make(&disk, kind, target.as_deref()) {
+            self.forget(&disk.name());
+            self.devices.remove(&disk.name(), false)?;
+            return Err(error);
+        }
+        Ok(disk)
     }
 
     /// Makes a device for a file system of `kind`, which is to be mounted at `target`.
@@ -90,51 +134,61 @@ impl FileSystems {
         target: Option<&Path>,
     ) -> Result<(), ControlError> {
         let device = self.place(disk)?;
-        self.loops.make_file_system(kind, &device)?;
-        self.step(MadeUpTo::Made)?;
+        self.loops().make_file_system(kind, &device)?;
+        self.step(&disk.name(), MadeUpTo::Made)?;
         let Some(target) = target else { return Ok(()) };
-        self.mount(Mounted { kind, device, target: target.to_owned() })
+        self.mount(Mounted { disk: disk.name(), kind, device, target: target.to_owned() })
     }
 
-    /// Takes away the device of a daemon before that died while it made the file system. Nobody was
-    /// told of it. True if the file system is to be made.
+    /// Takes away the devices of a daemon before that died while it made their file systems. Nobody
+    /// was told of them. True if there was one, or there is no device at all.
     ///
     /// # Errors
     /// As [`crate::devices::Devices::remove`].
     pub fn begins_anew(&self) -> Result<bool, ControlError> {
-        let begun = self.file_system().filter(|it| it.step == MadeUpTo::Begun);
-        if let Some(it) = &begun
-            && self.devices.disk(&it.disk).is_ok()
-        {
-            self.devices.remove(&it.disk, false)?;
+        let mut begun = self.file_systems();
+        begun.retain(|it| it.step == MadeUpTo::Begun);
+        for it in &begun {
+            if self.devices.disk(&it.disk).is_ok() {
+                self.devices.remove(&it.disk, false)?;
+            }
+            self.forget(&it.disk);
         }
-        Ok(begun.is_some() || self.devices.machine().disks().is_empty())
+        Ok(!begun.is_empty() || self.devices.machine().disks().is_empty())
     }
 
-    /// Goes on with the file system that a daemon before made: mounts it if that did not. Tells the
-    /// user if somebody has unmounted it. Returns its disk and its kind.
+    /// Goes on with the file systems that a daemon before made: mounts those that it did not. Tells
+    /// the user if somebody has unmounted one. Returns their disks and kinds.
     ///
     /// # Errors
     /// The error of a mount.
-    pub fn go_on(&self) -> Result<Option<(Arc<Disk>, &'static Kind)>, ControlError> {
-        let Some(FileSystem { disk, kind, target, step }) = self.file_system() else {
-            return Ok(None);
-        };
+    pub fn go_on(&self) -> Result<Vec<(Arc<Disk>, &'static Kind)>, ControlError> {
+        let mut all = self.file_systems();
+        // One may be mounted below another.
+        all.sort_by(|a, b| a.target.cmp(&b.target));
+        let found = all.into_iter().map(|it| self.go_on_with(it));
+        found.filter_map(Result::transpose).collect()
+    }
+
+    fn go_on_with(
+        &self,
+        FileSystem { disk, kind, target, step }: FileSystem,
+    ) -> Result<Option<(Arc<Disk>, &'static Kind)>, ControlError> {
         let Ok(disk) = self.devices.disk(&disk) else { return Ok(None) };
-        let kind = filesystem::kind(&kind)?;
+        let (name, kind) = (disk.name(), filesystem::kind(&kind)?);
         let Some(target) = target else { return Ok(Some((disk, kind))) };
-        let mounted = Mounted { kind, device: self.place(&disk)?, target };
+        let mounted = Mounted { disk: name.clone(), kind, device: self.place(&disk)?, target };
         if mounted.is_there() {
-            *self.mounted.lock() = Some(mounted);
-            self.step(MadeUpTo::Mounted)?;
+            self.mounted.lock().push(mounted);
+            self.step(&name, MadeUpTo::Mounted)?;
         } else if step == MadeUpTo::Made {
             filesystem::check_free(&mounted.target)?;
             self.mount(mounted)?;
         } else {
-            let (name, target) = (disk.name(), mounted.target.display());
+            let target = mounted.target.display();
             say(&format!("rampack: the file system of {name} is no longer mounted at {target}\n"));
             // It may be mounted there again. The end takes it down as if no daemon had died.
-            *self.mounted.lock() = Some(mounted);
+            self.mounted.lock().push(mounted);
         }
         Ok(Some((disk, kind)))
     }
@@ -151,40 +205,57 @@ impl FileSystems {
     }
 
     fn mount(&self, it: Mounted) -> Result<(), ControlError> {
-        self.loops.mount(it.kind, &it.device, &it.target)?;
-        *self.mounted.lock() = Some(it);
-        self.step(MadeUpTo::Mounted)
+        self.loops().mount(it.kind, &it.device, &it.target)?;
+        let disk = it.disk.clone();
+        self.mounted.lock().push(it);
+        self.step(&disk, MadeUpTo::Mounted)
     }
 
     /// Mounts again what [`FileSystems::unmount`] has unmounted.
-    pub(super) fn mount_again(&self, it: Mounted) {
-        if let Err(error) = self.mount(it) {
-            tracing::error!("it is not mounted any more: {error}");
+    pub(super) fn mount_again(&self, unmounted: Vec<Mounted>) {
+        for it in unmounted.into_iter().rev() {
+            if let Err(error) = self.mount(it) {
+                tracing::error!("it is not mounted any more: {error}");
+            }
         }
     }
 
-    /// Unmounts the daemon's own mount, if it is still there, and returns it.
-    pub(super) fn unmount(&self, force: bool) -> Result<Option<Mounted>, ControlError> {
-        let mut mounted = self.mounted.lock();
-        let Some(it) = &*mounted else { return Ok(None) };
-        if !it.is_there() {
-            *mounted = None;
-            return Ok(None);
+    /// Unmounts the daemon's own mounts, if they are still there, the last one first. Returns them.
+    ///
+    /// # Errors
+    /// That of the first that cannot be unmounted. All are mounted then.
+    pub(super) fn unmount(&self, force: bool) -> Result<Vec<Mounted>, ControlError> {
+        let mut unmounted = Vec::new();
+        loop {
+            let Some(it) = self.mounted.lock().pop() else { break };
+            if !it.is_there() {
+                continue;
+            }
+            if let Err(error) = self.unmount_it(&it, force) {
+                self.mounted.lock().push(it);
+                self.mount_again(unmounted);
+                return Err(error);
+            }
+            unmounted.push(it);
         }
+        unmounted.iter().for_each(|it| self.wait_for_the_program(&it.device));
+        Ok(unmounted)
+    }
+
+    fn unmount_it(&self, it: &Mounted, force: bool) -> Result<(), ControlError> {
+        let loops = self.loops();
         // A daemon that is killed meanwhile was not stopped: the next one mounts it again.
-        self.step(MadeUpTo::Made)?;
-        let unmounted = match self.loops.unmount(&it.target, Unmount::WhenUnused) {
+        self.step(&it.disk, MadeUpTo::Made)?;
+        let unmounted = match loops.unmount(&it.target, Unmount::WhenUnused) {
             Err(error) if force && error.errno == Errno::EBUSY => {
-                self.loops.unmount(&it.target, Unmount::Lazily)
+                loops.unmount(&it.target, Unmount::Lazily)
             }
             result => result,
         };
-        if let Err(error) = unmounted {
-            self.step(MadeUpTo::Mounted)?;
-            return Err(error);
+        if unmounted.is_err() {
+            self.step(&it.disk, MadeUpTo::Mounted)?;
         }
-        self.wait_for_the_program(&it.device);
-        Ok(mounted.take())
+        unmounted
     }
 
     /// A program that mounts a file writes to it, and closes it, after it was unmounted.
@@ -195,9 +266,9 @@ impl FileSystems {
         }
     }
 
-    /// The file system in the table.
-    fn file_system(&self) -> Option<FileSystem> {
-        self.devices.state()?.file_system()
+    /// The file systems in the table.
+    fn file_systems(&self) -> Vec<FileSystem> {
+        self.devices.state().map(|state| state.file_systems()).unwrap_or_default()
     }
 
     /// Notes a file system, from the next save on.
@@ -207,12 +278,16 @@ impl FileSystems {
         }
     }
 
-    /// Keeps how far the file system is.
-    fn step(&self, step: MadeUpTo) -> Result<(), ControlError> {
-        let Some(it) = self.file_system() else { return Ok(()) };
-        if it.step == step {
-            return Ok(());
+    fn forget(&self, disk: &str) {
+        if let Some(state) = self.devices.state() {
+            state.forget_file_system(disk);
         }
+    }
+
+    /// Keeps how far the file system of `disk` is.
+    fn step(&self, disk: &str, step: MadeUpTo) -> Result<(), ControlError> {
+        let found = self.file_systems().into_iter().find(|it| it.disk == disk);
+        let Some(it) = found.filter(|it| it.step != step) else { return Ok(()) };
         self.set(FileSystem { step, ..it });
         self.devices.save()
     }

@@ -129,7 +129,7 @@ fn begin(
     // From here on a drop of the daemon removes what was made.
     let daemon = parts.daemon.insert(Daemon {
         swaps: Arc::new(Swaps::new(devices.clone())),
-        file_systems: FileSystems::new(devices.clone()),
+        file_systems: Arc::new(FileSystems::new(devices.clone())),
         devices,
         machine,
         control: None,

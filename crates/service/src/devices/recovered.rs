@@ -5,7 +5,7 @@ use rampack::zram::Disk;
 
 use super::{Attachment, Devices};
 use crate::failure::sentence;
-use crate::plan::{DiskWay, Plan};
+use crate::plan::{Asked, DiskWay, Plan, of_device};
 
 impl Devices {
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -65,13 +65,26 @@ impl Devices {
                 notes.push(format!("--transport is not followed: {}", sentence(&error)));
             }
         }
-        for (disk, (name, value)) in
-            self.machine.disks().iter().flat_map(|disk| by.changes.iter().map(move |it| (disk, it)))
-        {
-            match self.set_on(disk, name, value) {
-                Ok(()) => notes.push(format!("{}: {name} is {value} now", disk.name())),
-                Err(error) => {
-                    notes.push(format!("{}: {name} stays: {}", disk.name(), sentence(&error)))
+        notes.extend(self.set_all(&by.changes));
+        notes
+    }
+
+    /// Sets attributes, each of the device that it is of, or else of all. Returns what became of
+    /// them.
+    #[must_use]
+    pub fn set_all(&self, changes: &Asked) -> Vec<String> {
+        let mut notes = Vec::new();
+        for disk in self.machine.disks() {
+            for (name, value) in changes {
+                let (device, name) = of_device(name);
+                if device.is_some_and(|device| device != disk.name()) {
+                    continue;
+                }
+                match self.set_on(&disk, name, value) {
+                    Ok(()) => notes.push(format!("{}: {name} is {value} now", disk.name())),
+                    Err(error) => {
+                        notes.push(format!("{}: {name} stays: {}", disk.name(), sentence(&error)))
+                    }
                 }
             }
         }

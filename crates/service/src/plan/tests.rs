@@ -295,3 +295,43 @@ fn a_limit_changes_and_a_size_is_said() {
         ["disksize=2G is not followed: what the daemon before left was made with disksize=1G"]
     );
 }
+
+#[test]
+fn each_device_is_compared_with_its_own_options() {
+    let of = |pairs: &[(&str, &str)]| -> Asked {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    };
+    let disk = |id| KeptDisk { id, ublk: None, has_file: false };
+    let before = of(&[
+        ("zram0/disksize", "1G"),
+        ("zram0/mem_limit", "1M"),
+        ("zram0/mount", "/a"),
+        ("zram1/disksize", "1G"),
+        ("zram1/mem_limit", "1M"),
+        ("zram2/disksize", "1G"),
+    ]);
+    let kept = Kept { asked: Some(before), disks: vec![disk(0), disk(1)], ..Kept::default() };
+    let asked =
+        of(&[("zram0/disksize", "2G"), ("zram0/mem_limit", "2M"), ("zram3/disksize", "4G")]);
+    let configured = Configured { asked, ..Configured::default() };
+    let made = plan(&kept, &configured, &Observed::default());
+    assert_eq!(made.changes, of(&[("zram0/mem_limit", "2M")]));
+    assert_eq!(
+        made.said,
+        [
+            "zram0: disksize=2G is not followed: it was made with disksize=1G",
+            "zram0: no mount is not followed: it was made with mount=/a",
+            "zram1 is not configured any more, and stays until `rampack remove zram1`",
+        ]
+    );
+    // zram2 was removed meanwhile, and zram3 is new.
+    let followed = of(&[
+        ("zram0/disksize", "1G"),
+        ("zram0/mem_limit", "2M"),
+        ("zram0/mount", "/a"),
+        ("zram1/disksize", "1G"),
+        ("zram1/mem_limit", "1M"),
+        ("zram3/disksize", "4G"),
+    ]);
+    assert_eq!(made.asked, followed);
+}

@@ -61,6 +61,19 @@ fn a_killed_daemon_is_remembered() {
 }
 
 #[test]
+fn a_configuration_in_the_root_stays() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
+    fs::create_dir(dir.path().join("rampack.toml.d")).unwrap();
+    fs::write(dir.path().join("rampack.toml"), "").unwrap();
+    fs::write(dir.path().join("rampack.tom"), "").unwrap();
+    assert_eq!(root.claim().err().unwrap().errno, Errno(libc::ENOTEMPTY));
+    fs::remove_file(dir.path().join("rampack.tom")).unwrap();
+    drop(root.claim().unwrap());
+    assert!(dir.path().join("rampack.toml").exists());
+}
+
+#[test]
 fn a_root_that_holds_something_else_is_refused() {
     let dir = testkit::TempDir::new();
     let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();

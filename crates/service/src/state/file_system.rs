@@ -1,5 +1,5 @@
-//! The file system that `rampack up` makes on its device, in the table of a state: the next daemon
-//! goes on where the one before was.
+//! File systems that a daemon makes on its devices, in the table of a state: the next daemon goes
+//! on where the one before was.
 //!
 //! | step | what a kill may have left | the next daemon |
 //! |---|---|---|
@@ -61,28 +61,36 @@ pub(super) fn is_one(device: &Device) -> bool {
     device.name == NAME
 }
 
-/// The device of the table for a file system.
-pub(super) fn device(of: &FileSystem) -> Device {
-    let FileSystem { disk, kind, target, step } = of;
+/// The device of the table for all file systems; `None` without any. Settings of the second and
+/// later ones have a number behind their names: older programs read the first.
+pub(super) fn device<'a>(all: impl Iterator<Item = &'a FileSystem>) -> Option<Device> {
     let mut settings: BTreeMap<String, String> = BTreeMap::new();
-    let mut set = |name: &str, value: String| _ = settings.insert(name.to_owned(), value);
-    set(ON, disk.clone());
-    set(KIND, kind.clone());
-    set(STEP, step.name().to_owned());
-    if let Some(target) = target {
-        set(TARGET, rampack::text_of(target));
+    for (number, FileSystem { disk, kind, target, step }) in all.enumerate() {
+        let mut set = |name: &str, value: String| _ = settings.insert(nth(name, number), value);
+        set(ON, disk.clone());
+        set(KIND, kind.clone());
+        set(STEP, step.name().to_owned());
+        if let Some(target) = target {
+            set(TARGET, rampack::text_of(target));
+        }
     }
-    Device { name: NAME.to_owned(), bytes: 0, generation: 0, settings }
+    let is_any = !settings.is_empty();
+    is_any.then(|| Device { name: NAME.to_owned(), bytes: 0, generation: 0, settings })
 }
 
-/// The file system of a table.
+fn nth(name: &str, number: usize) -> String {
+    if number == 0 { name.to_owned() } else { format!("{name}.{number}") }
+}
+
+/// The file systems of a table.
 ///
 /// # Errors
 /// `EINVAL` for what cannot be.
-pub(super) fn left(devices: &[Device]) -> Result<Option<FileSystem>, ControlError> {
-    let Some(device) = devices.iter().find(|device| is_one(device)) else { return Ok(None) };
-    let set = |name: &str| device.settings.get(name);
-    let read = || {
+pub(super) fn left(devices: &[Device]) -> Result<Vec<FileSystem>, ControlError> {
+    let Some(device) = devices.iter().find(|device| is_one(device)) else { return Ok(Vec::new()) };
+    let count = (0..).take_while(|it| device.settings.contains_key(&nth(ON, *it))).count().max(1);
+    let read = |number| {
+        let set = |name: &str| device.settings.get(&nth(name, number));
         let step =
             MadeUpTo::ALL.into_iter().find(|step| Some(step.name()) == set(STEP).map(|s| &**s));
         Some(FileSystem {
@@ -92,7 +100,7 @@ pub(super) fn left(devices: &[Device]) -> Result<Option<FileSystem>, ControlErro
             step: step?,
         })
     };
-    read().map(Some).ok_or_else(|| {
+    (0..count).map(read).collect::<Option<_>>().ok_or_else(|| {
         let message = format!("{NAME:?} in the state of the devices says what cannot be");
         ControlError::invalid(message)
     })
@@ -111,12 +119,16 @@ mod tests {
             let bytes = OsStr::from_bytes(b"/mnt/\xff");
             for target in [None, Some(PathBuf::from("/mnt/a b")), Some(PathBuf::from(bytes))] {
                 let it = FileSystem { disk: "zram3".into(), kind: "xfs".into(), target, step };
-                let device = device(&it);
-                assert!(is_one(&device));
-                assert_eq!(left(&[device]).unwrap(), Some(it));
+                for count in 1..4 {
+                    let all = vec![it.clone(); count];
+                    let device = device(all.iter()).unwrap();
+                    assert!(is_one(&device));
+                    assert_eq!(left(&[device]).unwrap(), all);
+                }
             }
         }
-        assert_eq!(left(&[]).unwrap(), None);
+        assert_eq!(device([].iter()), None);
+        assert_eq!(left(&[]).unwrap(), []);
     }
 
     #[test]
@@ -124,7 +136,7 @@ mod tests {
         let (disk, kind) = ("zram0".to_owned(), "ext4".to_owned());
         let it = FileSystem { disk, kind, target: None, step: MadeUpTo::Made };
         for (name, value) in [(STEP, Some("done")), (STEP, None), (ON, None), (KIND, None)] {
-            let mut device = device(&it);
+            let mut device = device([&it].into_iter()).unwrap();
             device.settings.remove(name);
             device.settings.extend(value.map(|value| (name.to_owned(), value.to_owned())));
             let error = left(&[device]).unwrap_err();

@@ -15,7 +15,7 @@ use rampack::zswap::{
 use super::name;
 use super::report::PoolReport;
 use crate::machine::Machine;
-use crate::plan::Asked;
+use crate::plan::{Asked, of_device};
 use crate::protocol::{Attribute, SwapOn};
 
 /// The time before the next try when the oldest pages cannot be written back.
@@ -166,13 +166,17 @@ pub fn asked(options: &SwapOn) -> Asked {
 #[must_use]
 pub fn follow(machine: &Machine, changes: &Asked) -> Vec<String> {
     let stored = |(name, value): (&String, &String)| {
+        let (device, name) = of_device(name);
+        if device.is_some_and(|device| !device.starts_with("swap")) {
+            return None;
+        }
         let stored = parameters(machine).and_then(|rows| rows.store(name, value));
-        match stored {
+        Some(match stored {
             Ok(()) => format!("the swap cache: {name} is {value} now"),
             Err(error) => format!("the swap cache: {name} stays: {}", error.message),
-        }
+        })
     };
-    changes.iter().map(stored).collect()
+    changes.iter().filter_map(stored).collect()
 }
 
 /// Sets the parameters that `options` ask for; `is_first` if there is no swap device yet. Returns

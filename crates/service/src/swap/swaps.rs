@@ -166,7 +166,7 @@ impl Swaps {
         }
         self.check(options)?;
         let by = served::choose(options.transport, options.force)?;
-        let number = self.free_number()?;
+        let number = self.free_number(options.number)?;
         let wanted = options.size.as_deref().map(pages_of).transpose()?;
         let size = wanted.map(|pages| pages * PAGE);
         let backing = options
@@ -242,9 +242,23 @@ impl Swaps {
         Ok(())
     }
 
-    fn free_number(&self) -> Result<usize, ControlError> {
+    fn free_number(&self, wanted: Option<u32>) -> Result<usize, ControlError> {
         let (areas, left) = (self.areas.lock(), self.left.lock());
         let is_free = |number: &usize| !areas.contains_key(number) && !left.contains(number);
+        if let Some(number) = wanted.map(|number| number as usize) {
+            return match number {
+                MOST.. => Err(ControlError::invalid(format!(
+                    "there is no {}: numbers are 0 to {}",
+                    name(number),
+                    MOST - 1
+                ))),
+                number if is_free(&number) => Ok(number),
+                number => Err(ControlError::new(
+                    Errno::EEXIST,
+                    format!("there is a {} already", name(number)),
+                )),
+            };
+        }
         (0..MOST).find(is_free).ok_or_else(|| {
             ControlError::new(
                 Errno::ENOSPC,
@@ -343,6 +357,13 @@ impl Swaps {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.areas.lock().is_empty()
+    }
+
+    /// The numbers of all swap devices, those included that the daemon cannot take down.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<usize> {
+        let (areas, left) = (self.areas.lock(), self.left.lock());
+        areas.keys().chain(left.iter()).copied().collect()
     }
 
     /// The names and block devices of all swap devices.

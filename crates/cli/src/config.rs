@@ -1,0 +1,281 @@
+//! The configuration in files: `rampack.toml` and its drop-ins.
+//!
+//! [`files`] finds them, [`merge`] lays them over each other, [`options`] gives what is in them to
+//! the parser of the command line, so that each option is defined once. [`import`] reads the files
+//! of zram-generator.
+
+pub mod files;
+pub mod import;
+pub mod merge;
+pub mod options;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+
+use rampack::control::{ControlError, Errno, Object};
+use service::daemon::{DISKS, PART, SWAPS};
+use service::devices::configure;
+use service::failure::failed;
+use service::machine::{self, Machine};
+use service::plan::{Asked, for_device};
+use service::protocol::{self, Add, ConfiguredDisk};
+use service::swap::cache::{self, parameters};
+
+use crate::args::{DiskOptions, FrontendOptions, SwapOn, Transport};
+use files::Found;
+use merge::{Entry, Fault, Section, Sections};
+use options::Kind;
+
+/// Attributes whose values cannot be checked before there is what they name.
+const OF_THE_MACHINE: [&str; 5] =
+    ["auto_writeback", "backing_dev", "backing_layout", "backing_remote", "sealed_backing"];
+
+/// What is configured.
+#[derive(Default)]
+pub struct Configuration {
+    /// The files.
+    pub found: Found,
+    /// As it was written.
+    pub sections: Sections,
+    /// How disks are served, if a file says so.
+    pub serve: Option<FrontendOptions>,
+    /// The disks, by their numbers.
+    pub disks: BTreeMap<u32, DiskOptions>,
+    /// The swap devices, by their numbers.
+    pub swaps: BTreeMap<u32, SwapOn>,
+    /// The kernel's command line turns everything off.
+    pub is_off: bool,
+}
+
+/// Reads the configuration of the system, or `only` these files.
+///
+/// # Errors
+/// `EINVAL` with a line for each fault; the error of a file that cannot be read.
+pub fn load(only: &[PathBuf]) -> Result<Configuration, ControlError> {
+    let top = files::top();
+    let found = match only {
+        [] => files::find(&top, &files::OWN, files::MAIN)?,
+        only => Found { read: only.to_vec(), hiding: Vec::new() },
+    };
+    let read = |path: &PathBuf| {
+        let text = fs::read_to_string(path);
+        let text = text.map_err(|e| failed(format!("cannot read {}", path.display()), &e))?;
+        Ok((path.clone(), text))
+    };
+    let texts = found.read.iter().map(read).collect::<Result<Vec<_>, ControlError>>()?;
+    let (mut configuration, faults) = understand(&texts);
+    configuration.found = found;
+    configuration.is_off = files::is_off(&top);
+    refuse(&faults).map(|()| configuration)
+}
+
+/// # Errors
+/// `EINVAL` with a line for each of `faults`.
+fn refuse(faults: &[Fault]) -> Result<(), ControlError> {
+    if faults.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Err(ControlError::new(Errno::EINVAL, lines.join("\n")))
+}
+
+/// Reads `texts`. The faults are in the order of the files.
+#[must_use]
+pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
+    let mut faults = Vec::new();
+    let sections = merge::merge(texts, &mut faults);
+    let mut configuration = Configuration::default();
+    for section in &sections {
+        let all = &mut faults;
+        match Kind::of(section) {
+            Ok(Kind::Serve) => {
+                let serve: Option<FrontendOptions> = options::options(section, Kind::Serve, all);
+                if let Some(Err(what)) = serve.as_ref().map(|it| it.nbd.check_address()) {
+                    all.push(Fault { at: section.at.clone(), what });
+                }
+                configuration.serve = serve;
+            }
+            Ok(kind @ Kind::Disk(number)) => {
+                let disk = options::options(section, kind, all);
+                configuration.disks.extend(disk.map(|disk| (number, disk)));
+            }
+            Ok(kind @ Kind::Swap(number)) => {
+                let swap = options::options(section, kind, all);
+                configuration.swaps.extend(swap.map(|swap| (number, swap)));
+            }
+            Err(fault) => all.push(fault),
+        }
+    }
+    check_mounts(&configuration, &sections, &mut faults);
+    let order = |fault: &Fault| texts.iter().position(|(path, _)| **path == *fault.at.file);
+    faults.sort_by_key(|fault| (order(fault), fault.at.line));
+    configuration.sections = sections;
+    (configuration, faults)
+}
+
+/// What is mounted at one place, or cannot be mounted.
+fn check_mounts(configuration: &Configuration, sections: &[Section], faults: &mut Vec<Fault>) {
+    let by_nbd =
+        configuration.serve.as_ref().is_some_and(|serve| serve.transport == Transport::Nbd);
+    let mut taken: BTreeMap<&PathBuf, &str> = BTreeMap::new();
+    for (number, disk) in &configuration.disks {
+        let Some(section) = sections.iter().find(|it| it.name == format!("zram{number}")) else {
+            continue;
+        };
+        let at = |key: &str| section.entries.iter().find(|entry| entry.key == key);
+        let mut find = |at: Option<&Entry>, what| {
+            let at = at.map_or(&section.at, |entry| &entry.at).clone();
+            faults.push(Fault { at, what });
+        };
+        if by_nbd && (disk.mount.is_some() || disk.fs.is_some()) {
+            let what = "a file system needs a block device or a file, and transport = \"nbd\" in \
+                        [serve] makes none";
+            find(at("mount").or_else(|| at("fs")), what.to_owned());
+        }
+        let Some(mount) = &disk.mount else { continue };
+        match taken.get(mount) {
+            Some(other) => {
+                find(at("mount"), format!("[{other}] is mounted at {} too", mount.display()));
+            }
+            None => _ = taken.insert(mount, &section.name),
+        }
+    }
+}
+
+impl Configuration {
+    /// What each device is asked to be, by its name.
+    #[must_use]
+    pub fn asked_of_each(&self) -> Vec<(String, Asked)> {
+        let disks = self.disks.iter().map(|(number, disk)| {
+            let request = disk.device.request(Some(&disk.size), self.is_forced());
+            let mut asked = request.asked();
+            let mount = disk.mount.as_deref().map(rampack::text_of);
+            asked.extend(mount.map(|mount| ("mount".to_owned(), mount)));
+            asked.extend(disk.fs.clone().map(|fs| ("fs".to_owned(), fs)));
+            (format!("zram{number}"), asked)
+        });
+        let swaps = self.swaps.iter();
+        let swaps =
+            swaps.map(|(number, it)| (format!("swap{number}"), cache::asked(&it.request())));
+        disks.chain(swaps).collect()
+    }
+
+    /// What a daemon of `part` is asked for: the options of its devices and of how they are served,
+    /// each with that in front.
+    #[must_use]
+    pub fn asked(&self, part: &str) -> Asked {
+        let mut asked = Asked::from([(PART.to_owned(), part.to_owned())]);
+        let kind = if part == SWAPS { "swap" } else { "zram" };
+        for (device, options) in self.asked_of_each() {
+            if device.starts_with(kind) {
+                asked.extend(for_device(&device, options));
+            }
+        }
+        let serve = self.sections.iter().filter(|section| section.name == "serve" && part == DISKS);
+        for entry in serve.flat_map(|section| &section.entries) {
+            asked.insert(format!("serve/{}", entry.key), entry.given.word());
+        }
+        asked
+    }
+
+    /// The disks, with what is on them; those of outer mounts first.
+    #[must_use]
+    pub fn configured_disks(&self) -> Vec<ConfiguredDisk> {
+        let disk = |(number, disk): (&u32, &DiskOptions)| ConfiguredDisk {
+            add: Add {
+                number: Some(*number),
+                ..disk.device.request(Some(&disk.size), self.is_forced())
+            },
+            fs: disk.fs.clone(),
+            mount: disk.mount.as_deref().map(rampack::text_of),
+        };
+        let mut disks: Vec<_> = self.disks.iter().map(disk).collect();
+        disks.sort_by(|a, b| a.mount.cmp(&b.mount));
+        disks
+    }
+
+    /// The requests for the swap devices.
+    #[must_use]
+    pub fn swap_requests(&self) -> Vec<protocol::SwapOn> {
+        let request = |(number, it): (&u32, &SwapOn)| protocol::SwapOn {
+            number: Some(*number),
+            ..it.request()
+        };
+        self.swaps.iter().map(request).collect()
+    }
+
+    /// Does a file say what threads that serve may do?
+    #[must_use]
+    pub fn says_sandbox(&self) -> bool {
+        let serve = self.sections.iter().filter(|section| section.name == "serve");
+        serve.flat_map(|section| &section.entries).any(|entry| entry.key == "sandbox")
+    }
+
+    /// Is `force` given for disks?
+    #[must_use]
+    pub fn is_forced(&self) -> bool {
+        self.serve.as_ref().is_some_and(|serve| serve.force)
+    }
+
+    /// Checks the values of attributes, by setting them on devices that nobody sees.
+    ///
+    /// # Errors
+    /// As [`load`].
+    pub fn check_values(&self) -> Result<(), ControlError> {
+        if self.sections.is_empty() {
+            return Ok(());
+        }
+        let machine = machine::new()?;
+        let mut faults = Vec::new();
+        for section in &self.sections {
+            if let Err(fault) = self.check_section(&machine, section, &mut faults) {
+                faults.push(fault);
+            }
+        }
+        refuse(&faults)
+    }
+
+    fn check_section(
+        &self,
+        machine: &Machine,
+        section: &Section,
+        faults: &mut Vec<Fault>,
+    ) -> Result<(), Fault> {
+        let of_section = |error: ControlError| Fault {
+            at: section.at.clone(),
+            what: format!("[{}]: {}", section.name, error.message),
+        };
+        let kind = Kind::of(section)?;
+        let rows: Box<dyn Object> = match kind {
+            Kind::Serve => return Ok(()),
+            Kind::Disk(number) => {
+                let disk = machine.add().map_err(of_section)?;
+                let Some(mut options) = self.disks.get(&number).cloned() else { return Ok(()) };
+                options.device.set.clear();
+                let mut request = options.device.request(None, true);
+                request.attributes.retain(|it| !OF_THE_MACHINE.contains(&&*it.name));
+                configure(&disk, &request).map_err(of_section)?;
+                Box::new(rampack::zram::attributes(disk))
+            }
+            Kind::Swap(_) => Box::new(parameters(machine).map_err(of_section)?),
+        };
+        let set = |entry: &Entry, value: &str| {
+            let stored = rows.store(&entry.key, value);
+            stored.err().map(|error| Fault { at: entry.at.clone(), what: error.message })
+        };
+        for entry in section.set.iter().filter(|it| !OF_THE_MACHINE.contains(&&*it.key)) {
+            // What is wrong with a size was told before.
+            let value = options::value_of(kind, entry).unwrap_or_default();
+            faults.extend(set(entry, &value));
+        }
+        // With a size it has its codecs.
+        match kind {
+            Kind::Disk(_) => rows.store("disksize", "1M").map_err(of_section),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,175 @@
+//! `rampack serve --config` and `rampack swap on --config`: daemons of what is configured in files.
+
+use std::collections::BTreeSet;
+use std::env;
+use std::path::Path;
+
+use rampack::control::ControlError;
+use rampack::host;
+
+use crate::args::SandboxOptions;
+use crate::config::{self, Configuration};
+use crate::swap::commands::{become_daemon, warn};
+use crate::terminal::{answer, print};
+use crate::up::{self, Running, activate, check_frontends, confine, handed_over, served};
+use crate::watch::watch;
+use service::client::{call, report};
+use service::daemon::{DISKS, Daemon, SWAPS};
+use service::failure::{say, sentence};
+use service::notify;
+use service::protocol::Request;
+use service::root::Root;
+use service::state::Named;
+use service::swap::report::SwapReport;
+
+/// The configuration of the system, or of `file` alone.
+fn load(file: Option<&Path>) -> Result<Configuration, ControlError> {
+    config::load(&file.map(Path::to_owned).into_iter().collect::<Vec<_>>())
+}
+
+/// Says why nothing is started, to the service manager as well: its unit does not fail.
+fn nothing(why: &str) -> Result<(), ControlError> {
+    say(&format!("rampack: {why}\n"));
+    notify::ready();
+    notify::stopping();
+    Ok(())
+}
+
+/// Does this process begin with nothing, and for itself? What a daemon before `left` is never given
+/// up, and a rehearsal answers.
+fn is_first(left: &Named) -> bool {
+    left.is_empty() && !kept::is_rehearsal()
+}
+
+/// Why nothing is to be started, if so.
+fn idle(configuration: &Configuration, has_none: bool, kind: &str) -> Option<String> {
+    match (configuration.is_off, has_none) {
+        (true, _) => Some("rampack=0 is on the kernel's command line: nothing is started".into()),
+        (_, true) => Some(format!("no {kind} is configured: nothing is started")),
+        _ => None,
+    }
+}
+
+/// `rampack serve --config`. A disk that cannot be made stops no other.
+///
+/// # Errors
+/// `EINVAL` for a configuration with faults; the error of the step that failed; that of the first
+/// disk, if none can be made.
+pub fn serve(
+    root: Option<&Path>,
+    file: Option<&Path>,
+    sandbox: SandboxOptions,
+) -> Result<(), ControlError> {
+    let configuration = load(file)?;
+    let (left, others) = handed_over()?;
+    let has_none = configuration.disks.is_empty() && configuration.serve.is_none();
+    if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "disk")) {
+        return nothing(&why);
+    }
+    let (activated, sockets) = activate(others)?;
+    let mut frontends = configuration.serve.clone().unwrap_or_default();
+    if !configuration.says_sandbox() {
+        frontends.sandbox = sandbox;
+    }
+    confine(&frontends)?;
+    check_frontends(&frontends)?;
+    let asked = configuration.asked(DISKS);
+    let running = Running::start(Root::choose(root)?, (&frontends, asked), left, sockets)?;
+    let Running { daemon, events, .. } = &running;
+    let run = || {
+        make_disks(daemon, &configuration)?;
+        let is_client = !activated.is_empty();
+        daemon.serve_activated(activated)?;
+        if !is_client {
+            print(&served(daemon));
+        }
+        watch(daemon, events, frontends.force, |_| false)
+    };
+    let result = run();
+    running.end(result)
+}
+
+/// Makes the disks that are not there.
+fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), ControlError> {
+    let (machine, file_systems) = (daemon.machine(), daemon.file_systems());
+    file_systems.begins_anew()?;
+    file_systems.go_on()?;
+    let refused: BTreeSet<u32> = machine.refused().iter().map(|it| it.saved.id).collect();
+    let is_there = |id| machine.disk(id).is_some() || refused.contains(&id);
+    let mut first = Ok(());
+    for disk in configuration.configured_disks() {
+        let number = disk.add.number.unwrap_or_default();
+        if is_there(number) {
+            continue;
+        }
+        if let Err(error) = file_systems.make_disk(&disk, daemon.root().path()) {
+            say(&format!("rampack: zram{number} is not made: {}\n", sentence(&error)));
+            first = first.and(Err(error));
+        }
+    }
+    if machine.disks().is_empty() && refused.is_empty() { first } else { Ok(()) }
+}
+
+/// `rampack swap on --config`. A running daemon gets the swap devices; without one, this process
+/// becomes the daemon. A device that cannot be made stops no other.
+///
+/// # Errors
+/// As [`serve`].
+pub fn swap_on(
+    root: Root,
+    file: Option<&Path>,
+    sandbox: SandboxOptions,
+) -> Result<(), ControlError> {
+    if env::var_os("FDSTORE").is_some() {
+        // As of `swap on`.
+        host::mark_as_storage_daemon();
+    }
+    let configuration = load(file)?;
+    let (left, _) = handed_over()?;
+    let has_none = configuration.swaps.is_empty();
+    if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "swap device")) {
+        return nothing(&why);
+    }
+    if is_first(&left) && root.is_claimed() {
+        let there: Vec<String> = report(&root)?.swaps.into_iter().map(|it| it.name).collect();
+        for request in configuration.swap_requests() {
+            let name = service::swap::name(request.number.unwrap_or_default() as usize);
+            if there.contains(&name) {
+                continue;
+            }
+            let report: SwapReport = call(&root, &Request::SwapOn(request))?;
+            warn(&report);
+            answer(format!("{}  {}\n", report.name, report.block_device))?;
+        }
+        return Ok(());
+    }
+    let frontends = become_daemon(sandbox)?;
+    let asked = configuration.asked(SWAPS);
+    up::run_daemon(root, (&frontends, asked), left, |daemon| make_swaps(daemon, &configuration))
+}
+
+/// Makes the swap devices that are not there.
+fn make_swaps(daemon: &Daemon, configuration: &Configuration) -> Result<String, ControlError> {
+    let there = daemon.swaps().numbers();
+    let mut first = Ok(());
+    for request in configuration.swap_requests() {
+        let number = request.number.unwrap_or_default() as usize;
+        if there.contains(&number) {
+            continue;
+        }
+        match daemon.swaps().on(&request) {
+            Ok(report) => warn(&report),
+            Err(error) => {
+                let name = service::swap::name(number);
+                say(&format!("rampack: {name} is not made: {}\n", sentence(&error)));
+                first = first.and(Err(error));
+            }
+        }
+    }
+    if daemon.swaps().is_empty() {
+        first?;
+    }
+    let line = |(name, path): (String, std::path::PathBuf)| format!("{name}  {}\n", path.display());
+    let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
+    Ok(format!("{lines}serving in {}\n", daemon.root().path().display()))
+}

@@ -1,0 +1,106 @@
+//! `rampack config`.
+
+use std::fmt::Write;
+use std::fs;
+
+use rampack::control::{ControlError, Errno};
+
+use crate::args::{Config, ConfigAction, ConfigApply, ConfigImport};
+use crate::config::{self, Configuration, files, import, merge};
+use crate::terminal::answer;
+use service::client::call;
+use service::daemon::{DISKS, SWAPS};
+use service::failure::{failed, say};
+use service::protocol::{Applied, Apply, Request};
+use service::root::Root;
+
+/// `rampack config`.
+///
+/// # Errors
+/// `EINVAL` for a configuration with faults, with a line for each; the error of a file.
+pub fn run(
+    root: impl FnOnce() -> Result<Root, ControlError>,
+    config: &Config,
+) -> Result<(), ControlError> {
+    match &config.action {
+        ConfigAction::Check(it) => {
+            let configuration = config::load(&it.files)?;
+            configuration.check_values()?;
+            answer(would_be(&configuration))
+        }
+        ConfigAction::Show(it) => {
+            let configuration = config::load(&it.files)?;
+            answer(shown(&configuration))
+        }
+        ConfigAction::Apply(it) => applied(&root()?, it),
+        ConfigAction::Import(it) => imported(it),
+    }
+}
+
+/// What the configuration would make.
+fn would_be(configuration: &Configuration) -> String {
+    let mut text = String::new();
+    if configuration.is_off {
+        text += "rampack=0 is on the kernel's command line: nothing of this is started\n";
+    }
+    if configuration.disks.is_empty() && configuration.swaps.is_empty() {
+        text += "no device is configured\n";
+    }
+    for (device, asked) in configuration.asked_of_each() {
+        let asked: Vec<String> =
+            asked.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let _ = writeln!(text, "{device}: {}", asked.join(" "));
+    }
+    text
+}
+
+fn shown(configuration: &Configuration) -> String {
+    let mut text = String::new();
+    for path in &configuration.found.read {
+        let _ = writeln!(text, "# {}", path.display());
+    }
+    for path in &configuration.found.hiding {
+        let _ = writeln!(text, "# hidden by {}", path.display());
+    }
+    text + &merge::text(&configuration.sections)
+}
+
+/// Has the daemon follow what is configured. What it cannot is said before anything changes.
+fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
+    let configuration = config::load(&options.files)?;
+    configuration.check_values()?;
+    if configuration.is_off {
+        let message = "rampack=0 is on the kernel's command line, so nothing was changed";
+        return Err(ControlError::new(Errno::EPERM, message));
+    }
+    let mut asked = configuration.asked(DISKS);
+    asked.extend(configuration.asked(SWAPS));
+    let (disks, swaps) = (configuration.configured_disks(), configuration.swap_requests());
+    let apply = Apply { asked, disks, swaps, dry: true };
+    let dry: Applied = call(root, &Request::Apply(apply.clone()))?;
+    let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    answer(lines(&dry.not_followed))?;
+    if options.dry_run || dry.changed.is_empty() {
+        return answer(lines(&dry.changed));
+    }
+    let done: Applied = call(root, &Request::Apply(Apply { dry: false, ..apply }))?;
+    answer(lines(&done.changed))
+}
+
+fn imported(options: &ConfigImport) -> Result<(), ControlError> {
+    let paths = match &options.file {
+        Some(file) => vec![file.clone()],
+        None => files::find(&files::top(), &files::GENERATOR, files::GENERATOR_MAIN)?.read,
+    };
+    let mut texts = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path);
+        let text = text.map_err(|e| failed(format!("cannot read {}", path.display()), &e))?;
+        texts.push((path, text));
+    }
+    let import::Imported { text, without } = import::import(&texts);
+    for note in &without {
+        say(&format!("rampack: {note}\n"));
+    }
+    answer(text)
+}

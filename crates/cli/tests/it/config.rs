@@ -1,0 +1,344 @@
+//! What is configured in files: merged, checked, started, and changed while it runs.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use testkit::{TempDir, met};
+
+use crate::common::{Daemon, NbdClient, Place, Said, noise, program, refused, said, wait_until};
+use crate::keep_users::NEEDS;
+use crate::keeper::{Keeper, has_resend};
+
+/// A system with these files; a name that ends in @ is a link to /dev/null.
+fn system(files: &[(&str, &str)]) -> TempDir {
+    let top = TempDir::new();
+    for (name, text) in files {
+        write(&top, name, text);
+    }
+    top
+}
+
+fn write(top: &TempDir, name: &str, text: &str) {
+    let path = top.join(name.trim_end_matches('@'));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    match name.ends_with('@') {
+        true => symlink("/dev/null", path).unwrap(),
+        false => fs::write(path, text).unwrap(),
+    }
+}
+
+fn command(top: &TempDir, line: &str) -> Command {
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path()).args(line.split_whitespace());
+    command
+}
+
+/// What `rampack LINE` says on that system, whose directory it does not name.
+fn says(top: &TempDir, line: &str) -> Said {
+    let mut said = said(&command(top, line).output().unwrap());
+    for text in [&mut said.out, &mut said.err] {
+        *text = text.replace(&format!("{}/", top.path().display()), "/");
+    }
+    said
+}
+
+const MAIN: &str = "etc/rampack/rampack.toml";
+
+#[test]
+fn show_tells_where_each_value_is_from() {
+    let top = system(&[
+        (MAIN, "[zram0]\nsize = \"1G\"\nmemory = '100M'\n\n[swap0]\nsize = 'ram / 2'\n"),
+        ("usr/lib/rampack/rampack.toml", "[zram9]\n"),
+        ("usr/lib/rampack/rampack.toml.d/10-distribution.toml", "[zram0]\nalgorithm = 'lz4'\n"),
+        ("usr/lib/rampack/rampack.toml.d/20-vendor.toml", "[zram0]\nalgorithm = 'lzo'\n"),
+        ("etc/rampack/rampack.toml.d/20-vendor.toml@", ""),
+        ("run/rampack/rampack.toml.d/30-now.toml", "# for now\n[zram0]\nmemory = '50M'\n"),
+        ("run/rampack/rampack.toml.d/40-set.toml", "[zram0.set]\nauto_cpu_percent = 9\n"),
+    ]);
+    let shown = says(&top, "config show");
+    assert_eq!(shown.err, "");
+    assert_eq!(
+        shown.out,
+        "# /etc/rampack/rampack.toml\n\
+         # /usr/lib/rampack/rampack.toml.d/10-distribution.toml\n\
+         # /run/rampack/rampack.toml.d/30-now.toml\n\
+         # /run/rampack/rampack.toml.d/40-set.toml\n\
+         # hidden by /etc/rampack/rampack.toml.d/20-vendor.toml\n\
+         \n[swap0]\n\
+         size = 'ram / 2'  # /etc/rampack/rampack.toml:6\n\
+         \n[zram0]\n\
+         size = \"1G\"  # /etc/rampack/rampack.toml:2\n\
+         memory = '50M'  # /run/rampack/rampack.toml.d/30-now.toml:3\n\
+         algorithm = 'lz4'  # /usr/lib/rampack/rampack.toml.d/10-distribution.toml:2\n\
+         \n[zram0.set]\n\
+         auto_cpu_percent = 9  # /run/rampack/rampack.toml.d/40-set.toml:2\n"
+    );
+    // What is shown is a configuration, the same one.
+    write(&top, "shown.toml", &shown.out);
+    let again = says(&top, &format!("config show {}", top.join("shown.toml").display()));
+    let values = |text: &str| -> Vec<String> {
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        lines.map(|line| line.split("  #").next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(values(&again.out), values(&shown.out));
+}
+
+#[test]
+fn check_tells_what_would_be() {
+    let top = system(&[(
+        MAIN,
+        "[zram2]\nsize = 'min(ram, 3M + 1M)'\nalgorithm = 'zstd'\nmount = '/mnt/a b'\n\
+         [zram2.set]\nmem_limit = '1M'\n[swap0]\nsize = '1G'\nmemory = '10%'\nauto = false\n",
+    )]);
+    let said = says(&top, "config check");
+    assert_eq!(
+        (&*said.out, &*said.err),
+        (
+            "zram2: comp_algorithm=zstd disksize=4194304 mem_limit=1M mount=/mnt/a b\n\
+             swap0: auto=N max_pool_bytes=0 max_pool_percent=10 priority=100 size=1G\n",
+            ""
+        )
+    );
+    write(&top, "proc/cmdline", "quiet rampack=0\n");
+    assert!(says(&top, "config check").out.starts_with("rampack=0 is on the kernel's command"));
+    assert_eq!(says(&system(&[]), "config check").out, "no device is configured\n");
+}
+
+#[test]
+fn faults_have_file_and_line() {
+    let top = system(&[
+        (MAIN, "[zram0]\nsize = 'plenty'\n\n[swap0]\nseize = '1G'\n"),
+        ("run/rampack/rampack.toml.d/a.toml", "[zram0]\nalgorithm = 'lzma'\n[zram1\n"),
+    ]);
+    let place = Place::new();
+    let root = place.root();
+    let serve = format!("--root {} serve --config", root.display());
+    for line in ["config check", "config show", &serve, "swap on --config"] {
+        let said = says(&top, line);
+        refused(
+            &said,
+            1,
+            &[
+                "/etc/rampack/rampack.toml:2: size = 'plenty': \"plenty\" is not a size",
+                "/etc/rampack/rampack.toml:4: [swap0]: size is missing",
+                "/etc/rampack/rampack.toml:5: [swap0] has no seize; there are: size backing",
+                "/run/rampack/rampack.toml.d/a.toml:3: not TOML:",
+                "(EINVAL)",
+            ],
+        );
+    }
+    let top = system(&[(MAIN, "[zram0]\nset.mem_limt = 1\n")]);
+    let words = ["rampack.toml:2: ", "mem_limt", "mem_limit"];
+    refused(&says(&top, "config check"), 1, &words);
+    let none = says(&top, "config check /nowhere/x.toml");
+    refused(&none, 1, &["cannot read /nowhere/x.toml", "ENOENT"]);
+    place.is_clean();
+}
+
+#[test]
+fn a_command_line_beside_a_configuration_is_refused() {
+    for line in [
+        "serve --config --size 1G",
+        "serve --config --memory 1M",
+        "serve --config --transport nbd",
+        "serve --config --lock-memory",
+        "serve --config --nbd-tcp 10809",
+        "swap on --config --size 1G",
+    ] {
+        let said = said(&program().args(line.split(' ')).output().unwrap());
+        refused(&said, 2, &["--config", "cannot be used with"]);
+    }
+}
+
+#[test]
+fn import_reads_each_option_of_zram_generator() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let conf = fs::read_to_string(golden.join("zram-generator.conf")).unwrap();
+    let top = system(&[("usr/lib/systemd/zram-generator.conf", &*conf)]);
+    let said = says(&top, "config import");
+    assert_eq!(said.code, 0, "{}", said.err);
+    let path = golden.join("rampack.toml");
+    if std::env::var_os("RAMPACK_GOLDEN").is_some_and(|value| value == "write") {
+        fs::write(&path, &said.out).unwrap();
+    }
+    assert_eq!(said.out, fs::read_to_string(&path).unwrap());
+    // What has no counterpart is told as well.
+    let notes = said.out.lines().filter_map(|line| line.strip_prefix("# /"));
+    let told: String = notes.map(|note| format!("rampack: /{note}\n")).collect();
+    assert_eq!(said.err, told);
+    // And the rest is a configuration.
+    write(&top, MAIN, &said.out);
+    assert_eq!(says(&top, "config check").err, "");
+    // Drop-ins count as zram-generator has them: /run is above /etc.
+    let name = "systemd/zram-generator.conf.d/a.conf";
+    write(&top, &format!("etc/{name}"), "[zram2]\nmax-zram-size = 1\n");
+    write(&top, &format!("run/{name}"), "[zram2]\nmax-zram-size = 2\n");
+    assert!(says(&top, "config import").out.contains("\"min(ram * 0.25, 2M)\""));
+}
+
+#[test]
+fn the_kernels_command_line_turns_all_off() {
+    let top = system(&[
+        (MAIN, "[zram0]\nsize = '1M'\n[swap0]\nsize = '1M'\n"),
+        ("proc/cmdline", "root=/dev/vda rampack=0"),
+    ]);
+    let place = Place::new();
+    for line in ["serve --config", "swap on --config"] {
+        let said = says(&top, &format!("--root {} {line}", place.root().display()));
+        let expected = "rampack: rampack=0 is on the kernel's command line: nothing is started\n";
+        assert_eq!((said.code, &*said.out, &*said.err), (0, "", expected), "{line}");
+    }
+    place.is_clean();
+    let said = says(&system(&[]), "serve --config");
+    assert_eq!(
+        (said.code, &*said.err),
+        (0, "rampack: no disk is configured: nothing is started\n")
+    );
+}
+
+/// A daemon of the configuration of `top`.
+fn serve(top: &TempDir, place: &Place) -> Daemon {
+    let mut command = Daemon::command_in(place, "serve --config");
+    Daemon::spawn(place, command.env("RAMPACK_CONFIG_ROOT", top.path()))
+}
+
+#[test]
+fn disks_are_started_from_a_file_and_used() {
+    let top = system(&[
+        (MAIN, "[serve]\ntransport = 'nbd'\n\n[zram0]\nsize = '4M'\nmemory = '2M'\n"),
+        ("etc/rampack/rampack.toml.d/more.toml", "[zram7]\nsize = '2M * 2 + 1M'\n"),
+    ]);
+    let place = Place::new();
+    let daemon = serve(&top, &place);
+    assert_eq!(daemon.does("get zram7 disksize"), "5242880\n");
+    assert!(daemon.does("get zram0 mm_stat").contains(" 2097152 "));
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram7").unwrap();
+    assert_eq!(client.write(4096, &noise(7)), 0);
+    assert_eq!(client.read(4096, 4096), noise(7)[..4096]);
+    drop(client);
+    refused(&daemon.ask("get zram1 disksize"), 1, &["there are: zram0 zram7"]);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_disk_that_cannot_be_made_stops_no_other() {
+    let config = "[serve]\ntransport = 'nbd'\n[zram0]\nbacking = '/nowhere/x'\n[zram1]\n";
+    let (top, place) = (system(&[(MAIN, config)]), Place::new());
+    let daemon = serve(&top, &place);
+    assert!(daemon.greeting.contains("zram0 is not made: "), "{}", daemon.greeting);
+    assert_eq!(daemon.does("get zram1 disksize"), "1073741824\n");
+    daemon.stop();
+    write(&top, MAIN, "[serve]\ntransport = 'nbd'\n[zram0]\nbacking = '/nowhere/x'\n");
+    let said = says(&top, &format!("--root {} serve --config", place.root().display()));
+    refused(&said, 1, &["zram0 is not made: ", "/nowhere/x"]);
+    place.is_clean();
+}
+
+#[test]
+fn a_running_daemon_follows_what_it_can() {
+    let before = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\nmemory = '2M'\n[zram1]\n";
+    let (top, place) = (system(&[(MAIN, before)]), Place::new());
+    let daemon = serve(&top, &place);
+    let apply = |line: &str| {
+        let line = format!("--root {} config apply {line}", place.root().display());
+        let said = says(&top, &line);
+        assert_eq!((said.code, &*said.err), (0, ""), "{line}");
+        said.out
+    };
+    assert_eq!(apply(""), "");
+    let after = "[serve]\ntransport = 'nbd'\nnbd-read-only = true\n[zram0]\nsize = '8M'\n\
+                 memory = '3M'\n[zram2]\nsize = '1M'\n[zram3]\nbacking = '/nowhere/x'\n";
+    write(&top, MAIN, after);
+    let not = "zram0: disksize=8M is not followed: it was made with disksize=4M\n\
+               zram1 is not configured any more, and stays until `rampack remove zram1`\n\
+               [serve]: nbd-read-only=1 is followed from the next start on: restart the service\n";
+    let would = "zram0: mem_limit would be 3M\nzram2 would be made\nzram3 would be made\n";
+    assert_eq!(apply("--dry-run"), format!("{not}{would}"));
+    assert!(daemon.does("get zram0 mm_stat").contains(" 2097152 "));
+    let done = apply("");
+    let is = format!("{not}zram0: mem_limit is 3M now\nzram2 is made\nzram3 is not made: ");
+    assert!(done.starts_with(&is), "{done}");
+    assert!(daemon.does("get zram0 mm_stat").contains(" 3145728 "));
+    assert_eq!(daemon.does("get zram2 disksize"), "1048576\n");
+    // What an administrator set since stays, and what was not made is tried again.
+    daemon.does("set zram0 mem_limit=1M");
+    assert_eq!(apply("--dry-run"), format!("{not}zram3 would be made\n"));
+    assert!(daemon.does("get zram0 mm_stat").contains(" 1048576 "));
+    // Faults change nothing.
+    write(&top, MAIN, "[zram0]\nmemory = '9M'\nsize = 'x'\n");
+    let line = format!("--root {} config apply", place.root().display());
+    refused(&says(&top, &line), 1, &["/etc/rampack/rampack.toml:3: size = 'x'"]);
+    assert!(daemon.does("get zram0 mm_stat").contains(" 1048576 "));
+    daemon.stop();
+    let daemon = Daemon::start(&place, "serve --size 1M --transport nbd");
+    write(&top, MAIN, "[zram0]\n");
+    refused(&says(&top, &line), 1, &["not started with --config", "ENOTSUP"]);
+    daemon.stop();
+    place.is_clean();
+}
+
+/// A system with two disks that are mounted, one below the other.
+fn mounted(place: &Place) -> (TempDir, PathBuf) {
+    let outer = place.path().join("outer");
+    let text = format!(
+        "[zram0]\nsize = '16M'\nmount = '{0}/inner'\nfs = 'ext2'\n\n[zram1]\nsize = '32M'\n\
+         mount = '{0}'\n",
+        outer.display()
+    );
+    (system(&[(MAIN, &*text)]), outer)
+}
+
+#[test]
+fn file_systems_are_mounted_and_unmounted() {
+    if !met("file_systems_are_mounted_and_unmounted", &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let (top, outer) = mounted(&place);
+    let daemon = serve(&top, &place);
+    let at = place.mounts();
+    assert!(at.contains(&outer) && at.contains(&outer.join("inner")), "{at:?}");
+    fs::write(outer.join("inner/file"), "text").unwrap();
+    let status = daemon.does("status");
+    assert!(status.contains(&outer.join("inner").display().to_string()), "{status}");
+    // A stop that is refused leaves everything mounted.
+    let file = fs::File::open(outer.join("file")).or_else(|_| fs::File::create(outer.join("file")));
+    refused(&daemon.ask("stop"), 1, &["EBUSY"]);
+    assert_eq!(fs::read_to_string(outer.join("inner/file")).unwrap(), "text");
+    drop(file);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn disks_and_mounts_come_back_after_a_kill() {
+    let name = "disks_and_mounts_come_back_after_a_kill";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let (top, outer) = mounted(&place);
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    wait_until("it is mounted", || place.mounts().contains(&outer.join("inner")));
+    fs::write(outer.join("inner/file"), "text").unwrap();
+    fs::write(outer.join("file"), "outer").unwrap();
+    let text = fs::read_to_string(top.join(MAIN)).unwrap();
+    let text = text.replace("size = '16M'", "size = '16M'\nmemory = '8M'");
+    write(&top, MAIN, &format!("{text}\n[zram2]\nsize = '1M'\n"));
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    wait_until("the new disk is made", || keeper.ask("get zram2 disksize").code == 0);
+    assert_eq!(fs::read_to_string(outer.join("inner/file")).unwrap(), "text");
+    assert_eq!(fs::read_to_string(outer.join("file")).unwrap(), "outer");
+    assert!(keeper.does("get zram0 mm_stat").contains(" 8388608 "));
+    assert!(keeper.does("get zram1 mm_stat").split_whitespace().nth(3) == Some("0"));
+    let apply = format!("--root {} config apply", place.root().display());
+    assert_eq!(says(&top, &apply).out, "");
+    keeper.stop();
+    place.is_clean();
+}
