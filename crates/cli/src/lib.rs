@@ -8,13 +8,14 @@
 //! 1. [`terminal`], `table`, [`live`]: what the program prints.
 //! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line.
 //! 3. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
-//! 4. [`keep`], [`upgrade`], [`fsck`], [`estimating`], [`exec`], [`swap`], [`commands`]: the other
-//!    commands.
+//! 4. [`keep`], [`upgrade`], [`fsck`], `doctor`, [`estimating`], [`exec`], [`swap`], [`commands`]:
+//!    the other commands.
 
 pub mod args;
 mod beside;
 pub mod columns;
 pub mod commands;
+mod doctor;
 pub mod estimating;
 pub mod exec;
 pub mod fsck;
@@ -109,6 +110,10 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             fsck::run(cli.root.as_deref(), it);
             Ok(())
         }
+        Command::Doctor(it) => match doctor::run(it)? {
+            true => Ok(()),
+            false => std::process::exit(1),
+        },
         Command::Layouts => {
             let text = serde_json::to_string(&layouts::Layouts::own());
             terminal::answer(text.map(|text| text + "\n").unwrap_or_default())

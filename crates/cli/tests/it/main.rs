@@ -5,6 +5,7 @@ mod common;
 mod bad_input;
 mod commands;
 mod conformance;
+mod doctor;
 mod documents;
 mod estimate;
 mod exec;
