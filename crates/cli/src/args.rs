@@ -120,6 +120,9 @@ pub enum Command {
     /// Print the layouts of kept devices that this program reads.
     #[command(hide = true)]
     Layouts,
+    /// Print the names of devices and swap devices, for the completion of a shell.
+    #[command(hide = true)]
+    Names,
     /// Run a daemon whose devices outlive it: it is started again whenever it dies.
     #[command(after_help = KEEP_NOTES)]
     Keep(Keep),

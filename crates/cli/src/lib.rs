@@ -118,6 +118,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             let text = serde_json::to_string(&layouts::Layouts::own());
             terminal::answer(text.map(|text| text + "\n").unwrap_or_default())
         }
+        Command::Names => commands::names(&root()?),
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         Command::Status(it) => commands::status(&root()?, it),
         Command::Add(it) => commands::add(&root()?, it),

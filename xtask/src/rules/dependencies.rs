@@ -186,6 +186,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("anyhow", &["lab", "soak", "xtask"], &[]),
     ("atomic-wait", &["sync"], &[]),
     ("clap", &["cli", "lab", "soak", "xtask"], &[]),
+    ("clap_complete", &[], &["cli"]),
+    ("clap_mangen", &[], &["cli"]),
     ("comfy-table", &["lab"], &[]),
     ("crc32fast", &["kept"], &[]),
     ("crossbeam-utils", &["sync"], &[]),

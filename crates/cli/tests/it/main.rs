@@ -23,6 +23,7 @@ mod keep_users;
 mod keeper;
 mod killed;
 mod limits;
+mod manuals;
 mod nbd_frontends;
 mod paths;
 mod reconcile;
