@@ -216,6 +216,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
     ("lzokay", &[], &["zcomp", "fuzzing"]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
+    // `fuser` brings it; it has the symbols of all errors.
+    ("nix", &["service"], &[]),
     ("opendal", &["remote"], &[]),
     ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),
