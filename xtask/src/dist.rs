@@ -1,5 +1,6 @@
-//! `cargo xtask dist`: the program as it is given to users. It is static, so that it runs on any
-//! Linux of this architecture, in a container without a C library, too.
+//! `cargo xtask dist`: the program as it is given to users, with its man pages and completions. It
+//! is static, so that it runs on any Linux of this architecture, in a container without a C
+//! library, too.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -64,6 +65,29 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let version = String::from_utf8_lossy(&said);
     println!("{}: {} KiB, {}", program.display(), bytes >> 10, version.trim());
     ensure!(bytes <= limit, "it may have {} KiB", limit >> 10);
+    write_manuals(root, &out)
+}
+
+/// `cargo xtask manuals`: man pages and completions in `--out`, or `target/dist`.
+///
+/// # Errors
+/// An unknown option; what makes them does not build, or fails.
+pub fn manuals(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
+    let options = Options::parse(words)?;
+    ensure!(!options.remote, "manuals has no option --remote; there is --out DIR");
+    let out = options.out.unwrap_or_else(|| target.join("dist"));
+    write_manuals(root, &out)
+}
+
+/// Writes `man` and `completions` into `out`, with the date of the last commit.
+fn write_manuals(root: &Path, out: &Path) -> Result<bool> {
+    let date = ask_git(root, &["log", "-1", "--format=%cs"]).filter(|date| !date.is_empty());
+    let mut make = cargo(root);
+    make.args(["run", "--quiet", "--package", "rampack-cli", "--example", "manuals", "--"]);
+    // Below the directory of the caller, not of the checkout.
+    make.arg(std::path::absolute(out)?).arg(date.as_deref().unwrap_or("1970-01-01"));
+    ensure!(make.stdin(Stdio::null()).status()?.success(), "the manuals cannot be made");
+    println!("{}: man, completions", out.display());
     Ok(true)
 }
 
@@ -92,14 +116,17 @@ fn host() -> Result<String> {
 
 /// The commit of the checkout, with a `+` if something has changed since; empty outside of git.
 fn commit(root: &Path) -> String {
-    let ask = |words: &[&str]| -> Option<String> {
-        let output = Command::new("git").args(words).current_dir(root).output().ok()?;
-        let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
-        output.status.success().then_some(text)
+    let Some(commit) = ask_git(root, &["rev-parse", "--short=12", "HEAD"]) else {
+        return String::new();
     };
-    let Some(commit) = ask(&["rev-parse", "--short=12", "HEAD"]) else { return String::new() };
-    let is_clean = ask(&["status", "--porcelain"]).is_some_and(|changed| changed.is_empty());
+    let is_clean = ask_git(root, &["status", "--porcelain"]).is_some_and(|it| it.is_empty());
     if is_clean { commit } else { commit + "+" }
+}
+
+fn ask_git(root: &Path, words: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(words).current_dir(root).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
+    output.status.success().then_some(text)
 }
 
 /// Runs the program in a directory with nothing but the program and /proc: it must serve a disk,

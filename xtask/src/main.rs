@@ -36,7 +36,10 @@ usage: cargo xtask <chore>
                    cargo-deny, where it is installed), and that the fuzz targets build
   dist [--remote] [--out DIR]
                    build the static program that runs on any Linux, try it in a directory with
-                   /proc alone, and put it into DIR (target/dist); --remote: with remote stores
+                   /proc alone, and put it into DIR (target/dist), with what `manuals` makes;
+                   --remote: with remote stores
+  manuals [--out DIR]
+                   make the man pages and the completions of shells, in DIR (target/dist)
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
                    those named, for so long (60), --jobs of them side by side; then a table of
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
             };
         }
         ["dist", ref words @ ..] => dist::run(&root, &test::target_directory(&root), words),
+        ["manuals", ref words @ ..] => dist::manuals(&root, &test::target_directory(&root), words),
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
         ["mutants", ref words @ ..] => mutants::run(&root, &test::target_directory(&root), words),
         ["check"] => check::run(&root),

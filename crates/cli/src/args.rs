@@ -113,6 +113,9 @@ pub enum Command {
     /// Tell how much memory running programs would free if they were compressed.
     #[command(after_help = ESTIMATE_NOTES)]
     Estimate(Estimate),
+    /// Tell what this machine can do, why it cannot, and the commands that mend it.
+    #[command(after_help = DOCTOR_NOTES)]
+    Doctor(Doctor),
     /// Test on this machine that something works.
     #[command(subcommand_required = true, arg_required_else_help = true)]
     Selftest(Selftest),
@@ -125,6 +128,9 @@ pub enum Command {
     /// Print the layouts of kept devices that this program reads.
     #[command(hide = true)]
     Layouts,
+    /// Print the names of devices and swap devices, for the completion of a shell.
+    #[command(hide = true)]
+    Names,
     /// Run a daemon whose devices outlive it: it is started again whenever it dies.
     #[command(after_help = KEEP_NOTES)]
     Keep(Keep),
@@ -202,6 +208,13 @@ A service manager starts the program at the old path when the daemon dies later:
 there.
 
 Example: install the new program over the old one, then `rampack upgrade`";
+
+const DOCTOR_NOTES: &str = "\
+It changes nothing and needs no root; what is told is for the user who asks. ok: as it should be. \
+note: all that this user can have works, and could be better. problem: something fails here, or \
+may when memory is out. Exit code 1 if there is a problem.
+
+Example: rampack doctor --sysctl | sudo tee /etc/sysctl.d/90-rampack.conf && sudo sysctl --system";
 
 const TREE_NOTES: &str = "\
 With FUSE, the daemon shows the same tree as files under sys/ in its root directory: `cat \
@@ -484,6 +497,17 @@ pub struct Fsck {
     /// Print one JSON object.
     #[arg(long, short = 'J')]
     pub json: bool,
+}
+
+/// `rampack doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// Print one JSON object: `can`, and `findings` with a name, level, text and command each.
+    #[arg(long, short = 'J')]
+    pub json: bool,
+    /// Print a file for /etc/sysctl.d instead, with settings for swap space.
+    #[arg(long, conflicts_with = "json")]
+    pub sysctl: bool,
 }
 
 /// `rampack upgrade`.

@@ -113,6 +113,17 @@ pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> 
     answer(shown(&text))
 }
 
+/// `rampack names`.
+///
+/// # Errors
+/// As [`add`].
+pub(crate) fn names(root: &Root) -> Result<(), ControlError> {
+    let daemon = client::report(root)?;
+    let devices = daemon.devices.into_iter().map(|device| device.name);
+    let swaps = daemon.swaps.into_iter().map(|swap| swap.name);
+    answer(devices.chain(swaps).map(|name| name + "\n").collect::<String>())
+}
+
 /// What is said of a device that could not be taken over.
 fn refused(device: &DeviceReport) -> Option<String> {
     let (name, why) = (&device.name, device.refused.as_ref()?);

@@ -9,7 +9,7 @@
 //! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line.
 //! 3. [`config`]: what is configured in files.
 //! 4. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
-//! 5. [`keep`], [`upgrade`], [`fsck`], [`estimating`], [`exec`], [`swap`], [`commands`],
+//! 5. [`keep`], [`upgrade`], [`fsck`], `doctor`, [`estimating`], [`exec`], [`swap`], [`commands`],
 //!    [`configured`], [`configuring`]: the other commands.
 
 pub mod args;
@@ -19,6 +19,7 @@ pub mod commands;
 pub mod config;
 pub mod configured;
 pub mod configuring;
+mod doctor;
 pub mod estimating;
 pub mod exec;
 pub mod fsck;
@@ -120,10 +121,15 @@ fn run(cli: Cli) -> Result<(), ControlError> {
             fsck::run(cli.root.as_deref(), it);
             Ok(())
         }
+        Command::Doctor(it) => match doctor::run(it)? {
+            true => Ok(()),
+            false => std::process::exit(1),
+        },
         Command::Layouts => {
             let text = serde_json::to_string(&layouts::Layouts::own());
             terminal::answer(text.map(|text| text + "\n").unwrap_or_default())
         }
+        Command::Names => commands::names(&root()?),
         Command::Selftest(selftest) => swap::selftest::run(selftest),
         Command::Status(it) => commands::status(&root()?, it),
         Command::Add(it) => commands::add(&root()?, it),

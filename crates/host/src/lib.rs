@@ -63,7 +63,7 @@ pub use message::{IN_MESSAGE, Received, receive_message, send_message};
 pub use mmap::{Mmap, MmapAhead};
 pub use mounts::{
     Mounted, Unmount, fuse_connections, mount, mounts, mounts_at, own_mounts, parse_mounts,
-    unescape, unmount,
+    try_user_namespace, unescape, unmount,
 };
 pub use numbers::{errno, flags, signal};
 pub use oom::OomKiller;

@@ -1,7 +1,7 @@
 //! The list of mounts, mounting and unmounting.
 //!
 //! # Why unsafe
-//! A mount namespace of its own is one of the whole process.
+//! A namespace of its own is one of the whole process.
 
 use std::ffi::{CString, OsString};
 use std::fs;
@@ -15,6 +15,8 @@ use rustix::mount::{
     fsconfig_create, fsmount, fsopen, mount_change,
 };
 use rustix::thread::{UnshareFlags, unshare_unsafe};
+
+use crate::program::in_a_copy;
 
 /// One line of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -128,6 +130,26 @@ pub fn own_mounts() -> io::Result<()> {
     // SAFETY: the caller has one thread, and a namespace of mounts concerns no descriptor.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
     Ok(mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?)
+}
+
+/// Can this process make a user namespace, and a mount namespace in it (user_namespaces(7))? It is
+/// tried in a copy, because settings, security modules and the filters of a container all have a
+/// say. The process must have one thread.
+///
+/// # Errors
+/// The error of fork(2) or unshare(2).
+pub fn try_user_namespace() -> io::Result<()> {
+    let tried = in_a_copy(|| {
+        // SAFETY: the copy has one thread and ends here; the namespaces concern no descriptor.
+        let of = |flags| unsafe { unshare_unsafe(flags) };
+        // One after the other: a security module may let a process have the first one alone.
+        let made = of(UnshareFlags::NEWUSER).and_then(|()| of(UnshareFlags::NEWNS));
+        made.map_or_else(|error| error.raw_os_error() as u8, |()| 0)
+    });
+    match tried? {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error)),
+    }
 }
 
 #[cfg(test)]

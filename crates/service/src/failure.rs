@@ -11,39 +11,14 @@ use crate::outlet;
 /// Begins the limits in a message.
 const LIMITED: &str = "this process is limited";
 
-/// Error numbers that system calls return and kernel attributes do not.
-const MORE: [(i32, &str); 23] = [
-    (errno::ESRCH, "ESRCH"),
-    (errno::EINTR, "EINTR"),
-    (errno::ENXIO, "ENXIO"),
-    (errno::EBADF, "EBADF"),
-    (errno::EDEADLK, "EDEADLK"),
-    (errno::ENOTBLK, "ENOTBLK"),
-    (errno::ENOTDIR, "ENOTDIR"),
-    (errno::EISDIR, "EISDIR"),
-    (errno::ENOTEMPTY, "ENOTEMPTY"),
-    (errno::ENFILE, "ENFILE"),
-    (errno::EMFILE, "EMFILE"),
-    (errno::ENOTTY, "ENOTTY"),
-    (errno::EROFS, "EROFS"),
-    (errno::EPIPE, "EPIPE"),
-    (errno::ENAMETOOLONG, "ENAMETOOLONG"),
-    (errno::ELOOP, "ELOOP"),
-    (errno::EPROTO, "EPROTO"),
-    (errno::EADDRINUSE, "EADDRINUSE"),
-    (errno::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
-    (errno::ECONNRESET, "ECONNRESET"),
-    (errno::ENOTCONN, "ENOTCONN"),
-    (errno::ETIMEDOUT, "ETIMEDOUT"),
-    (errno::ECONNREFUSED, "ECONNREFUSED"),
-];
-
 /// The symbol of an error number, such as `EBUSY`; `E?` for an unknown number.
 #[must_use]
-pub fn symbol(errno: Errno) -> &'static str {
-    match errno.name() {
-        "E?" => MORE.iter().find(|known| known.0 == errno.0).map_or("E?", |known| known.1),
-        name => name,
+pub fn symbol(errno: Errno) -> String {
+    match (errno.name(), nix::errno::Errno::from_raw(errno.0)) {
+        ("E?", nix::errno::Errno::UnknownErrno) => "E?".to_owned(),
+        // Numbers that system calls return and attributes of the kernel do not.
+        ("E?", other) => format!("{other:?}"),
+        (name, _) => name.to_owned(),
     }
 }
 

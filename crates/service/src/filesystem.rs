@@ -221,7 +221,8 @@ fn words(output: &Output) -> String {
 
 /// Finds a program in `path` and in the directories of the administrator, which a user's path may
 /// lack.
-fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
+#[must_use]
+pub fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBuf> {
     let path: Vec<PathBuf> = path.into_iter().flat_map(std::env::split_paths).collect();
     let usual = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
     path.into_iter()

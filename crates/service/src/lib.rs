@@ -28,11 +28,13 @@
 //! 8. [`tree`]: the control tree.
 //! 9. `takeover`: what a daemon takes over from the one before; [`daemon`]: all of that in one
 //!    root.
-//! 10. [`notify`], [`restart`], [`panics`]: what a service manager and a user hear of a daemon.
+//! 10. [`notify`], [`restart`], [`panics`]: what a service manager and a user hear of a daemon;
+//!     [`doctor`]: what the machine lacks for one.
 
 pub mod client;
 pub mod daemon;
 pub mod devices;
+pub mod doctor;
 pub mod events;
 pub mod exports;
 pub mod failure;

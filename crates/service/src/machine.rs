@@ -56,18 +56,23 @@ fn begin(machine: Machine) -> Arc<Machine> {
 /// Makes something of which a daemon has one, if there is room for the daemon before and after it.
 /// The allocator ends a process that finds no memory for a small piece, and its mounts would stay.
 fn with_room<T>(make: impl FnOnce() -> Result<T, ControlError>) -> Result<T, ControlError> {
-    let check = || {
-        let room = ROOM + ROOM_OF_CPU * rampack::host::online_cpus() as u64;
-        let needed = match rampack::host::total_memory() {
-            memory if (1..LEAST).contains(&memory) => LEAST,
-            _ if !rampack::host::has_room_for(room) => room,
-            _ => return Ok(()),
-        };
-        let message = format!("no room for the {} that a daemon takes itself", human(needed));
-        Err(ControlError::new(Errno::ENOMEM, message))
+    let made = check_room().and_then(|()| make().map_err(with_limits))?;
+    check_room().map(|()| made)
+}
+
+/// Checks that there is room for what a daemon takes itself.
+///
+/// # Errors
+/// `ENOMEM`, with what limits the memory of this process.
+pub fn check_room() -> Result<(), ControlError> {
+    let room = ROOM + ROOM_OF_CPU * rampack::host::online_cpus() as u64;
+    let needed = match rampack::host::total_memory() {
+        memory if (1..LEAST).contains(&memory) => LEAST,
+        _ if !rampack::host::has_room_for(room) => room,
+        _ => return Ok(()),
     };
-    let made = check().and_then(|()| make()).and_then(|made| check().map(|()| made));
-    made.map_err(with_limits)
+    let message = format!("no room for the {} that a daemon takes itself", human(needed));
+    Err(with_limits(ControlError::new(Errno::ENOMEM, message)))
 }
 
 /// Makes a machine whose devices outlive the process: with those that the daemon before left. Says

@@ -15,7 +15,7 @@ pub mod contents;
 pub mod group;
 pub mod header;
 pub mod helpers;
-mod in_front;
+pub mod in_front;
 pub mod in_place;
 pub mod leftovers;
 pub mod off;

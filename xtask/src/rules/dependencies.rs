@@ -185,6 +185,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("anyhow", &["lab", "soak", "xtask"], &[]),
     ("atomic-wait", &["sync"], &[]),
     ("clap", &["cli", "lab", "soak", "xtask"], &[]),
+    ("clap_complete", &[], &["cli"]),
+    ("clap_mangen", &[], &["cli"]),
     ("comfy-table", &["lab"], &[]),
     ("crc32fast", &["kept"], &[]),
     ("crossbeam-utils", &["sync"], &[]),
@@ -214,7 +216,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("lzokay", &[], &["zcomp", "fuzzing"]),
     ("memmap2", &["lab"], &[]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
-    ("nix", &["lab"], &[]),
+    // `fuser` brings it; it has the symbols of all errors.
+    ("nix", &["service", "lab"], &[]),
     ("opendal", &["remote"], &[]),
     ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),

@@ -82,10 +82,10 @@ fn a_stack_that_is_too_small_is_told_by_every_command() {
 }
 
 /// A group with a limit on memory. A drop removes it.
-struct Limited(PathBuf);
+pub struct Limited(pub PathBuf);
 
 impl Limited {
-    fn make(bytes: u64) -> Option<Limited> {
+    pub fn make(bytes: u64) -> Option<Limited> {
         let controller = Controller::find()?;
         let group = controller.top.join(format!("rampack-limits-{}-{bytes}", std::process::id()));
         fs::create_dir(&group).unwrap();
@@ -97,7 +97,7 @@ impl Limited {
     }
 
     /// What a shell does to be in it.
-    fn enter(&self) -> String {
+    pub fn enter(&self) -> String {
         format!("echo $$ >{}/cgroup.procs", self.0.display())
     }
 }

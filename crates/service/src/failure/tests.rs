@@ -14,6 +14,14 @@ fn errors_without_a_number_still_have_one() {
     let fault = failed("read", &io::Error::from(io::ErrorKind::UnexpectedEof));
     assert_eq!(symbol(fault.errno), "ECONNRESET");
     assert_eq!(symbol(Errno(9999)), "E?");
+    assert_eq!(symbol(Errno(0)), "E?");
+    // Of the kernel's attributes, and of system calls alone.
+    for (number, name) in [(libc::EINVAL, "EINVAL"), (libc::EOPNOTSUPP, "ENOTSUP")] {
+        assert_eq!(symbol(Errno(number)), name);
+    }
+    for (number, name) in [(libc::ESTALE, "ESTALE"), (libc::ECONNREFUSED, "ECONNREFUSED")] {
+        assert_eq!(symbol(Errno(number)), name);
+    }
 }
 
 #[test]

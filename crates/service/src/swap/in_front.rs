@@ -4,7 +4,17 @@ use std::fs;
 use std::path::Path;
 
 /// Is the kernel's zswap on? (kernel document `admin-guide/mm/zswap.rst`)
-const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+pub const ENABLED: &str = "/sys/module/zswap/parameters/enabled";
+
+/// Is the kernel's own zswap on?
+#[must_use]
+pub fn has_kernel_zswap() -> bool {
+    is_on(Path::new(ENABLED))
+}
+
+fn is_on(switch: &Path) -> bool {
+    fs::read_to_string(switch).is_ok_and(|text| text.trim() == "Y")
+}
 
 /// A note if the kernel's own zswap is on. It compresses pages first, and then expands each that
 /// comes here. Read anew each time, because the switch may be turned at any time.
@@ -13,8 +23,7 @@ pub(super) fn kernel_zswap() -> Option<String> {
 }
 
 fn zswap_at(switch: &Path) -> Option<String> {
-    let text = fs::read_to_string(switch).ok()?;
-    (text.trim() == "Y").then(|| {
+    is_on(switch).then(|| {
         format!(
             "the kernel's zswap is on, in front of this device: pages are compressed twice, and \
              those in zswap are no part of these numbers; `echo N > {}` turns it off",
