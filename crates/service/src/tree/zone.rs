@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rampack::control::tree::Attributes;
-use rampack::control::{Access, Attribute, Bound, ControlError};
+use rampack::control::{Access, Attribute, Bound, ControlError, ValueKind};
 use rampack::fuse::leftovers;
 
 use super::block::put;
@@ -27,11 +27,12 @@ pub(super) fn directory(devices: &Arc<Devices>) -> Attributes {
 }
 
 macro_rules! number {
-    ($name:literal, $unit:literal, $help:literal, $value:expr) => {
+    ($name:literal, $kind:ident, $unit:literal, $help:literal, $value:expr) => {
         Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
+            kind: ValueKind::$kind,
             help: $help,
             show: Some(|machine: &Machine, out| -> Result<(), ControlError> {
                 let value: fn(&Machine) -> u64 = $value;
@@ -47,6 +48,7 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         name: "buddyinfo",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "free blocks of 1, 2, 4 to 1024 frames, as in /proc/buddyinfo",
         show: Some(|machine, out| {
             put(out, format_args!("{}", buddyinfo(&machine.frames().stats())))
@@ -57,30 +59,36 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         name: "zone/design",
         access: Access::Read,
         unit: "name",
+        kind: ValueKind::Plain,
         help: "how memory is allocated",
         show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
         store: None,
     },
-    number!("zone/capacity", "pages", "frames there can ever be", |machine| {
+    number!("zone/capacity", Gauge, "pages", "frames there can ever be", |machine| {
         u64::from(machine.frames().capacity())
     }),
-    number!("zone/managed", "pages", "frames asked of the system so far", |machine| {
+    number!("zone/managed", Gauge, "pages", "frames asked of the system so far", |machine| {
         machine.frames().stats().managed
     }),
-    number!("zone/allocated", "pages", "frames allocated to what is stored", |machine| {
+    number!("zone/allocated", Gauge, "pages", "frames allocated to what is stored", |machine| {
         machine.frames().stats().allocated
     }),
-    number!("zone/cached", "pages", "frames in the pcp lists of CPUs", |machine| {
+    number!("zone/cached", Gauge, "pages", "frames in the pcp lists of CPUs", |machine| {
         machine.frames().stats().cached
     }),
-    number!("zone/free", "pages", "frames that are free", |machine| {
+    number!("zone/free", Gauge, "pages", "frames that are free", |machine| {
         free_frames(&machine.frames().stats())
     }),
-    number!("zone/returned_blocks", "count", "2 MiB blocks given back to the system so far", |m| {
-        m.frames().stats().returned_blocks
-    }),
+    number!(
+        "zone/returned_blocks",
+        Counter,
+        "count",
+        "2 MiB blocks given back to the system so far",
+        |m| { m.frames().stats().returned_blocks }
+    ),
     number!(
         "zone/bad_frees",
+        Counter,
         "count",
         "times something was freed that was not allocated; 0",
         |m| { m.frames().stats().bad_frees }
