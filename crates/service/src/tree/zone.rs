@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rampack::control::tree::Attributes;
-use rampack::control::{Access, Attribute, Bound, ControlError, ValueKind};
+use rampack::control::{Access, Attribute, Bound, ControlError, ValueKind, parse_switch};
 use rampack::fuse::leftovers;
 
 use super::block::put;
 use crate::devices::Devices;
+use crate::latency;
 use crate::machine::{self, Machine};
 use crate::root::{Made, Root};
 use crate::zone::{buddyinfo, free_frames};
@@ -54,6 +55,18 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
             put(out, format_args!("{}", buddyinfo(&machine.frames().stats())))
         }),
         store: None,
+    },
+    Attribute {
+        name: "latencies",
+        access: Access::ReadWrite,
+        unit: "flag",
+        kind: ValueKind::Plain,
+        help: "1 times one request of eight to each disk and swap device, at any time",
+        show: Some(|_, out| put(out, format_args!("{}\n", u8::from(latency::is_on())))),
+        store: Some(|_, text| {
+            latency::set(parse_switch("latencies", text)?);
+            Ok(())
+        }),
     },
     Attribute {
         name: "zone/design",
