@@ -18,6 +18,7 @@ mod nbd;
 mod sandbox;
 mod swap;
 mod values;
+mod watch;
 use config::CONFIG_NOTES;
 pub use config::{Config, ConfigAction, ConfigApply, ConfigFiles, ConfigImport};
 use estimate::ESTIMATE_NOTES;
@@ -28,9 +29,11 @@ use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
 use values::{
-    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, column_names,
+    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute,
     disk_size, fs_name, one_of,
 };
+use watch::{METRICS_NOTES, TOP_NOTES};
+pub use watch::{Metrics, Status, Top};
 pub(crate) use values::{absolute, size};
 
 const EXIT_CODES: &str = "\
@@ -44,8 +47,15 @@ of ram, the memory of this machine or control group: `min(ram / 2, 8G)`, `30%`."
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let commit = option_env!("RAMPACK_COMMIT").filter(|commit| !commit.is_empty());
     let commit = commit.map(|commit| format!(" ({commit})")).unwrap_or_default();
-    let features = if cfg!(feature = "remote") { ", with remote" } else { "" };
-    format!("{}{commit}{features}", env!("CARGO_PKG_VERSION"))
+    let features = [
+        ("metrics", cfg!(feature = "metrics")),
+        ("remote", cfg!(feature = "remote")),
+        ("top", cfg!(feature = "top")),
+    ];
+    let features = features.into_iter().filter_map(|(name, is_in)| is_in.then_some(name));
+    let features = features.collect::<Vec<_>>().join(" ");
+    let with = if features.is_empty() { "" } else { ", with " };
+    format!("{}{commit}{with}{features}", env!("CARGO_PKG_VERSION"))
 });
 
 /// Compressed RAM disks and compressed swap space, without a kernel module.
@@ -83,6 +93,12 @@ pub enum Command {
     /// Show the devices of a running daemon.
     #[command(after_help = columns::help(), visible_alias = "list")]
     Status(Status),
+    /// Watch a running daemon on the terminal.
+    #[command(after_help = TOP_NOTES)]
+    Top(Top),
+    /// Print what a running daemon counts, for Prometheus.
+    #[command(after_help = METRICS_NOTES)]
+    Metrics(Metrics),
     /// Add a device to a running daemon and print its name.
     Add(Add),
     /// Remove a device and everything stored in it.
@@ -425,29 +441,6 @@ pub struct Keep {
     #[arg(value_name = "COMMAND", required = true, trailing_var_arg = true)]
     #[arg(allow_hyphen_values = true)]
     pub command: Vec<OsString>,
-}
-
-/// `rampack status`.
-#[derive(Args, Debug)]
-pub struct Status {
-    /// Show only these devices.
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Print one JSON object.
-    #[arg(long, short = 'J')]
-    pub json: bool,
-    /// Print sizes in bytes.
-    #[arg(long, short)]
-    pub bytes: bool,
-    /// Separate columns by one space, and print `-` for an empty one.
-    #[arg(long, short, conflicts_with = "json")]
-    pub raw: bool,
-    /// Leave out the line of column names.
-    #[arg(long, short, conflicts_with = "json")]
-    pub noheadings: bool,
-    /// Show only these columns, separated by commas.
-    #[arg(long, short, value_name = "COLUMNS", value_parser = column_names)]
-    pub output: Option<ColumnNames>,
 }
 
 /// `rampack add`.

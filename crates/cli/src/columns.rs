@@ -23,11 +23,24 @@ pub enum Cell {
 
 /// A column.
 pub struct Column {
-    /// Its heading. Its key in JSON is the heading in lower case, with `_` for `-`.
+    /// Its heading. Its key in JSON is that in lower case, with `_` for `-`.
     pub name: &'static str,
     /// Its meaning.
     pub help: &'static str,
     value: fn(&DeviceReport) -> Cell,
+}
+
+impl Column {
+    /// Its key in JSON.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.name.to_ascii_lowercase().replace('-', "_")
+    }
+
+    /// What its cells hold.
+    pub(crate) fn example(&self) -> Cell {
+        (self.value)(&DeviceReport::default())
+    }
 }
 
 /// All columns: those of zramctl in its order, and RATIO.
@@ -111,26 +124,26 @@ pub fn named(text: &str) -> Result<Vec<&'static Column>, String> {
     text.split(',').map(find).collect()
 }
 
-fn number(device: &DeviceReport, attribute: &str) -> u64 {
+pub(crate) fn number(device: &DeviceReport, attribute: &str) -> u64 {
     let text = device.attributes.get(attribute);
     text.and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 /// A number of `mm_stat`. All of them were read at once, so they are consistent.
-fn memory(device: &DeviceReport, column: usize) -> u64 {
+pub(crate) fn memory(device: &DeviceReport, column: usize) -> u64 {
     let text = device.attributes.get("mm_stat");
     let field = text.and_then(|text| text.split_ascii_whitespace().nth(column));
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
 /// Pages that are on the backing device.
-fn backed_pages(device: &DeviceReport) -> u64 {
+pub(crate) fn backed_pages(device: &DeviceReport) -> u64 {
     let text = device.attributes.get("bd_stat");
     let field = text.and_then(|text| text.split_ascii_whitespace().next());
     field.and_then(|field| field.parse().ok()).unwrap_or(0)
 }
 
-fn algorithm(device: &DeviceReport) -> String {
+pub(crate) fn algorithm(device: &DeviceReport) -> String {
     let text = device.attributes.get("comp_algorithm");
     let selected = text.and_then(|text| Some(text.split_once('[')?.1.split_once(']')?.0));
     selected.unwrap_or_default().to_string()
@@ -207,8 +220,7 @@ pub fn table(devices: &[DeviceReport], columns: &[&Column], style: Style) -> Str
     if style.raw {
         return lines.iter().map(|line| line.join(" ") + "\n").collect();
     }
-    let sample = DeviceReport::default();
-    table::text(&lines, " ", |n| (columns[n].value)(&sample).right())
+    table::text(&lines, " ", |n| columns[n].example().right())
 }
 
 /// `device` as an object: its columns (bytes as numbers), and how to reach it.
@@ -216,8 +228,7 @@ pub fn table(devices: &[DeviceReport], columns: &[&Column], style: Style) -> Str
 pub fn object(device: &DeviceReport, columns: &[&Column]) -> Value {
     let mut object = Map::new();
     for column in columns {
-        let key = column.name.to_ascii_lowercase().replace('-', "_");
-        object.insert(key, (column.value)(device).json());
+        object.insert(column.key(), (column.value)(device).json());
     }
     object.insert("block_device".into(), device.block_device.clone().into());
     object.insert("file".into(), device.file.clone().into());

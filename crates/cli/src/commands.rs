@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use rampack::control::{ControlError, Errno, bytes_of};
 use rampack::host::errno;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::args::{self, Add, Get, Set, Status, Tree};
 use crate::columns::{self, Column, Style};
+use crate::schema;
 use crate::swap::progress::Progress;
 use crate::swap::status;
 use crate::terminal::answer;
@@ -18,7 +19,8 @@ use service::devices::swapped_to;
 use service::failure::shown;
 use service::mounts::SWAP;
 use service::protocol::{
-    self, Attribute, Describe, Description, Device, DeviceReport, Request, TreeAttribute,
+    self, Attribute, DaemonReport, Describe, Description, Device, DeviceReport, Request,
+    TreeAttribute,
 };
 use service::root::Root;
 
@@ -58,27 +60,16 @@ pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> 
     let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
     let all_of_them = options.names.is_empty();
     let devices = match all_of_them || !names.is_empty() {
-        true => chosen(daemon.devices, &names)?,
+        true => chosen(daemon.devices.clone(), &names)?,
         false => Vec::new(),
     };
-    let mut swaps = daemon.swaps;
+    let mut swaps = daemon.swaps.clone();
     swaps.retain(|swap| all_of_them || swap_names.contains(&&swap.name));
     let all: Vec<&Column> = columns::COLUMNS.iter().collect();
     let columns = options.output.as_ref().map_or(&all, |names| &names.0);
     if options.json {
-        let devices: Vec<_> = devices.iter().map(|d| columns::object(d, columns)).collect();
-        let object = json!({
-            "rampack": daemon.rampack,
-            "pid": daemon.pid,
-            "root": daemon.root,
-            "nbd": daemon.nbd,
-            "abandoned": daemon.is_abandoned,
-            "devices": devices,
-            "swaps": swaps.iter().map(status::object).collect::<Vec<_>>(),
-            "swap_cache": daemon.swap_cache.as_ref().map(status::pool_object),
-            "zone": daemon.zone,
-        });
-        return answer(format!("{object:#}\n"));
+        let shown = DaemonReport { devices, swaps, ..daemon };
+        return answer(format!("{:#}\n", status_object(&shown, columns)));
     }
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
     let is_for_programs = options.raw || options.noheadings;
@@ -122,6 +113,34 @@ pub(crate) fn names(root: &Root) -> Result<(), ControlError> {
     let devices = daemon.devices.into_iter().map(|device| device.name);
     let swaps = daemon.swaps.into_iter().map(|swap| swap.name);
     answer(devices.chain(swaps).map(|name| name + "\n").collect::<String>())
+}
+
+/// What `rampack status --json` prints, which [`schema`] describes.
+#[must_use]
+pub fn status_object(daemon: &DaemonReport, columns: &[&Column]) -> Value {
+    let devices: Vec<_> = daemon.devices.iter().map(|it| columns::object(it, columns)).collect();
+    json!({
+        "version": schema::VERSION,
+        "rampack": daemon.rampack,
+        "pid": daemon.pid,
+        "root": daemon.root,
+        "nbd": daemon.nbd,
+        "abandoned": daemon.is_abandoned,
+        "devices": devices,
+        "swaps": daemon.swaps.iter().map(status::object).collect::<Vec<_>>(),
+        "swap_cache": daemon.swap_cache.as_ref().map(status::pool_object),
+        "zone": daemon.zone,
+    })
+}
+
+/// `rampack status --schema`.
+///
+/// # Errors
+/// When standard output fails.
+pub(crate) fn schema(options: &Status) -> Result<(), ControlError> {
+    let all: Vec<&Column> = columns::COLUMNS.iter().collect();
+    let columns = options.output.as_ref().map_or(&all, |names| &names.0);
+    answer(format!("{:#}\n", schema::of(columns)))
 }
 
 /// What is said of a device that could not be taken over.

@@ -6,11 +6,12 @@
 //! directly or through others (`cargo xtask rules` checks it). From the bottom up:
 //!
 //! 1. [`terminal`], `table`, [`live`]: what the program prints.
-//! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line.
+//! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line; [`schema`]: what
+//!    `rampack status --json` promises.
 //! 3. [`config`]: what is configured in files.
 //! 4. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
 //! 5. [`keep`], [`upgrade`], [`fsck`], `doctor`, [`estimating`], [`exec`], [`swap`], [`commands`],
-//!    [`configured`], [`configuring`]: the other commands.
+//!    [`configured`], [`configuring`], `metrics`, `top`: the other commands.
 
 pub mod args;
 mod beside;
@@ -25,10 +26,15 @@ pub mod exec;
 pub mod fsck;
 pub mod keep;
 pub mod live;
+#[cfg(feature = "metrics")]
+mod metrics;
 mod sandbox;
+pub mod schema;
 pub mod swap;
 mod table;
 pub mod terminal;
+#[cfg(feature = "top")]
+mod top;
 pub mod up;
 pub mod upgrade;
 mod watch;
@@ -131,7 +137,16 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         }
         Command::Names => commands::names(&root()?),
         Command::Selftest(selftest) => swap::selftest::run(selftest),
+        Command::Status(it) if it.schema => commands::schema(it),
         Command::Status(it) => commands::status(&root()?, it),
+        #[cfg(feature = "top")]
+        Command::Top(it) => top::run(&root()?, it),
+        #[cfg(not(feature = "top"))]
+        Command::Top(_) => Err(left_out("top")),
+        #[cfg(feature = "metrics")]
+        Command::Metrics(it) => metrics::run(&root()?, it),
+        #[cfg(not(feature = "metrics"))]
+        Command::Metrics(_) => Err(left_out("metrics")),
         Command::Add(it) => commands::add(&root()?, it),
         Command::Remove(it) => commands::take_away(&root()?, it, Request::Remove),
         Command::Reset(it) => commands::take_away(&root()?, it, Request::Reset),
@@ -142,6 +157,13 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         Command::Stop(it) => commands::stop(&root()?, it.force),
         Command::Upgrade(it) => upgrade::run(&root()?, it),
     }
+}
+
+/// The refusal of a command that this program was built without.
+#[cfg(not(all(feature = "metrics", feature = "top")))]
+fn left_out(feature: &str) -> ControlError {
+    let message = format!("this program was built without it: build it with --features {feature}");
+    ControlError::new(Errno::ENOTSUP, message)
 }
 
 /// Logs go to standard error: standard output belongs to the result, or to an NBD client.

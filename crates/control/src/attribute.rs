@@ -48,6 +48,49 @@ impl Access {
     }
 }
 
+/// What programs that watch make of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ValueKind {
+    /// Nothing: a text, a setting, an act, or a number that another attribute has too.
+    Plain,
+    /// A number that rises and falls.
+    Gauge,
+    /// A number that rises, and begins anew only with its object.
+    Counter,
+    /// Several numbers, one behind the other.
+    Row(&'static [Number]),
+    /// Lines that begin with a name and hold these numbers; the first field says what is named.
+    /// Lines with more or fewer words are something else.
+    Table(&'static str, &'static [Number]),
+}
+
+/// One of the numbers of a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Number {
+    /// Its name.
+    pub name: &'static str,
+    /// Does it only rise? Otherwise it rises and falls.
+    pub is_counter: bool,
+    /// Its unit.
+    pub unit: &'static str,
+    /// A few words about it.
+    pub help: &'static str,
+}
+
+impl Number {
+    /// A number that rises and falls.
+    #[must_use]
+    pub const fn gauge(name: &'static str, unit: &'static str, help: &'static str) -> Number {
+        Number { name, is_counter: false, unit, help }
+    }
+
+    /// A number that only rises.
+    #[must_use]
+    pub const fn counter(name: &'static str, unit: &'static str, help: &'static str) -> Number {
+        Number { name, is_counter: true, unit, help }
+    }
+}
+
 /// Prints the value of an attribute.
 pub type Show<T> = fn(&T, &mut dyn fmt::Write) -> Result<(), ControlError>;
 /// Takes a new value of an attribute; the text is as written, often with a newline.
@@ -64,6 +107,8 @@ pub struct Attribute<T> {
     pub access: Access,
     /// The unit of its value: `bytes`, `pages`, `count`, `name`, `text`.
     pub unit: &'static str,
+    /// What programs that watch make of it.
+    pub kind: ValueKind,
     /// One sentence for `--help` and the manual.
     pub help: &'static str,
     /// Prints the value with its newline, in the kernel's format. Any number of threads may call it
@@ -78,7 +123,8 @@ impl<T> Attribute<T> {
     /// The attribute without its functions.
     #[must_use]
     pub fn info(&self) -> AttributeInfo {
-        AttributeInfo { name: self.name, access: self.access, unit: self.unit, help: self.help }
+        let Attribute { name, access, unit, kind, help, .. } = *self;
+        AttributeInfo { name, access, unit, kind, help }
     }
 }
 
@@ -91,6 +137,8 @@ pub struct AttributeInfo {
     pub access: Access,
     /// See [`Attribute::unit`].
     pub unit: &'static str,
+    /// See [`Attribute::kind`].
+    pub kind: ValueKind,
     /// See [`Attribute::help`].
     pub help: &'static str,
 }

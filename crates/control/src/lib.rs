@@ -15,7 +15,7 @@ mod text;
 pub mod tree;
 mod uri;
 
-pub use attribute::{Absolute, Access, Attribute, AttributeInfo, Bound, Object};
+pub use attribute::{Absolute, Access, Attribute, AttributeInfo, Bound, Number, Object, ValueKind};
 pub use errno::{ControlError, Errno};
 pub use switch::parse_switch;
 pub use text::{bytes_of, text_of};

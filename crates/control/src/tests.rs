@@ -10,6 +10,7 @@ static ATTRIBUTES: &[Attribute<Thing>] = &[
         name: "level",
         access: Access::ReadWrite,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "how high",
         show: Some(|t, out| {
             let _ = writeln!(out, "{}", t.0.load(Relaxed));
@@ -26,6 +27,7 @@ static ATTRIBUTES: &[Attribute<Thing>] = &[
         name: "reset",
         access: Access::ActOnWrite,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "start again",
         show: None,
         store: Some(|t, _| {
@@ -37,6 +39,7 @@ static ATTRIBUTES: &[Attribute<Thing>] = &[
         name: "queue/depth",
         access: Access::Read,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "how deep",
         show: Some(|_, out| {
             let _ = writeln!(out, "64");

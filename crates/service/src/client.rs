@@ -10,7 +10,7 @@ use rampack::host::{Peer, errno, peer_of};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{failed, say};
-use crate::protocol::{DaemonReport, Request, Status, parse_reply, request_line};
+use crate::protocol::{DaemonReport, Metric, Metrics, Request, Status, parse_reply, request_line};
 use crate::root::Root;
 use crate::server::exchange;
 
@@ -26,9 +26,21 @@ const TELL: Duration = Duration::from_secs(10);
 /// # Errors
 /// As [`call`]; `ETIMEDOUT` after ten seconds.
 pub fn report(root: &Root) -> Result<DaemonReport, ControlError> {
+    soon(root, &Request::Status(Status {}))
+}
+
+/// What the daemon at `root` counts.
+///
+/// # Errors
+/// As [`report`].
+pub fn metrics(root: &Root) -> Result<Vec<Metric>, ControlError> {
+    soon(root, &Request::Metrics(Metrics {}))
+}
+
+fn soon<T: DeserializeOwned>(root: &Root, request: &Request) -> Result<T, ControlError> {
     let daemon = Connected::to(root)?;
     daemon.check_it_runs()?;
-    daemon.ask(&Request::Status(Status {}), Some(REPORTING))
+    daemon.ask(request, Some(REPORTING))
 }
 
 /// Is the process stopped (proc_pid_stat(5))?

@@ -18,7 +18,9 @@ use crate::devices::Devices;
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence, ublk_error, with_limits};
+use crate::latency;
 use crate::machine::Machine;
+use crate::metrics;
 use crate::plan::{Asked, Plan};
 use crate::protocol::{DaemonReport, Request};
 use crate::root::{Root, RootLock};
@@ -419,21 +421,31 @@ struct Commands {
 }
 
 impl Commands {
+    fn report(&self) -> DaemonReport {
+        let devices = &self.devices;
+        let (disks, swaps) = (devices.reports(), self.swaps.reports());
+        let names = disks.iter().map(|it| &*it.name).chain(swaps.iter().map(|it| &*it.name));
+        let latencies = latency::of(&names.collect::<Vec<_>>());
+        DaemonReport {
+            rampack: env!("CARGO_PKG_VERSION").into(),
+            pid: std::process::id(),
+            root: rampack::text_of(self.root.path()),
+            nbd: devices.nbd(),
+            block_devices: devices.makes_block_devices(),
+            is_abandoned: devices.is_abandoned(),
+            devices: disks,
+            swaps,
+            swap_cache: self.swaps.pool(),
+            zone: ZoneReport::of(devices.machine()),
+            latencies,
+        }
+    }
+
     fn carry_out(&self, request: Request) -> Result<Value, ControlError> {
         let devices = &self.devices;
         match request {
-            Request::Status(_) => json(&DaemonReport {
-                rampack: env!("CARGO_PKG_VERSION").into(),
-                pid: std::process::id(),
-                root: rampack::text_of(self.root.path()),
-                nbd: devices.nbd(),
-                block_devices: devices.makes_block_devices(),
-                is_abandoned: devices.is_abandoned(),
-                devices: devices.reports(),
-                swaps: self.swaps.reports(),
-                swap_cache: self.swaps.pool(),
-                zone: ZoneReport::of(devices.machine()),
-            }),
+            Request::Status(_) => json(&self.report()),
+            Request::Metrics(_) => json(&metrics::of(devices, &self.report())),
             Request::Add(options) => {
                 let disk = devices.add(&options)?;
                 json(&devices.report(&disk))

@@ -6,6 +6,7 @@ use rampack::block::{Abilities, BlockDevice, Context, Geometry, IoError, Operati
 use rampack::nbd::{ExportInfo, Exports, OpenError};
 use rampack::units::{Cpu, human};
 
+use crate::latency::Timed;
 use crate::machine::Machine;
 use crate::state::State;
 
@@ -76,6 +77,7 @@ impl Exports for DiskExports {
         if self.state.as_ref().is_some_and(|state| !state.has(disk)) {
             return Err(OpenError::Refused(format!("{name} is just getting its size; try again")));
         }
+        let user = Timed::new(name, user);
         if self.read_only { Ok(Arc::new(ReadOnly(user))) } else { Ok(Arc::new(user)) }
     }
 }

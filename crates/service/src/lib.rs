@@ -18,14 +18,14 @@
 //! 2. [`mounts`], [`filesystem`], [`guard`], [`root`]: what stands on a device or uses a place,
 //!    file systems, and the state directory of a daemon.
 //! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
-//!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`zone`]: views
-//!    of it; [`rehearsal`]: whether another program could take over.
+//!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`latency`],
+//!    [`zone`]: views of it; [`rehearsal`]: whether another program could take over.
 //! 4. [`swap::signals`], [`events`]: signals; [`swap::beneath`]: what devices stand on;
 //!    [`swap::report`]: reports of swap devices.
 //! 5. [`protocol`], [`server`], [`client`]: the control socket.
 //! 6. [`devices`]: devices behind frontends.
 //! 7. [`swap`]: swap devices, except the files named in other layers.
-//! 8. [`tree`]: the control tree.
+//! 8. [`tree`]: the control tree; [`metrics`]: its numbers for programs that watch.
 //! 9. `takeover`: what a daemon takes over from the one before; [`daemon`]: all of that in one
 //!    root.
 //! 10. [`notify`], [`restart`], [`panics`]: what a service manager and a user hear of a daemon;
@@ -40,9 +40,11 @@ pub mod exports;
 pub mod failure;
 pub mod filesystem;
 pub mod guard;
+pub mod latency;
 pub mod layouts;
 pub mod loops;
 pub mod machine;
+pub mod metrics;
 pub mod mounts;
 pub mod notify;
 mod observed;

@@ -15,6 +15,7 @@ use rampack::zram::Recovered;
 use rampack::{DiskOutcome, HostFiles, HostSystem, MachineOptions, Progress, SavedDisk};
 
 use crate::failure::with_limits;
+use crate::latency;
 use crate::state::{State, backings};
 
 pub use rampack::{ALGORITHMS, DEFAULT_ALGORITHM, Machine};
@@ -32,6 +33,7 @@ pub fn new() -> Result<Arc<Machine>, ControlError> {
 /// any other: they hold locks of pages for moments.
 fn begin(machine: Machine) -> Arc<Machine> {
     let machine = Arc::new(machine);
+    latency::begin();
     machine.set_clock(rampack::host::seconds_since_start());
     at_each_tick(&machine, "clock", "pages will not age", |machine| {
         machine.set_clock(rampack::host::seconds_since_start());

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::failure::symbol;
+use crate::latency::Latency;
 use crate::plan::Asked;
 use crate::swap::report::{PoolReport, SwapReport};
 use crate::transport::SwapTransport;
@@ -235,6 +236,11 @@ pub struct Tree {
     pub values: bool,
 }
 
+/// Asks for what a daemon counts.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Metrics {}
+
 /// A request. The name of its command is that of the variant.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -255,6 +261,8 @@ pub enum Request {
     Describe(Describe),
     /// See [`Tree`]; answered with a list of [`TreeAttribute`].
     Tree(Tree),
+    /// See [`Metrics`]; answered with a list of [`Metric`].
+    Metrics(Metrics),
     /// See [`SwapOn`]; answered with a [`SwapReport`].
     SwapOn(SwapOn),
     /// See [`SwapOff`]; answered with `null` when the kernel has read everything back.
@@ -268,9 +276,9 @@ pub enum Request {
 }
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 13] = [
-    "status", "add", "remove", "reset", "get", "set", "describe", "tree", "swap_on", "swap_off",
-    "stop", "apply", "upgrade",
+pub const COMMANDS: [&str; 14] = [
+    "status", "add", "remove", "reset", "get", "set", "describe", "tree", "metrics", "swap_on",
+    "swap_off", "stop", "apply", "upgrade",
 ];
 
 /// One attribute and its value.
@@ -319,6 +327,43 @@ pub struct TreeAttribute {
     pub value: Option<String>,
 }
 
+/// A number that a daemon counts, for each of what it counts it of.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Metric {
+    /// Its name, in the manner of Prometheus, with its unit: `rampack_zram_disksize_bytes`.
+    pub name: String,
+    /// Its kind.
+    pub kind: MetricKind,
+    /// A text that explains it.
+    pub help: String,
+    /// Its values.
+    pub samples: Vec<Sample>,
+}
+
+/// The kind of a metric.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MetricKind {
+    /// It rises and falls.
+    Gauge,
+    /// It only rises.
+    Counter,
+    /// How many of its values are in each of several ranges.
+    Histogram,
+}
+
+/// A value of a metric.
+#[derive(Clone, PartialEq, Default, Debug, Serialize, Deserialize)]
+pub struct Sample {
+    /// What it is of: names such as `device`, and what they are.
+    pub labels: Vec<(String, String)>,
+    /// The value; of a histogram the sum of all values.
+    pub value: f64,
+    /// Of a histogram: bounds, and how many values are not above each; all values at last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub buckets: Vec<(f64, u64)>,
+}
+
 /// The report of a daemon.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct DaemonReport {
@@ -346,6 +391,9 @@ pub struct DaemonReport {
     /// The page allocator of its devices and its cache.
     #[serde(default)]
     pub zone: ZoneReport,
+    /// How long requests took, where they were timed.
+    #[serde(default)]
+    pub latencies: Vec<Latency>,
 }
 
 /// The report of a device.

@@ -29,6 +29,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use rampack::control::ControlError;
 use rampack::fuse::{KeptFile, Mount, Options};
@@ -36,6 +37,7 @@ use rampack::host;
 use rampack::nbd::Listener;
 
 use crate::failure::frontend_error;
+use crate::latency::Timed;
 use crate::loops::{HelpersEnd, Loops};
 use crate::machine::Machine;
 use crate::root::Root;
@@ -69,7 +71,8 @@ pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, Contro
     let (channel, numbers) = left;
     let disks = machine.disks();
     let file = |(name, number): (String, u64)| {
-        let device = disks.iter().find(|disk| disk.name() == name)?.clone();
+        let disk = disks.iter().find(|disk| disk.name() == name)?.clone();
+        let device = Arc::new(Timed::new(&name, disk));
         Some(KeptFile { name, number, device })
     };
     let files = numbers.into_iter().filter_map(file).collect();

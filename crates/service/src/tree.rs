@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use rampack::control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, gone};
-use rampack::control::{Access, Attribute, Bound, ControlError, Errno, Object};
+use rampack::control::{Access, Attribute, Bound, ControlError, Errno, Object, ValueKind};
 use rampack::zram::Disk;
 
 use crate::devices::{Devices, device_count};
@@ -183,6 +183,7 @@ static CONTROL: &[Attribute<Devices>] = &[
         name: "hot_add",
         access: Access::ActOnRead,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "reading it makes a device and prints its number",
         show: Some(|devices, out| {
             let disk = devices.add(&Add::default())?;
@@ -194,6 +195,7 @@ static CONTROL: &[Attribute<Devices>] = &[
         name: "hot_remove",
         access: Access::ActOnWrite,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "the number of a device takes it away, if nobody uses it",
         show: None,
         store: Some(remove),
@@ -202,6 +204,7 @@ static CONTROL: &[Attribute<Devices>] = &[
         name: "load",
         access: Access::ActOnWrite,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "a number makes devices until that many exist from zram0 on, as `modprobe zram` does",
         show: None,
         store: Some(|devices, text| devices.load(device_count(text)?)),
@@ -210,6 +213,7 @@ static CONTROL: &[Attribute<Devices>] = &[
         name: "unload",
         access: Access::ActOnWrite,
         unit: "flag",
+        kind: ValueKind::Plain,
         help: "1 removes all devices if none is in use, as `modprobe -r zram` does",
         show: None,
         store: Some(unload),

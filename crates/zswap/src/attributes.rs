@@ -5,7 +5,7 @@ use alloc::format;
 use core::fmt;
 use core::str::FromStr;
 
-use control::{Access, Attribute, ControlError, Errno, parse_switch};
+use control::{Access, Attribute, ControlError, Errno, ValueKind, parse_switch};
 use units::{Cpu, PAGE_SIZE, parse_size};
 
 use crate::{Memcg, Stats, Zswap};
@@ -38,6 +38,7 @@ macro_rules! parameter {
             name: $name,
             access: Access::ReadWrite,
             unit: $unit,
+            kind: ValueKind::Plain,
             help: $help,
             show: Some($show),
             store: Some($store),
@@ -159,12 +160,13 @@ pub static PARAMETERS: &[Attribute<Zswap>] = &[
     ),
 ];
 
-macro_rules! counter {
-    ($name:literal, $unit:literal, $help:literal, $field:expr) => {
+macro_rules! figure {
+    ($kind:ident, $name:literal, $unit:literal, $help:literal, $field:expr) => {
         Attribute {
             name: $name,
             access: Access::ReadOwner,
             unit: $unit,
+            kind: ValueKind::$kind,
             help: $help,
             show: Some(|zswap, out| {
                 let read: fn(Stats) -> u64 = $field;
@@ -177,104 +179,168 @@ macro_rules! counter {
 
 /// `kernel/debug/zswap`. Attributes that Linux renamed stand under both names.
 pub static DEBUG: &[Attribute<Zswap>] = &[
-    counter!("stored_pages", "pages", "pages in the cache", |s| s.stored_pages),
-    counter!("pool_total_size", "bytes", "memory of the pool", |s| s.pool_bytes),
-    counter!("pool_pages", "pages", "memory of the pool (2013)", |s| s.pool_bytes
+    figure!(Gauge, "stored_pages", "pages", "pages in the cache", |s| s.stored_pages),
+    figure!(Gauge, "pool_total_size", "bytes", "memory of the pool", |s| s.pool_bytes),
+    figure!(Plain, "pool_pages", "pages", "memory of the pool (2013)", |s| s.pool_bytes
         / PAGE_SIZE as u64),
-    counter!("pool_limit_hit", "count", "stores that found the pool full", |s| s.pool_limit_hit),
-    counter!("written_back_pages", "pages", "pages written back", |s| s.written_back_pages),
-    counter!("flushed_pages", "pages", "pages written back (2013)", |s| s.written_back_pages),
-    counter!("writeback_attempted", "count", "stores that wrote others back to find space", |s| {
-        s.writeback_attempted
-    }),
-    counter!("reject_flush_attempted", "count", "the same (2013)", |s| s.writeback_attempted),
-    counter!("saved_by_writeback", "count", "stores among them that found space", |s| {
-        s.saved_by_writeback
-    }),
-    counter!("saved_by_flush", "count", "the same (2013)", |s| s.saved_by_writeback),
-    counter!("outstanding_writebacks", "pages", "pages on their way to devices", |s| {
+    figure!(Counter, "pool_limit_hit", "count", "stores that found the pool full", |s| s
+        .pool_limit_hit),
+    figure!(Counter, "written_back_pages", "pages", "pages written back", |s| s.written_back_pages),
+    figure!(Plain, "flushed_pages", "pages", "pages written back (2013)", |s| s.written_back_pages),
+    figure!(
+        Counter,
+        "writeback_attempted",
+        "count",
+        "stores that wrote others back to find space",
+        |s| { s.writeback_attempted }
+    ),
+    figure!(Plain, "reject_flush_attempted", "count", "the same (2013)", |s| s.writeback_attempted),
+    figure!(
+        Counter,
+        "saved_by_writeback",
+        "count",
+        "stores that found space by writing others back",
+        |s| { s.saved_by_writeback }
+    ),
+    figure!(Plain, "saved_by_flush", "count", "the same (2013)", |s| s.saved_by_writeback),
+    figure!(Gauge, "outstanding_writebacks", "pages", "pages on their way to devices", |s| {
         s.outstanding_writebacks
     }),
-    counter!("outstanding_flushes", "pages", "the same (2013)", |s| s.outstanding_writebacks),
-    counter!("writeback_fail", "pages", "pages whose writing back failed; they stayed", |s| {
-        s.writeback_failed
-    }),
-    counter!("reject_tmppage_fail", "count", "times as much was under way as may be (2013)", |s| {
-        s.writebacks_refused
-    }),
-    counter!("reject_reclaim_fail", "count", "stores refused for a limit", |s| {
+    figure!(Plain, "outstanding_flushes", "pages", "the same (2013)", |s| s.outstanding_writebacks),
+    figure!(
+        Counter,
+        "writeback_fail",
+        "pages",
+        "pages whose writing back failed; they stayed",
+        |s| { s.writeback_failed }
+    ),
+    figure!(
+        Plain,
+        "reject_tmppage_fail",
+        "count",
+        "times as much was under way as may be (2013)",
+        |s| { s.writebacks_refused }
+    ),
+    figure!(Counter, "reject_reclaim_fail", "count", "stores refused for a limit", |s| {
         s.reject_reclaim_fail
     }),
-    counter!("reject_flush_fail", "count", "the same (2013)", |s| s.reject_reclaim_fail),
-    counter!("reject_alloc_fail", "count", "stores refused for want of a frame", |s| {
+    figure!(Plain, "reject_flush_fail", "count", "the same (2013)", |s| s.reject_reclaim_fail),
+    figure!(Counter, "reject_alloc_fail", "count", "stores refused for want of a frame", |s| {
         s.reject_alloc_fail
     }),
-    counter!("reject_zsmalloc_fail", "count", "the same (2013)", |s| s.reject_alloc_fail),
-    counter!("reject_kmemcache_fail", "count", "stores refused for want of an entry", |s| {
-        s.reject_entry_fail
-    }),
-    counter!("reject_compress_fail", "count", "stores refused that would not shrink", |s| {
-        s.reject_compress_fail
-    }),
-    counter!("reject_compress_poor", "count", "stores refused that shrank too little", |s| {
-        s.reject_compress_poor
-    }),
-    counter!("reject_disabled", "count", "stores refused while disabled", |s| s.reject_disabled),
-    counter!("decompress_fail", "count", "objects that did not decompress", |s| s.decompress_fail),
-    counter!("duplicate_entry", "count", "stores that replaced a page", |s| s.duplicate_entry),
-    counter!("same_filled_pages", "pages", "pages of one pattern in the cache", |s| {
+    figure!(Plain, "reject_zsmalloc_fail", "count", "the same (2013)", |s| s.reject_alloc_fail),
+    figure!(
+        Counter,
+        "reject_kmemcache_fail",
+        "count",
+        "stores refused for want of an entry",
+        |s| { s.reject_entry_fail }
+    ),
+    figure!(
+        Counter,
+        "reject_compress_fail",
+        "count",
+        "stores refused that would not shrink",
+        |s| { s.reject_compress_fail }
+    ),
+    figure!(
+        Counter,
+        "reject_compress_poor",
+        "count",
+        "stores refused that shrank too little",
+        |s| { s.reject_compress_poor }
+    ),
+    figure!(Counter, "reject_disabled", "count", "stores refused while disabled", |s| s
+        .reject_disabled),
+    figure!(Counter, "decompress_fail", "count", "objects that did not decompress", |s| s
+        .decompress_fail),
+    figure!(Counter, "duplicate_entry", "count", "stores that replaced a page", |s| s
+        .duplicate_entry),
+    figure!(Gauge, "same_filled_pages", "pages", "pages of one pattern in the cache", |s| {
         s.same_filled_pages
     }),
-    counter!("stored_incompressible_pages", "pages", "pages in the cache as they are", |s| {
+    figure!(Gauge, "stored_incompressible_pages", "pages", "pages in the cache as they are", |s| {
         s.incompressible_pages
     }),
-    counter!("compressed_bytes", "bytes", "bytes of all objects", |s| s.compressed_bytes),
-    counter!("overhead_bytes", "bytes", "memory of entries and indexes", |s| s.overhead_bytes),
-    counter!("compacted_pages", "pages", "memory gained by moving objects together", |s| {
+    figure!(Gauge, "compressed_bytes", "bytes", "bytes of all objects", |s| s.compressed_bytes),
+    figure!(Gauge, "overhead_bytes", "bytes", "memory of entries and indexes", |s| s
+        .overhead_bytes),
+    figure!(Counter, "compacted_pages", "pages", "memory gained by moving objects together", |s| {
         s.compacted_pages
     }),
-    counter!("warm_pages", "pages", "pages in the cache that were recompressed", |s| s.warm_pages),
-    counter!("recompressed_pages", "pages", "pages recompressed so far", |s| s.recompressed),
-    counter!("recompress_saved", "bytes", "memory that this saved so far", |s| s.recompress_saved),
-    counter!("recompress_vain", "pages", "pages it would not have made smaller", |s| {
-        s.recompress_vain
-    }),
-    counter!("recompress_left", "count", "times without room, or when the page changed", |s| {
-        s.recompress_left
-    }),
-    counter!("recompress_us", "us", "CPU time of this so far", |s| s.recompress_ns / 1000),
-    counter!(
+    figure!(Gauge, "warm_pages", "pages", "pages in the cache that were recompressed", |s| s
+        .warm_pages),
+    figure!(Counter, "recompressed_pages", "pages", "pages recompressed so far", |s| s
+        .recompressed),
+    figure!(Counter, "recompress_saved", "bytes", "memory that recompression saved so far", |s| s
+        .recompress_saved),
+    figure!(
+        Counter,
+        "recompress_vain",
+        "pages",
+        "pages that recompression did not make smaller",
+        |s| { s.recompress_vain }
+    ),
+    figure!(
+        Counter,
+        "recompress_left",
+        "count",
+        "times recompression had no room, or the page changed",
+        |s| { s.recompress_left }
+    ),
+    figure!(Counter, "recompress_us", "us", "CPU time of recompression so far", |s| s
+        .recompress_ns
+        / 1000),
+    figure!(
+        Gauge,
         "recompress_age",
         "seconds",
         "age at which pages are recompressed now; 0: none",
         |s| { s.recompress_age }
     ),
-    counter!("warm_loads", "pages", "recompressed pages loaded so far", |s| s.warm_loads),
-    counter!("warm_loads_soon", "pages", "those among them loaded soon after that", |s| {
-        s.warm_loads_soon
-    }),
-    counter!("zswpout", "pages", "pages stored so far", |s| s.stores),
-    counter!("zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),
-    counter!("zswpwb", "pages", "pages written back so far", |s| s.written_back_pages),
-    counter!("through_pages", "pages", "pages refused and sent to devices", |s| s.through),
-    counter!("through_fail", "pages", "pages among them whose write failed: refused", |s| {
-        s.through_failed
-    }),
-    counter!("read_back_pages", "pages", "pages read from devices", |s| s.read_back),
-    counter!("read_back_fail", "pages", "pages that could not be read from devices", |s| {
+    figure!(Counter, "warm_loads", "pages", "recompressed pages loaded so far", |s| s.warm_loads),
+    figure!(
+        Counter,
+        "warm_loads_soon",
+        "pages",
+        "recompressed pages loaded soon after that",
+        |s| { s.warm_loads_soon }
+    ),
+    figure!(Counter, "zswpout", "pages", "pages stored so far", |s| s.stores),
+    figure!(Counter, "zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),
+    figure!(Plain, "zswpwb", "pages", "pages written back so far", |s| s.written_back_pages),
+    figure!(Counter, "through_pages", "pages", "pages refused and sent to devices", |s| s.through),
+    figure!(
+        Counter,
+        "through_fail",
+        "pages",
+        "pages refused whose write to a device failed",
+        |s| { s.through_failed }
+    ),
+    figure!(Counter, "read_back_pages", "pages", "pages read from devices", |s| s.read_back),
+    figure!(Counter, "read_back_fail", "pages", "pages that could not be read from devices", |s| {
         s.read_back_failed
     }),
-    counter!("read_back_changed", "pages", "pages among them that a device had changed", |s| {
-        s.read_back_changed
-    }),
-    counter!("lost_pages", "pages", "pages that were damaged when the cache was recovered", |s| {
-        s.lost_pages
-    }),
-    counter!("device_pages", "pages", "pages on devices now", |s| s.on_device),
+    figure!(
+        Counter,
+        "read_back_changed",
+        "pages",
+        "pages read from devices that these had changed",
+        |s| { s.read_back_changed }
+    ),
+    figure!(
+        Gauge,
+        "lost_pages",
+        "pages",
+        "pages that were damaged when the cache was recovered",
+        |s| { s.lost_pages }
+    ),
+    figure!(Gauge, "device_pages", "pages", "pages on devices now", |s| s.on_device),
     Attribute {
         name: "scrub",
         access: Access::ActOnWrite,
         unit: "flag",
+        kind: ValueKind::Plain,
         help: "anything reads all that was written back, and fails if a page is not as it was \
                written",
         show: None,
@@ -288,6 +354,7 @@ pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
         name: "memory.zswap.current",
         access: Access::Read,
         unit: "bytes",
+        kind: ValueKind::Gauge,
         help: "bytes of the memcg's objects",
         show: Some(|memcg, out| line(out, memcg.bytes())),
         store: None,
@@ -296,6 +363,7 @@ pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
         name: "memory.zswap.max",
         access: Access::ReadWrite,
         unit: "bytes",
+        kind: ValueKind::Plain,
         help: "the most bytes of objects it may have; max for any number",
         show: Some(|memcg, out| match memcg.max() {
             u64::MAX => line(out, "max"),
@@ -313,6 +381,7 @@ pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
         name: "memory.zswap.writeback",
         access: Access::ReadWrite,
         unit: "flag",
+        kind: ValueKind::Plain,
         help: "whether its pages may go to a device",
         show: Some(|memcg, out| line(out, u8::from(memcg.writeback()))),
         store: Some(|memcg, text| {
@@ -331,6 +400,7 @@ pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
         name: "memory.stat",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "zswap: bytes of its objects; zswapped: bytes of its pages; zswpwb: written back",
         show: Some(|memcg, out| {
             let pages = memcg.pages() * PAGE_SIZE as u64;

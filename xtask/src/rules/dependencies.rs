@@ -177,7 +177,8 @@ const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// The crates that tests may use in addition. Nothing outside `research/` may use `designs`.
-const IN_TESTS: &[&str] = &["backing", "testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
+const IN_TESTS: &[&str] =
+    &["backing", "cli", "testkit", "sim", "host", "kept", "pagealloc", "zsmalloc"];
 
 /// Foreign crates, the crates whose product code may use them, and those whose tests may too.
 /// `*` stands for every crate.
@@ -203,6 +204,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("fs-err", &["xtask"], &[]),
     ("fuser", &["fuse"], &[]),
     ("hdrhistogram", &["lab"], &[]),
+    ("httparse", &["cli"], &[]),
     ("hyper-util", &[], &["remote"]),
     ("indicatif", &["cli", "lab"], &[]),
     ("io-uring", &["backing", "ublk"], &[]),
@@ -222,7 +224,9 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("opendal-http-transport-reqwest", &["remote"], &[]),
     ("plotters", &["estimate", "lab"], &[]),
     ("procfs", &["estimate"], &[]),
+    ("prometheus", &["cli"], &[]),
     ("proptest", &[], &["*"]),
+    ("ratatui", &["cli"], &[]),
     ("rcgen", &[], &["cli", "nbd"]),
     ("redis", &["lab"], &[]),
     ("reqwest", &["remote"], &[]),

@@ -219,7 +219,11 @@ impl Daemon {
 
     /// Asks it something.
     pub fn ask(&self, line: &str) -> Said {
-        said(&self.command(line).output().unwrap())
+        let said = said(&self.command(line).output().unwrap());
+        if said.code == 0 {
+            crate::schema::check_status(line, &said.out);
+        }
+        said
     }
 
     /// Asks it something it must not refuse; what it answers.

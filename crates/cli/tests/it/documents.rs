@@ -336,6 +336,7 @@ const PAGES: &[(&str, &[Need])] = &[
     ("docs/guide/swap.md", &[]),
     ("docs/guide/systemd.md", &[]),
     ("docs/guide/tiers.md", &[]),
+    ("docs/guide/watch.md", &[]),
 ];
 
 #[test]

@@ -8,12 +8,17 @@ use service::devices::Devices;
 use service::protocol::{Add, TreeAttribute};
 use service::root::Root;
 
-/// The tree with one device.
-pub fn rows() -> Vec<TreeAttribute> {
+/// One device.
+pub fn devices() -> Arc<Devices> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
     let devices = Arc::new(Devices::new(root, service::machine::new().unwrap(), None));
     devices.add(&Add::default()).unwrap();
-    service::tree::listing(&devices, false)
+    devices
+}
+
+/// The tree with one device.
+pub fn rows() -> Vec<TreeAttribute> {
+    service::tree::listing(&devices(), false)
 }
 
 #[test]

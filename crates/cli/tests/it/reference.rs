@@ -97,7 +97,7 @@ fn command_text(command: &Command, name: &str, told: &mut Told, texts: &mut Text
             }
         }
     }
-    let is_short = rows.len() < 3 && same.is_empty();
+    let is_short = rows.len() < 4 && same.is_empty();
     let arguments = if is_short {
         let told = rows.iter().map(|(written, meaning)| format!("{written}: {meaning}"));
         told.collect::<Vec<_>>().join(". ")
@@ -167,10 +167,31 @@ fn the_attributes_are_those_of_the_tree() {
                 show too. [zram.md](zram.md) and [zswap.md](zswap.md) say what Linux does otherwise. \
                 A mode of 0200 is only written, and one of 0400 only root's to read.";
     let mut text = format!("# Attributes\n\n{}\n", filled(text));
-    text.push_str("\n| attribute | mode | unit | |\n|---|---|---|---|\n");
+    // What never changes, and what has another name today, needs no row of its own.
+    let (mut constants, mut former) = (Vec::new(), Vec::new());
+    let mut table = String::new();
     for row in rows() {
         let TreeAttribute { path, mode, unit, help, .. } = row;
-        writeln!(text, "| `{path}` | {mode:04o} | {unit} | {} |", cell(&help)).unwrap();
+        let name = path.strip_prefix("block/zram0/");
+        if path.contains("/queue/") {
+            continue;
+        } else if let Some(name) = name.filter(|_| help.starts_with(['0', '1']) && mode == 0o444)
+            && help.get(1..3) == Some(": ")
+        {
+            constants.push(format!("`{name}`"));
+        } else if help.ends_with("(2013)") {
+            former.push(format!("`{}`", path.rsplit('/').next().unwrap()));
+        } else {
+            writeln!(table, "| `{path}` | {mode:04o} | {unit} | {} |", cell(&help)).unwrap();
+        }
     }
-    is_current("attributes.md", &text);
+    let others = format!(
+        "`rampack tree` tells also of constants of the block layer, in `block/zram0`: {} and all of \
+         `queue`; and of numbers under their names of 2013, in `kernel/debug/zswap`: {}.",
+        constants.join(" "),
+        former.join(" ")
+    );
+    writeln!(text, "\n{}", filled(&others)).unwrap();
+    text.push_str("\n| attribute | mode | unit | |\n|---|---|---|---|\n");
+    is_current("attributes.md", &(text + &table));
 }

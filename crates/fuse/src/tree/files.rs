@@ -447,7 +447,7 @@ impl Filesystem for Files {
 #[cfg(test)]
 mod tests {
     use control::tree::{AttributeFile, Fixed};
-    use control::{AttributeInfo, Object};
+    use control::{AttributeInfo, Object, ValueKind};
 
     use super::*;
 
@@ -465,8 +465,13 @@ mod tests {
         }
     }
 
-    const INFO: AttributeInfo =
-        AttributeInfo { name: "it", access: Access::ReadWrite, unit: "text", help: "" };
+    const INFO: AttributeInfo = AttributeInfo {
+        name: "it",
+        access: Access::ReadWrite,
+        unit: "text",
+        kind: ValueKind::Plain,
+        help: "",
+    };
 
     #[test]
     fn an_attribute_that_panics_has_failed() {

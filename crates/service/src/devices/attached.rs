@@ -13,6 +13,7 @@ use rampack::fuse::{Hold, LoopOptions, Mount, Opens};
 use rampack::zram::Disk;
 
 use crate::failure::frontend_error;
+use crate::latency::Timed;
 use crate::loops::{BlockFile, Loops};
 use crate::mounts::{node_of, used_by};
 use crate::root::{Made, Root};
@@ -45,7 +46,8 @@ impl Attachment {
         disk: &Arc<Disk>,
     ) -> Result<Attachment, ControlError> {
         let name = disk.name();
-        files.mount.add(&name, disk.clone()).map_err(|e| frontend_error(&e))?;
+        let device = Arc::new(Timed::new(&name, disk.clone()));
+        files.mount.add(&name, device).map_err(|e| frontend_error(&e))?;
         Ok(Attachment::made(files, root, &name))
     }
 

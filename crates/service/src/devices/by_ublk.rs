@@ -16,6 +16,7 @@ use rampack::ublk::{Error, Options, Ublk};
 use rampack::zram::Disk;
 
 use crate::failure::ublk_error;
+use crate::latency::Timed;
 use crate::mounts::{node_of, places_of};
 use crate::root::{Made, Root};
 use crate::state::State;
@@ -81,7 +82,8 @@ impl Ublks {
             ..Options::default()
         };
         let left = state.as_ref().and_then(|state| state.ublk(disk.id()));
-        let recovered = match left.map(|id| Ublk::recover(id, disk.clone(), options)) {
+        let device = Arc::new(Timed::new(&disk.name(), disk.clone()));
+        let recovered = match left.map(|id| Ublk::recover(id, device.clone(), options)) {
             // It was taken down, and the daemon died before it could say so.
             Some(Err(error @ Error::Unfit(_))) => {
                 tracing::warn!("{} gets a new block device: {error}", disk.name());
@@ -90,7 +92,7 @@ impl Ublks {
             recovered => recovered,
         };
         let is_new = recovered.is_none();
-        let ublk = recovered.unwrap_or_else(|| Ublk::serve(disk.clone(), options));
+        let ublk = recovered.unwrap_or_else(|| Ublk::serve(device, options));
         let ublk = ublk.map_err(|error| ublk_error(&error))?;
         let link = root.device(&disk.name());
         match made.link(&link, ublk.path()) {

@@ -20,6 +20,7 @@ fn every_request_survives_the_wire() {
         Request::Set(set),
         Request::Describe(Describe { device: "zram7".into() }),
         Request::Tree(Tree { values: true }),
+        Request::Metrics(Metrics {}),
         Request::Stop(Stop { force: true }),
     ] {
         let line = request_line(&request);

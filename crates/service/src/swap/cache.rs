@@ -14,6 +14,7 @@ use rampack::zswap::{
 
 use super::name;
 use super::report::PoolReport;
+use crate::latency::Timed;
 use crate::machine::Machine;
 use crate::plan::{Asked, of_device};
 use crate::protocol::{Attribute, SwapOn};
@@ -68,7 +69,8 @@ impl Cache {
     /// The device that is served.
     #[must_use]
     pub fn device(&self) -> Arc<dyn BlockDevice> {
-        Arc::new(SwapDevice::new(self.zswap.clone(), self.swap))
+        let device = SwapDevice::new(self.zswap.clone(), self.swap);
+        Arc::new(Timed::new(&name(self.swap.number()), device))
     }
 
     /// Whether the area is on. One of a recovered cache is off if it was lost.

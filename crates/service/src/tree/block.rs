@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use std::sync::Arc;
 
 use rampack::control::tree::{Attributes, Directory, Node};
-use rampack::control::{Access, Attribute, ControlError, Errno};
+use rampack::control::{Access, Attribute, ControlError, Errno, ValueKind};
 use rampack::zram::Disk;
 
 use crate::devices::Devices;
@@ -39,6 +39,7 @@ macro_rules! fixed {
             name: $name,
             access: Access::Read,
             unit: $unit,
+            kind: ValueKind::Plain,
             help: $help,
             show: Some(|_: &BlockView, out| put(out, format_args!("{}\n", $value))),
             store: None,
@@ -54,6 +55,7 @@ pub(super) static ATTRIBUTES: &[Attribute<BlockView>] = &[
         name: "dev",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "number of the block device, major:minor; 0:0 without one",
         show: Some(|view, out| {
             let (major, minor) = number(view);
@@ -65,6 +67,7 @@ pub(super) static ATTRIBUTES: &[Attribute<BlockView>] = &[
         name: "size",
         access: Access::Read,
         unit: "sectors",
+        kind: ValueKind::Plain,
         help: "size of the disk in sectors of 512 bytes",
         show: Some(|view, out| put(out, format_args!("{}\n", view.disk.bytes() >> 9))),
         store: None,
@@ -73,6 +76,7 @@ pub(super) static ATTRIBUTES: &[Attribute<BlockView>] = &[
         name: "uevent",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "what programs are told when the device appears, a line for each value",
         show: Some(|view, out| {
             let (major, minor) = number(view);

@@ -5,7 +5,7 @@ use std::fs;
 use std::sync::Arc;
 
 use rampack::control::tree::{Attributes, Directory, Fixed, Node};
-use rampack::control::{Access, Attribute, Bound, Object};
+use rampack::control::{Access, Attribute, Bound, Object, ValueKind};
 
 use super::block::put;
 use crate::devices::Devices;
@@ -54,6 +54,7 @@ static ATTRIBUTES: &[Attribute<Devices>] = &[
         name: "coresize",
         access: Access::Read,
         unit: "bytes",
+        kind: ValueKind::Plain,
         help: "0: it takes no memory of the kernel's modules",
         show: Some(|_, out| put(out, format_args!("0\n"))),
         store: None,
@@ -62,6 +63,7 @@ static ATTRIBUTES: &[Attribute<Devices>] = &[
         name: "initstate",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "live: the module counts as loaded",
         show: Some(|_, out| put(out, format_args!("live\n"))),
         store: None,
@@ -70,6 +72,7 @@ static ATTRIBUTES: &[Attribute<Devices>] = &[
         name: "refcnt",
         access: Access::Read,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "how many devices are in use; while one is, unloading is refused",
         show: Some(|devices, out| put(out, format_args!("{}\n", devices.count_used()))),
         store: None,
@@ -78,6 +81,7 @@ static ATTRIBUTES: &[Attribute<Devices>] = &[
         name: "parameters/num_devices",
         access: Access::Read,
         unit: "count",
+        kind: ValueKind::Plain,
         help: "how many devices there are",
         show: Some(|devices, out| put(out, format_args!("{}\n", devices.machine().disks().len()))),
         store: None,
@@ -93,6 +97,7 @@ static LISTS: &[Attribute<Devices>] = &[Attribute {
     name: MODULES,
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "the system's modules, with rampack's zram in the place of the kernel's",
     show: Some(|devices, out| {
         let kernels = fs::read_to_string(LIST).unwrap_or_default();

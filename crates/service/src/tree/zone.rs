@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use rampack::control::tree::Attributes;
-use rampack::control::{Access, Attribute, Bound, ControlError};
+use rampack::control::{Access, Attribute, Bound, ControlError, ValueKind, parse_switch};
 use rampack::fuse::leftovers;
 
 use super::block::put;
 use crate::devices::Devices;
+use crate::latency;
 use crate::machine::{self, Machine};
 use crate::root::{Made, Root};
 use crate::zone::{buddyinfo, free_frames};
@@ -27,11 +28,12 @@ pub(super) fn directory(devices: &Arc<Devices>) -> Attributes {
 }
 
 macro_rules! number {
-    ($name:literal, $unit:literal, $help:literal, $value:expr) => {
+    ($name:literal, $kind:ident, $unit:literal, $help:literal, $value:expr) => {
         Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
+            kind: ValueKind::$kind,
             help: $help,
             show: Some(|machine: &Machine, out| -> Result<(), ControlError> {
                 let value: fn(&Machine) -> u64 = $value;
@@ -47,6 +49,7 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         name: "buddyinfo",
         access: Access::Read,
         unit: "text",
+        kind: ValueKind::Plain,
         help: "free blocks of 1, 2, 4 to 1024 frames, as in /proc/buddyinfo",
         show: Some(|machine, out| {
             put(out, format_args!("{}", buddyinfo(&machine.frames().stats())))
@@ -54,33 +57,51 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         store: None,
     },
     Attribute {
+        name: "latencies",
+        access: Access::ReadWrite,
+        unit: "flag",
+        kind: ValueKind::Plain,
+        help: "1 times one request of eight to each disk and swap device, at any time",
+        show: Some(|_, out| put(out, format_args!("{}\n", u8::from(latency::is_on())))),
+        store: Some(|_, text| {
+            latency::set(parse_switch("latencies", text)?);
+            Ok(())
+        }),
+    },
+    Attribute {
         name: "zone/design",
         access: Access::Read,
         unit: "name",
+        kind: ValueKind::Plain,
         help: "how memory is allocated",
         show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
         store: None,
     },
-    number!("zone/capacity", "pages", "frames there can ever be", |machine| {
+    number!("zone/capacity", Gauge, "pages", "frames there can ever be", |machine| {
         u64::from(machine.frames().capacity())
     }),
-    number!("zone/managed", "pages", "frames asked of the system so far", |machine| {
+    number!("zone/managed", Gauge, "pages", "frames asked of the system so far", |machine| {
         machine.frames().stats().managed
     }),
-    number!("zone/allocated", "pages", "frames allocated to what is stored", |machine| {
+    number!("zone/allocated", Gauge, "pages", "frames allocated to what is stored", |machine| {
         machine.frames().stats().allocated
     }),
-    number!("zone/cached", "pages", "frames in the pcp lists of CPUs", |machine| {
+    number!("zone/cached", Gauge, "pages", "frames in the pcp lists of CPUs", |machine| {
         machine.frames().stats().cached
     }),
-    number!("zone/free", "pages", "frames that are free", |machine| {
+    number!("zone/free", Gauge, "pages", "frames that are free", |machine| {
         free_frames(&machine.frames().stats())
     }),
-    number!("zone/returned_blocks", "count", "2 MiB blocks given back to the system so far", |m| {
-        m.frames().stats().returned_blocks
-    }),
+    number!(
+        "zone/returned_blocks",
+        Counter,
+        "count",
+        "2 MiB blocks given back to the system so far",
+        |m| { m.frames().stats().returned_blocks }
+    ),
     number!(
         "zone/bad_frees",
+        Counter,
         "count",
         "times something was freed that was not allocated; 0",
         |m| { m.frames().stats().bad_frees }

@@ -3,7 +3,7 @@
 use alloc::{format, string::String, sync::Arc};
 use core::fmt::Write;
 
-use control::{Access, Attribute, ControlError, Errno};
+use control::{Access, Attribute, ControlError, Errno, ValueKind};
 use zcomp::Params;
 
 use super::keys::{decimal, put, unknown, words};
@@ -35,6 +35,7 @@ pub(super) const COMP_ALGORITHM: Attribute<Disk> = Attribute {
     name: "comp_algorithm",
     access: Access::ReadWrite,
     unit: "name",
+    kind: ValueKind::Plain,
     help: "algorithms there are, the chosen one in brackets; chosen before the size is set",
     show: Some(|disk, out| list(disk.chosen_algorithms()[0].unwrap_or_default(), out)),
     store: Some(|disk, text| disk.set_algorithm(name(text)?)),
@@ -44,6 +45,7 @@ pub(super) const RECOMP_ALGORITHM: Attribute<Disk> = Attribute {
     name: "recomp_algorithm",
     access: Access::ReadWrite,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "algorithms that pages are compressed again with; before the size is set, algo=NAME \
            priority=1 to 3",
     show: Some(|disk, out| {
@@ -118,6 +120,7 @@ pub(super) const ALGORITHM_PARAMS: Attribute<Disk> = Attribute {
     name: "algorithm_params",
     access: Access::Write,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "parameters of a chosen algorithm before the size is set: algo=NAME or priority=0 to 3, \
            level=NUMBER dict=PATH deflate.winbits=NUMBER",
     show: None,
@@ -131,6 +134,7 @@ pub(super) const SWITCH_ALGORITHM: Attribute<Disk> = Attribute {
     name: "switch_algorithm",
     access: Access::ActOnWrite,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "changes an algorithm of a disk in use: algo=NAME and the words of algorithm_params; \
            what is stored stays as it is",
     show: None,
@@ -151,6 +155,7 @@ pub(super) const RECOMPRESS: Attribute<Disk> = Attribute {
     name: "recompress",
     access: Access::ActOnWrite,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "compresses pages again, the largest first: type=idle|huge|huge_idle threshold=BYTES \
            max_pages=NUMBER priority=1 to 3 algo=NAME",
     show: None,
@@ -180,6 +185,7 @@ pub(super) const PACK: Attribute<Disk> = Attribute {
     name: "pack",
     access: Access::ActOnWrite,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "compresses neighbouring pages as one, up to four, where that object is smaller; \
            compact gives back what is left between them: type=idle|huge|huge_idle \
            max_pages=NUMBER priority=0 to 3 algo=NAME",
@@ -207,6 +213,7 @@ pub(super) const SHARE: Attribute<Disk> = Attribute {
     name: "share",
     access: Access::ActOnWrite,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "lets equal pages share one object: type=idle|huge|huge_idle max_pages=NUMBER",
     show: None,
     store: Some(|disk, text| {

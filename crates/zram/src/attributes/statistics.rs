@@ -2,7 +2,7 @@
 
 use core::fmt::Write;
 
-use control::{Access, Attribute, ControlError};
+use control::{Access, Attribute, ControlError, Number, ValueKind};
 use objects::Object;
 use units::PAGE_SIZE;
 
@@ -10,11 +10,12 @@ use super::keys::put;
 use crate::{Disk, Kind, Slot, Stats};
 
 macro_rules! statistic {
-    ($id:ident, $name:literal, $unit:literal, $help:literal, $value:expr) => {
+    ($id:ident, $kind:ident, $name:literal, $unit:literal, $help:literal, $value:expr) => {
         pub(super) const $id: Attribute<Disk> = Attribute {
             name: $name,
             access: Access::Read,
             unit: $unit,
+            kind: ValueKind::$kind,
             help: $help,
             show: Some(|disk: &Disk, out| {
                 let value: fn(&Stats) -> u64 = $value;
@@ -25,26 +26,46 @@ macro_rules! statistic {
     };
 }
 
-statistic!(NUM_READS, "num_reads", "pages", "pages read", |s| s.num_reads);
-statistic!(NUM_WRITES, "num_writes", "pages", "pages written", |s| s.num_writes);
-statistic!(FAILED_READS, "failed_reads", "pages", "page reads that failed", |s| s.failed_reads);
-statistic!(FAILED_WRITES, "failed_writes", "pages", "page writes that failed", |s| s.failed_writes);
-statistic!(INVALID_IO, "invalid_io", "count", "requests past the end of the disk", |s| s
+statistic!(NUM_READS, Counter, "num_reads", "pages", "pages read", |s| s.num_reads);
+statistic!(NUM_WRITES, Counter, "num_writes", "pages", "pages written", |s| s.num_writes);
+statistic!(FAILED_READS, Counter, "failed_reads", "pages", "page reads that failed", |s| s
+    .failed_reads);
+statistic!(FAILED_WRITES, Counter, "failed_writes", "pages", "page writes that failed", |s| s
+    .failed_writes);
+statistic!(INVALID_IO, Counter, "invalid_io", "count", "requests past the end of the disk", |s| s
     .invalid_io);
-statistic!(NOTIFY_FREE, "notify_free", "pages", "pages given up by discards", |s| s.notify_free);
-statistic!(ZERO_PAGES, "zero_pages", "pages", "pages stored that are all zeroes", |s| s.zero_pages);
-statistic!(ORIG_DATA_SIZE, "orig_data_size", "bytes", "uncompressed size of what is stored", |s| {
-    s.orig_bytes
-});
-statistic!(COMPR_DATA_SIZE, "compr_data_size", "bytes", "compressed size of what is stored", |s| {
-    s.compressed_bytes
-});
-statistic!(MEM_USED_TOTAL, "mem_used_total", "bytes", "memory taken by what is stored", |s| {
-    s.pool_bytes
-});
+statistic!(NOTIFY_FREE, Counter, "notify_free", "pages", "pages given up by discards", |s| s
+    .notify_free);
+statistic!(ZERO_PAGES, Gauge, "zero_pages", "pages", "pages stored that are all zeroes", |s| s
+    .zero_pages);
+statistic!(
+    ORIG_DATA_SIZE,
+    Plain,
+    "orig_data_size",
+    "bytes",
+    "uncompressed size of what is stored",
+    |s| { s.orig_bytes }
+);
+statistic!(
+    COMPR_DATA_SIZE,
+    Plain,
+    "compr_data_size",
+    "bytes",
+    "compressed size of what is stored",
+    |s| { s.compressed_bytes }
+);
+statistic!(
+    MEM_USED_TOTAL,
+    Plain,
+    "mem_used_total",
+    "bytes",
+    "memory taken by what is stored",
+    |s| { s.pool_bytes }
+);
 
 statistic!(
     LOST_PAGES,
+    Gauge,
     "lost_pages",
     "pages",
     "pages that could not be recovered; reading one fails until it is written or discarded",
@@ -55,6 +76,17 @@ pub(super) const MM_STAT: Attribute<Disk> = Attribute {
     name: "mm_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Row(&[
+        Number::gauge("orig_data_size", "bytes", "uncompressed size of what is stored"),
+        Number::gauge("compr_data_size", "bytes", "compressed size of what is stored"),
+        Number::gauge("mem_used_total", "bytes", "memory taken by what is stored"),
+        Number::gauge("mem_limit", "bytes", "most memory the disk may take; 0 is no limit"),
+        Number::gauge("mem_used_max", "bytes", "most memory taken so far"),
+        Number::gauge("same_pages", "pages", "pages stored that are one pattern"),
+        Number::counter("compacted", "pages", "memory gained by moving objects together"),
+        Number::gauge("huge", "pages", "pages stored that do not shrink"),
+        Number::counter("huge_since", "pages", "pages stored so far that did not shrink"),
+    ]),
     help: "orig_data_size compr_data_size mem_used_total mem_limit mem_used_max (bytes) \
            same_pages pages_compacted huge_pages huge_pages_since (pages)",
     show: Some(|disk, out| {
@@ -82,6 +114,7 @@ pub(super) const IO_STAT: Attribute<Disk> = Attribute {
     name: "io_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "failed_reads failed_writes invalid_io notify_free",
     show: Some(|disk, out| {
         let s = disk.stats();
@@ -100,6 +133,11 @@ pub(super) const BD_STAT: Attribute<Disk> = Attribute {
     name: "bd_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Row(&[
+        Number::gauge("backed", "pages", "pages that are on the backing device"),
+        Number::counter("backing_reads", "pages", "pages read from the backing device"),
+        Number::counter("backing_writes", "pages", "pages written to the backing device"),
+    ]),
     help: "pages that are on the backing device, pages read from it, pages written to it",
     show: Some(|disk, out| {
         let s = disk.stats();
@@ -112,6 +150,7 @@ pub(super) const DEBUG_STAT: Attribute<Disk> = Attribute {
     name: "debug_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "version of this format; 0, and frees that were missed (here none ever is)",
     show: Some(|_, out| put(out, format_args!("version: 1\n0 {:8}\n", 0))),
     store: None,
@@ -121,6 +160,12 @@ pub(super) const PACK_STAT: Attribute<Disk> = Attribute {
     name: "pack_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Row(&[
+        Number::gauge("packed", "pages", "pages in extents"),
+        Number::gauge("extents", "count", "extents"),
+        Number::gauge("extent", "bytes", "bytes of extents"),
+        Number::gauge("extent_wasted", "bytes", "bytes of extents for pages that have left"),
+    ]),
     help: "pages in extents, extents, bytes of them, bytes among these for pages that have left",
     show: Some(|disk, out| {
         let d = disk.density();
@@ -139,6 +184,11 @@ pub(super) const SHARE_STAT: Attribute<Disk> = Attribute {
     name: "share_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Row(&[
+        Number::gauge("shared", "pages", "pages that share objects"),
+        Number::gauge("shared_objects", "count", "objects that pages share"),
+        Number::gauge("shared_saved", "bytes", "memory that sharing saves"),
+    ]),
     help: "pages that share objects, these objects, bytes of memory that this saves",
     show: Some(|disk, out| {
         let d = disk.density();
@@ -153,6 +203,7 @@ pub(super) const STAT: Attribute<Disk> = Attribute {
     name: "stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "reads, merges, sectors, ms; the same for writes; in flight, ms, ms; the same four for \
            discards; flushes, ms; in pages, without times",
     show: Some(|disk, out| {
@@ -176,6 +227,7 @@ pub(super) const BLOCK_STATE: Attribute<Disk> = Attribute {
     name: "block_state",
     access: Access::ReadOwner,
     unit: "text",
+    kind: ValueKind::Plain,
     help: "for each page with contents: number, seconds when last used, and s same-filled, w \
            written back, h huge, i idle, r compressed again, n incompressible",
     show: Some(|disk, out| block_state(disk, out)),

@@ -1,6 +1,6 @@
 //! Attributes of pages that move by themselves.
 
-use control::{Access, Attribute, parse_switch};
+use control::{Access, Attribute, Number, ValueKind, parse_switch};
 
 use super::keys::{decimal, put, size};
 use crate::{Budgets, Disk, TierCounts};
@@ -9,6 +9,7 @@ pub(super) const AUTO: Attribute<Disk> = Attribute {
     name: "auto",
     access: Access::ReadWrite,
     unit: "flag",
+    kind: ValueKind::Plain,
     help: "1 lets pages that are not used move to smaller forms by themselves, at any time",
     show: Some(|disk, out| put(out, format_args!("{}\n", u8::from(disk.auto())))),
     store: Some(|disk, text| disk.set_auto(parse_switch("auto", text)?)),
@@ -18,6 +19,7 @@ pub(super) const AUTO_TARGET: Attribute<Disk> = Attribute {
     name: "auto_target",
     access: Access::ReadWrite,
     unit: "bytes",
+    kind: ValueKind::Plain,
     help: "memory that auto aims at (K M G T P E suffixes); 0 moves all pages that are old enough",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.budgets().target))),
     store: Some(|disk, text| disk.set_budgets(Budgets { target: size(text)?, ..disk.budgets() })),
@@ -27,6 +29,7 @@ pub(super) const AUTO_CPU_PERCENT: Attribute<Disk> = Attribute {
     name: "auto_cpu_percent",
     access: Access::ReadWrite,
     unit: "percent",
+    kind: ValueKind::Plain,
     help: "the most CPU time that auto takes, of one CPU: 1 to 100",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.budgets().cpu_percent))),
     store: Some(|disk, text| {
@@ -39,6 +42,7 @@ pub(super) const AUTO_SLOWEST_READ: Attribute<Disk> = Attribute {
     name: "auto_slowest_read",
     access: Access::ReadWrite,
     unit: "us",
+    kind: ValueKind::Plain,
     help: "auto moves no page where one read in a hundred takes longer; 0 is no limit",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.budgets().slowest_read))),
     store: Some(|disk, text| {
@@ -51,6 +55,7 @@ pub(super) const AUTO_WRITEBACK: Attribute<Disk> = Attribute {
     name: "auto_writeback",
     access: Access::ReadWrite,
     unit: "bytes",
+    kind: ValueKind::Plain,
     help: "bytes a day that auto may write to backing_dev (K M G T P E suffixes); 0 writes nothing",
     show: Some(|disk, out| put(out, format_args!("{}\n", disk.budgets().written_a_day))),
     store: Some(|disk, text| {
@@ -62,6 +67,26 @@ pub(super) const AUTO_STAT: Attribute<Disk> = Attribute {
     name: "auto_stat",
     access: Access::Read,
     unit: "text",
+    kind: ValueKind::Table(
+        "tier",
+        &[
+            Number::gauge("tier_age", "seconds", "age at which pages move to the tier"),
+            Number::gauge("tier", "pages", "pages in the tier"),
+            Number::counter("tier_moved", "pages", "pages moved to the tier"),
+            Number::counter("tier_saved", "bytes", "memory saved by moves to the tier"),
+            Number::counter("tier_raised", "pages", "pages brought up from the tier by a use"),
+            Number::counter(
+                "tier_too_soon",
+                "pages",
+                "uses of pages soon after they moved to the tier",
+            ),
+            Number::counter(
+                "tier_late",
+                "pages",
+                "uses of pages long after they moved to the tier",
+            ),
+        ],
+    ),
     help: "for each tier: name, age in seconds at which pages move there, pages there, pages moved \
            there, bytes saved, pages brought up, uses too soon, late uses; then passes, \
            compactions, ms of CPU time, bytes written to backing_dev and failed writes",
