@@ -227,6 +227,7 @@ fn anchor(heading: &str) -> String {
 const RAMPACK: &str = r#"#!/bin/sh
 case " $1 $* " in
   " exec "* | *" --stdio "*) exec "$PROGRAM" "$@" ;;
+  " doctor "*) "$PROGRAM" "$@" || [ $? = 1 ]; exit ;; # 1: this machine has a problem
   " up "*" -- "*) "$PLACE/bin/end"; exec "$PROGRAM" "$@" ;;
   " up "* | " serve "* | " keep "*) ;;
   *) exec "$PROGRAM" "$@" ;;
