@@ -2,6 +2,7 @@
 //! why not and what shows it instead (`<!-- not run: … -->`). What is not run is at least a command
 //! line that there is.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -214,6 +215,20 @@ fn the_links_of_the_documents_lead_somewhere() {
         }
     }
     assert!(faults.is_empty(), "links to nothing:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn the_book_has_every_page_by_its_title() {
+    let summary = fs::read_to_string(top().join("docs/SUMMARY.md")).unwrap();
+    let listed: BTreeSet<&str> = summary.lines().filter_map(|it| it.strip_prefix("- ")).collect();
+    let pages = documents().into_iter().filter_map(|path| {
+        let page = path.strip_prefix("docs/")?.to_owned();
+        let text = fs::read_to_string(top().join(&path)).unwrap();
+        let title = text.lines().find_map(|line| line.strip_prefix("# ")).unwrap().to_owned();
+        Some(format!("[{title}]({page})"))
+    });
+    let pages: BTreeSet<String> = pages.collect();
+    assert_eq!(listed, pages.iter().map(String::as_str).collect());
 }
 
 /// The name of a heading in links.
