@@ -10,6 +10,7 @@ mod dist;
 mod fuzz;
 mod guest;
 mod mutants;
+mod package;
 mod rules;
 mod seed;
 mod signals;
@@ -40,6 +41,10 @@ usage: cargo xtask <chore>
                    --remote: with remote stores
   manuals [--out DIR]
                    make the man pages and the completions of shells, in DIR (target/dist)
+  package [--out DIR] [--from DIR]
+                   make a package of Debian and an rpm in DIR (target/packages) of what
+                   `dist --remote` makes, or of what is in --from; needs cargo-deb and
+                   cargo-generate-rpm
   fuzz [--time SECONDS] [--jobs N] [--json] [TARGET...]
                    build the fuzz targets with libFuzzer and AddressSanitizer and run each, or
                    those named, for so long (60), --jobs of them side by side; then a table of
@@ -84,6 +89,7 @@ fn main() -> ExitCode {
         }
         ["dist", ref words @ ..] => dist::run(&root, &test::target_directory(&root), words),
         ["manuals", ref words @ ..] => dist::manuals(&root, &test::target_directory(&root), words),
+        ["package", ref words @ ..] => package::run(&root, &test::target_directory(&root), words),
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
         ["mutants", ref words @ ..] => mutants::run(&root, &test::target_directory(&root), words),
         ["check"] => check::run(&root),

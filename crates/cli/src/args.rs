@@ -38,7 +38,7 @@ pub use watch::{Metrics, Status, Top};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
-2 the command line was wrong.
+2 the command line was wrong, 3 a daemon of --config could not begin.
 
 Sizes are bytes, with an optional suffix K M G T P E (times 1024 each), or expressions of them and \
 of ram, the memory of this machine or control group: `min(ram / 2, 8G)`, `30%`.";

@@ -1,8 +1,10 @@
 //! `rampack serve --config` and `rampack swap on --config`: daemons of what is configured in files.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::env;
 use std::path::Path;
+use std::process;
 
 use rampack::control::ControlError;
 use rampack::host;
@@ -21,6 +23,10 @@ use service::protocol::Request;
 use service::root::Root;
 use service::state::Named;
 use service::swap::report::SwapReport;
+
+/// The exit code of a daemon that had nothing from one before, and could not begin: to start it
+/// again at once, as service managers do, would not help.
+const NOT_BEGUN: i32 = 3;
 
 /// The configuration of the system, or of `file` alone.
 fn load(file: Option<&Path>) -> Result<Configuration, ControlError> {
@@ -50,6 +56,17 @@ fn idle(configuration: &Configuration, has_none: bool, kind: &str) -> Option<Str
     }
 }
 
+/// Ends the process if it could not begin.
+fn ended(result: Result<(), ControlError>, has_begun: &Cell<bool>) -> Result<(), ControlError> {
+    match result {
+        Err(error) if !has_begun.get() => {
+            say(&format!("rampack: {}\n", sentence(&error)));
+            process::exit(NOT_BEGUN);
+        }
+        result => result,
+    }
+}
+
 /// `rampack serve --config`. A disk that cannot be made stops no other.
 ///
 /// # Errors
@@ -60,8 +77,19 @@ pub fn serve(
     file: Option<&Path>,
     sandbox: SandboxOptions,
 ) -> Result<(), ControlError> {
+    let handed = handed_over()?;
+    let has_begun = Cell::new(!is_first(&handed.0));
+    ended(serve_disks(root, file, sandbox, handed, &has_begun), &has_begun)
+}
+
+fn serve_disks(
+    root: Option<&Path>,
+    file: Option<&Path>,
+    sandbox: SandboxOptions,
+    (left, others): (Named, Named),
+    has_begun: &Cell<bool>,
+) -> Result<(), ControlError> {
     let configuration = load(file)?;
-    let (left, others) = handed_over()?;
     let has_none = configuration.disks.is_empty() && configuration.serve.is_none();
     if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "disk")) {
         return nothing(&why);
@@ -83,6 +111,7 @@ pub fn serve(
         if !is_client {
             print(&served(daemon));
         }
+        has_begun.set(true);
         watch(daemon, events, frontends.force, |_| false)
     };
     let result = run();
@@ -124,8 +153,19 @@ pub fn swap_on(
         // As of `swap on`.
         host::mark_as_storage_daemon();
     }
-    let configuration = load(file)?;
     let (left, _) = handed_over()?;
+    let has_begun = Cell::new(!is_first(&left));
+    ended(swap_to_devices(root, file, sandbox, left, &has_begun), &has_begun)
+}
+
+fn swap_to_devices(
+    root: Root,
+    file: Option<&Path>,
+    sandbox: SandboxOptions,
+    left: Named,
+    has_begun: &Cell<bool>,
+) -> Result<(), ControlError> {
+    let configuration = load(file)?;
     let has_none = configuration.swaps.is_empty();
     if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "swap device")) {
         return nothing(&why);
@@ -145,7 +185,9 @@ pub fn swap_on(
     }
     let frontends = become_daemon(sandbox)?;
     let asked = configuration.asked(SWAPS);
-    up::run_daemon(root, (&frontends, asked), left, |daemon| make_swaps(daemon, &configuration))
+    up::run_daemon(root, (&frontends, asked), left, |daemon| {
+        make_swaps(daemon, &configuration).inspect(|_| has_begun.set(true))
+    })
 }
 
 /// Makes the swap devices that are not there.
