@@ -29,12 +29,12 @@ use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
 use values::{
-    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute,
-    disk_size, fs_name, one_of,
+    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, disk_size,
+    fs_name, one_of,
 };
+pub(crate) use values::{absolute, size};
 use watch::{METRICS_NOTES, TOP_NOTES};
 pub use watch::{Metrics, Status, Top};
-pub(crate) use values::{absolute, size};
 
 const EXIT_CODES: &str = "\
 Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
