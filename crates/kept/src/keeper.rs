@@ -12,10 +12,11 @@
 //! | ended by the signal that the keeper passed on to it | ends |
 //! | was refused: it never said `READY=1`, and keeps nothing | ends with the same status |
 //! | died otherwise | starts it again, after a pause that becomes longer from death to death |
+//! | died after SIGTERM, but not of it | starts it again, and passes it on once that one is ready |
 //! | died so often without `READY=1` and keeps nothing | ends with an error |
 //!
 //! While something is kept, the keeper never gives up: its end would be the end of what is kept. It
-//! says so once a daemon has died often without `READY=1`.
+//! says so once a daemon has died often without `READY=1`; SIGTERM is its end then.
 
 use std::env;
 use std::ffi::OsString;
@@ -79,6 +80,9 @@ pub struct Keeper {
     kept: Vec<Kept>,
     above: Option<UnixDatagram>,
     was_ready: bool,
+    /// SIGTERM came. A daemon that refuses it while it is used tries again until it ends, so it is
+    /// for the next one as well; and the signal may have come to one that was dying.
+    is_terminated: bool,
 }
 
 impl Keeper {
@@ -110,7 +114,8 @@ impl Keeper {
         host::ignore(signal::SIGHUP)?;
         let signals = Signals::listen(&PASSED_ON)?;
         let kept = Vec::with_capacity(MOST);
-        Ok(Keeper { program, backoff, socket, signals, kept, above, was_ready: false })
+        let (was_ready, is_terminated) = (false, false);
+        Ok(Keeper { program, backoff, socket, signals, kept, above, was_ready, is_terminated })
     }
 
     /// Keeps a descriptor that another service manager handed over to this process.
@@ -159,6 +164,11 @@ impl Keeper {
             deaths += 1;
             if self.kept.is_empty() && deaths >= self.backoff.tries {
                 say(format_args!("the daemon {how}; that was death {deaths}, and it is given up"));
+                return Ok(how);
+            }
+            if self.is_terminated && deaths >= self.backoff.tries {
+                let signal = signal::SIGTERM;
+                say(format_args!("signal {signal}: the daemon is not started again"));
                 return Ok(how);
             }
             let shift = (deaths - 1).min(16);
@@ -223,9 +233,10 @@ impl Keeper {
         }
     }
 
-    fn pass_on(&self, life: &mut Life) {
+    fn pass_on(&mut self, life: &mut Life) {
         while let Some((signal, of_terminal)) = self.signals.next() {
             life.passed_on = Some(signal);
+            self.is_terminated |= signal == signal::SIGTERM;
             // A terminal has sent it to the daemon as well.
             if let (false, Some(signal)) = (of_terminal, Signal::from_named_raw(signal)) {
                 let _ = kill_process(life.process, signal);
@@ -258,6 +269,10 @@ impl Keeper {
         else {
             return true;
         };
+        if message.ready && !life.ready && self.is_terminated && life.passed_on.is_none() {
+            life.passed_on = Some(signal::SIGTERM);
+            let _ = kill_process(life.process, Signal::TERM);
+        }
         life.ready |= message.ready;
         life.stopping |= message.stopping;
         if message.remove {

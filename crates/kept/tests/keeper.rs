@@ -264,6 +264,35 @@ fn signals_are_passed_on_and_end_both() {
 }
 
 #[test]
+fn a_signal_to_a_daemon_that_is_dead_is_for_the_next_one() {
+    let kept = Kept::start("wait,wait,wait,end");
+    let (keeper, first) = (kept.child.id() as i32, kept.daemon());
+    // The keeper sees the death and the signal at once.
+    kill(keeper, libc::SIGSTOP);
+    kill(first, libc::SIGKILL);
+    kill(keeper, libc::SIGTERM);
+    kill(keeper, libc::SIGCONT);
+    let log = kept.root.join("log");
+    let mut kept = kept;
+    assert_eq!(kept.child.wait().unwrap().code(), Some(128 + libc::SIGTERM));
+    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 2);
+}
+
+#[test]
+fn a_daemon_that_is_never_ready_after_a_signal_is_given_up() {
+    let kept = Kept::start(&format!("wait,{}end", "refuse,".repeat(12)));
+    let (keeper, first) = (kept.child.id() as i32, kept.daemon());
+    kill(keeper, libc::SIGSTOP);
+    kill(first, libc::SIGKILL);
+    kill(keeper, libc::SIGTERM);
+    kill(keeper, libc::SIGCONT);
+    let log = kept.root.join("log");
+    let mut kept = kept;
+    assert_eq!(kept.child.wait().unwrap().code(), Some(2));
+    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 5);
+}
+
+#[test]
 fn a_daemon_that_is_killed_again_and_again_comes_back_each_time() {
     let kept = Kept::start(&format!("{}end", "wait,".repeat(10)));
     let mut last = 0;
