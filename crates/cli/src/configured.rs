@@ -19,7 +19,7 @@ use service::client::{call, report};
 use service::daemon::{DISKS, Daemon, SWAPS};
 use service::failure::{say, sentence};
 use service::notify;
-use service::protocol::Request;
+use service::protocol::{Applied, Apply, Request};
 use service::root::Root;
 use service::state::Named;
 use service::swap::report::SwapReport;
@@ -122,7 +122,9 @@ fn serve_disks(
 fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), ControlError> {
     let (machine, file_systems) = (daemon.machine(), daemon.file_systems());
     file_systems.begins_anew()?;
-    file_systems.go_on()?;
+    for error in file_systems.go_on_each().into_iter().filter_map(Result::err) {
+        say(&format!("rampack: {}\n", sentence(&error)));
+    }
     let refused: BTreeSet<u32> = machine.refused().iter().map(|it| it.saved.id).collect();
     let is_there = |id| machine.disk(id).is_some() || refused.contains(&id);
     let mut first = Ok(());
@@ -154,6 +156,9 @@ pub fn swap_on(
         host::mark_as_storage_daemon();
     }
     let (left, _) = handed_over()?;
+    if !left.is_empty() && !kept::is_rehearsal() {
+        return swap_again((root, left), file, sandbox);
+    }
     let has_begun = Cell::new(!is_first(&left));
     ended(swap_to_devices(root, file, sandbox, left, &has_begun), &has_begun)
 }
@@ -187,6 +192,40 @@ fn swap_to_devices(
     let asked = configuration.asked(SWAPS);
     up::run_daemon(root, (&frontends, asked), left, |daemon| {
         make_swaps(daemon, &configuration).inspect(|_| has_begun.set(true))
+    })
+}
+
+/// Serves the swap devices of the daemon before, and then follows what is configured. A file may
+/// be in swapped memory, as all below /run, so none is read before they are served; and whoever has
+/// pages there waits for this process, whatever is wrong in a file.
+fn swap_again(
+    (root, left): (Root, Named),
+    file: Option<&Path>,
+    sandbox: SandboxOptions,
+) -> Result<(), ControlError> {
+    let frontends = become_daemon(sandbox)?;
+    let asked = Configuration::default().asked(SWAPS);
+    up::run_daemon(root, (&frontends, asked), left, |daemon| {
+        let configuration = match load(file) {
+            Err(error) if !daemon.swaps().is_empty() => {
+                say(&format!("rampack: the configuration is not followed: {}\n", error.message));
+                Configuration::default()
+            }
+            loaded => loaded?,
+        };
+        if !configuration.swaps.is_empty() && !configuration.is_off {
+            let (asked, swaps) = (configuration.asked(SWAPS), configuration.swap_requests());
+            let apply = Apply { asked, swaps, ..Apply::default() };
+            match call::<Applied>(daemon.root(), &Request::Apply(apply)) {
+                Ok(Applied { changed, not_followed }) => {
+                    for line in not_followed.iter().chain(&changed) {
+                        say(&format!("rampack: {line}\n"));
+                    }
+                }
+                Err(error) => say(&format!("rampack: {}\n", sentence(&error))),
+            }
+        }
+        make_swaps(daemon, &configuration)
     })
 }
 

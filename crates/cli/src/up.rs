@@ -18,7 +18,7 @@ use crate::beside;
 use crate::sandbox;
 use crate::terminal::{lines, print, program};
 use crate::watch::watch;
-use service::daemon::{self, Daemon, DaemonOptions};
+use service::daemon::{self, Daemon, DaemonOptions, PART, SWAPS};
 use service::events::{Event, Events};
 use service::exports::DiskExports;
 use service::failure::{failed, say, with_limits};
@@ -262,6 +262,12 @@ impl Running {
         sockets: Named,
     ) -> Result<Running, ControlError> {
         let state = State::begin(left)?.map(Arc::new);
+        let before = state.as_ref().and_then(|state| state.kept().asked).unwrap_or_default();
+        let asked = match asked.get(PART).is_some_and(|part| part == SWAPS) && asked.len() == 1 {
+            // What is configured is followed once the swap devices are served.
+            true => before.into_iter().chain(asked).collect(),
+            false => asked,
+        };
         if state.is_some() && !frontends.lock_memory && !kept::is_rehearsal() {
             lock_for_users(frontends.transport);
         }

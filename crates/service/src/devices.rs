@@ -183,6 +183,7 @@ impl Devices {
         if let Err(error) = made {
             self.ublks.take_down(&disk, true)?;
             self.machine.remove(disk.id())?;
+            self.forget_file_system(&disk.name());
             self.save_removal();
             return Err(error);
         }
@@ -202,6 +203,7 @@ impl Devices {
             if let Some(id) = refused.into_iter().find(|id| name == format!("zram{id}")) {
                 self.ublks.give_up(id)?;
                 self.machine.remove(id)?;
+                self.forget_file_system(name);
                 tracing::info!("{name} is given up");
                 return Ok(self.save()?);
             }
@@ -235,8 +237,16 @@ impl Devices {
             self.attach_again(lifecycle, disk, number);
             return Err(error.into());
         }
+        self.forget_file_system(&disk.name());
         tracing::info!("{} removed", disk.name());
         Ok(self.save()?)
+    }
+
+    /// A later device of this name has another file system, or none.
+    fn forget_file_system(&self, disk: &str) {
+        if let Some(state) = &self.state {
+            state.forget_file_system(disk);
+        }
     }
 
     /// Empties a device. It has no size afterwards.

@@ -38,7 +38,8 @@ pub struct Status {}
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Add {
-    /// The number it is to have.
+    /// The number it is to have. An older daemon knows no such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The value of `disksize`.
     pub size: Option<String>,
@@ -178,7 +179,9 @@ pub enum BackingLayout {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapOn {
-    /// The number it is to have; without it, the lowest free one.
+    /// The number it is to have; without it, the lowest free one. An older daemon knows no such
+    /// field.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The size; without it, the size of the backing store.
     pub size: Option<String>,

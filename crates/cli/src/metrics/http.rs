@@ -76,24 +76,38 @@ fn asked(bytes: &[u8]) -> Asked {
 }
 
 fn converse(mut client: &TcpStream, scrape: &Scrape<'_>) -> io::Result<()> {
-    client.set_write_timeout(Some(PATIENCE))?;
     let (end, mut request, mut part) = (Instant::now() + PATIENCE, Vec::new(), [0; 2048]);
     let asked = loop {
         match asked(&request) {
             Asked::More => {}
             asked => break asked,
         }
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        client.set_read_timeout(Some(left))?;
+        client.set_read_timeout(Some(left(end)?))?;
         match client.read(&mut part)? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             bytes => request.extend_from_slice(&part[..bytes]),
         }
     };
-    client.write_all(answer(&asked, scrape).as_bytes())
+    send(client, answer(&asked, scrape).as_bytes())
+}
+
+/// Sends `bytes` within [`PATIENCE`], also to a client that takes them one by one.
+fn send(mut client: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !bytes.is_empty() {
+        client.set_write_timeout(Some(left(end)?))?;
+        match client.write(bytes)? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            sent => bytes = &bytes[sent..],
+        }
+    }
+    Ok(())
+}
+
+/// The time until `end`.
+fn left(end: Instant) -> io::Result<Duration> {
+    let left = end.saturating_duration_since(Instant::now());
+    if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
 fn answer(asked: &Asked, scrape: &Scrape<'_>) -> String {

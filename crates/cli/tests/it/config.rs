@@ -345,3 +345,30 @@ fn disks_and_mounts_come_back_after_a_kill() {
     keeper.stop();
     place.is_clean();
 }
+
+#[test]
+fn a_disk_of_the_name_of_one_that_was_not_made_is_kept() {
+    let name = "a_disk_of_the_name_of_one_that_was_not_made_is_kept";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let mount = place.path().join("mount");
+    let text = format!(
+        "[zram0]\nsize = '1M'\n[zram1]\nbacking = '/nowhere/x'\nmount = '{}'\n",
+        mount.display()
+    );
+    let top = system(&[(MAIN, &*text)]);
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    keeper.says("zram1 is not made: ");
+    keeper.does("add --size 3M");
+    assert_eq!(keeper.does("get zram1 disksize"), "3145728\n");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    wait_until("it serves", || keeper.ask("get zram0 disksize").code == 0);
+    assert_eq!(keeper.does("get zram1 disksize"), "3145728\n");
+    keeper.stop();
+    place.is_clean();
+}

@@ -163,6 +163,11 @@ impl FileSystems {
     /// # Errors
     /// The error of a mount.
     pub fn go_on(&self) -> Result<Vec<(Arc<Disk>, &'static Kind)>, ControlError> {
+        self.go_on_each().into_iter().collect()
+    }
+
+    /// As [`FileSystems::go_on`], where one that cannot go on stops no other.
+    pub fn go_on_each(&self) -> Vec<Result<(Arc<Disk>, &'static Kind), ControlError>> {
         let mut all = self.file_systems();
         // One may be mounted below another.
         all.sort_by(|a, b| a.target.cmp(&b.target));
