@@ -154,8 +154,8 @@ impl Slots {
         self.any().quiesce(&mut free)
     }
 
-    /// Replaces a slot that a dead process left in the memory of the provider, whatever lock it
-    /// held there. No other thread uses the slot meanwhile.
+    /// Replaces a slot that a dead process left in the memory of the provider, whatever lock of
+    /// the product's table it held there. No other thread uses the slot meanwhile.
     pub(crate) fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
         match self {
             Slots::Own(table) => table.repair(index, judge),
