@@ -19,7 +19,7 @@ use service::client::{call, report};
 use service::daemon::{DISKS, Daemon, SWAPS};
 use service::failure::{say, sentence};
 use service::notify;
-use service::protocol::{Applied, Apply, Request};
+use service::protocol::{Applied, Apply, Request, SwapOn};
 use service::root::Root;
 use service::state::Named;
 use service::swap::report::SwapReport;
@@ -177,21 +177,18 @@ fn swap_to_devices(
     }
     if is_first(&left) && root.is_claimed() {
         let there: Vec<String> = report(&root)?.swaps.into_iter().map(|it| it.name).collect();
-        for request in configuration.swap_requests() {
-            let name = service::swap::name(request.number.unwrap_or_default() as usize);
-            if there.contains(&name) {
-                continue;
-            }
+        return make_swaps(&configuration, &there, |request| {
             let report: SwapReport = call(&root, &Request::SwapOn(request))?;
-            warn(&report);
             answer(format!("{}  {}\n", report.name, report.block_device))?;
-        }
-        return Ok(());
+            Ok(report)
+        });
     }
     let frontends = become_daemon(sandbox)?;
     let asked = configuration.asked(SWAPS);
     up::run_daemon(root, (&frontends, asked), left, |daemon| {
-        make_swaps(daemon, &configuration).inspect(|_| has_begun.set(true))
+        make_swaps(&configuration, &[], |request| daemon.swaps().on(&request))?;
+        has_begun.set(true);
+        Ok(served_swaps(daemon))
     })
 }
 
@@ -206,51 +203,66 @@ fn swap_again(
     let frontends = become_daemon(sandbox)?;
     let asked = Configuration::default().asked(SWAPS);
     up::run_daemon(root, (&frontends, asked), left, |daemon| {
-        let configuration = match load(file) {
-            Err(error) if !daemon.swaps().is_empty() => {
-                say(&format!("rampack: the configuration is not followed: {}\n", error.message));
-                Configuration::default()
-            }
-            loaded => loaded?,
-        };
-        if !configuration.swaps.is_empty() && !configuration.is_off {
-            let (asked, swaps) = (configuration.asked(SWAPS), configuration.swap_requests());
-            let apply = Apply { asked, swaps, ..Apply::default() };
-            match call::<Applied>(daemon.root(), &Request::Apply(apply)) {
-                Ok(Applied { changed, not_followed }) => {
-                    for line in not_followed.iter().chain(&changed) {
-                        say(&format!("rampack: {line}\n"));
-                    }
-                }
-                Err(error) => say(&format!("rampack: {}\n", sentence(&error))),
-            }
-        }
-        make_swaps(daemon, &configuration)
+        follow(daemon, file);
+        Ok(served_swaps(daemon))
     })
 }
 
-/// Makes the swap devices that are not there.
-fn make_swaps(daemon: &Daemon, configuration: &Configuration) -> Result<String, ControlError> {
-    let there = daemon.swaps().numbers();
-    let mut first = Ok(());
+/// Follows what is configured, and says what becomes of it.
+fn follow(daemon: &Daemon, file: Option<&Path>) {
+    let followed = load(file).and_then(|configuration| {
+        let (asked, swaps) = (configuration.asked(SWAPS), configuration.swap_requests());
+        let apply = Apply { asked, swaps, ..Apply::default() };
+        match configuration.is_off {
+            true => Ok(Applied::default()),
+            false => call::<Applied>(daemon.root(), &Request::Apply(apply)),
+        }
+    });
+    match followed {
+        Ok(Applied { changed, not_followed }) => {
+            for line in not_followed.iter().chain(&changed) {
+                say(&format!("rampack: {line}\n"));
+            }
+        }
+        Err(error) => {
+            say(&format!("rampack: the configuration is not followed: {}\n", sentence(&error)));
+        }
+    }
+}
+
+/// Makes the swap devices whose names are not among `there`, by `on`. One that cannot be made stops
+/// no other.
+///
+/// # Errors
+/// That of the first, if there is none in the end.
+fn make_swaps(
+    configuration: &Configuration,
+    there: &[String],
+    on: impl Fn(SwapOn) -> Result<SwapReport, ControlError>,
+) -> Result<(), ControlError> {
+    let (mut has_any, mut first) = (!there.is_empty(), Ok(()));
     for request in configuration.swap_requests() {
-        let number = request.number.unwrap_or_default() as usize;
-        if there.contains(&number) {
+        let name = service::swap::name(request.number.unwrap_or_default() as usize);
+        if there.contains(&name) {
             continue;
         }
-        match daemon.swaps().on(&request) {
-            Ok(report) => warn(&report),
+        match on(request) {
+            Ok(report) => {
+                warn(&report);
+                has_any = true;
+            }
             Err(error) => {
-                let name = service::swap::name(number);
                 say(&format!("rampack: {name} is not made: {}\n", sentence(&error)));
                 first = first.and(Err(error));
             }
         }
     }
-    if daemon.swaps().is_empty() {
-        first?;
-    }
+    if has_any { Ok(()) } else { first }
+}
+
+/// The swap devices of a daemon, in lines for the user.
+fn served_swaps(daemon: &Daemon) -> String {
     let line = |(name, path): (String, std::path::PathBuf)| format!("{name}  {}\n", path.display());
     let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
-    Ok(format!("{lines}serving in {}\n", daemon.root().path().display()))
+    format!("{lines}serving in {}\n", daemon.root().path().display())
 }

@@ -241,6 +241,18 @@ fn a_disk_that_cannot_be_made_stops_no_other() {
 }
 
 #[test]
+fn a_swap_device_that_a_daemon_cannot_make_stops_no_other() {
+    let config = "[swap0]\nsize = '1M'\n[swap1]\nsize = '1M'\n";
+    let (top, place) = (system(&[(MAIN, config)]), Place::new());
+    // It makes no block devices.
+    let daemon = Daemon::start(&place, "serve --size 1M --transport nbd");
+    let said = says(&top, &format!("--root {} swap on --config", place.root().display()));
+    refused(&said, 3, &["swap0 is not made: ", "swap1 is not made: "]);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
 fn a_running_daemon_follows_what_it_can() {
     let before = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\nmemory = '2M'\n[zram1]\n";
     let (top, place) = (system(&[(MAIN, before)]), Place::new());
@@ -370,5 +382,34 @@ fn a_disk_of_the_name_of_one_that_was_not_made_is_kept() {
     wait_until("it serves", || keeper.ask("get zram0 disksize").code == 0);
     assert_eq!(keeper.does("get zram1 disksize"), "3145728\n");
     keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn swap_devices_that_are_served_again_follow_the_files() {
+    let name = "swap_devices_that_are_served_again_follow_the_files";
+    if !met(name, &crate::keep_swap::needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let swap = |number, more| {
+        format!("[swap{number}]\nsize = '8M'\ntransport = 'fuse'\nforce = true\n{more}")
+    };
+    let (top, place) = (system(&[(MAIN, &*swap(0, ""))]), Place::new());
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_swap_by(command, &place, "swap on --config");
+    let next = |keeper: &mut Keeper, text: &str, said: &str| {
+        write(&top, MAIN, text);
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+        keeper.says(said);
+    };
+    next(&mut keeper, "", "swap0 is not configured any more");
+    next(&mut keeper, &swap(1, "backing = '/nowhere/x'\n"), "swap1 is not made: ");
+    next(&mut keeper, "[swap0\n", "the configuration is not followed: ");
+    assert_eq!(keeper.said().matches("swap1 is not made: ").count(), 1, "{}", keeper.said());
+    keeper.does("swap off");
+    assert_eq!(keeper.ended(), 0);
     place.is_clean();
 }
