@@ -1,7 +1,6 @@
 //! `rampack serve --config` and `rampack swap on --config`: daemons of what is configured in files.
 
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use std::env;
 use std::path::Path;
 use std::process;
@@ -120,17 +119,15 @@ fn serve_disks(
 
 /// Makes the disks that are not there.
 fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), ControlError> {
-    let (machine, file_systems) = (daemon.machine(), daemon.file_systems());
+    let file_systems = daemon.file_systems();
     file_systems.begins_anew()?;
     for error in file_systems.go_on_each().into_iter().filter_map(Result::err) {
         say(&format!("rampack: {}\n", sentence(&error)));
     }
-    let refused: BTreeSet<u32> = machine.refused().iter().map(|it| it.saved.id).collect();
-    let is_there = |id| machine.disk(id).is_some() || refused.contains(&id);
-    let mut first = Ok(());
+    let (there, mut first) = (daemon.devices().numbers(), Ok(()));
     for disk in configuration.configured_disks() {
         let number = disk.add.number.unwrap_or_default();
-        if is_there(number) {
+        if there.contains(&number) {
             continue;
         }
         if let Err(error) = file_systems.make_disk(&disk, daemon.root().path()) {
@@ -138,7 +135,7 @@ fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), Cont
             first = first.and(Err(error));
         }
     }
-    if machine.disks().is_empty() && refused.is_empty() { first } else { Ok(()) }
+    if daemon.devices().numbers().is_empty() { first } else { Ok(()) }
 }
 
 /// `rampack swap on --config`. A running daemon gets the swap devices; without one, this process

@@ -151,6 +151,12 @@ impl Devices {
         })
     }
 
+    /// The numbers of all devices, those included that could not be taken over.
+    #[must_use]
+    pub fn numbers(&self) -> Vec<u32> {
+        self.machine.saved().iter().map(|saved| saved.id).collect()
+    }
+
     /// Makes a device.
     ///
     /// # Errors

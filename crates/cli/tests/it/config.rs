@@ -1,13 +1,14 @@
 //! What is configured in files: merged, checked, started, and changed while it runs.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::{TempDir, met};
+use testkit::{Need, TempDir, met};
 
 use crate::common::{Daemon, NbdClient, Place, Said, noise, program, refused, said, wait_until};
+use crate::fsck::region_of;
 use crate::keep_users::NEEDS;
 use crate::keeper::{Keeper, has_resend};
 
@@ -381,6 +382,49 @@ fn a_disk_of_the_name_of_one_that_was_not_made_is_kept() {
     keeper.wait();
     wait_until("it serves", || keeper.ask("get zram0 disksize").code == 0);
     assert_eq!(keeper.does("get zram1 disksize"), "3145728\n");
+    keeper.stop();
+    place.is_clean();
+}
+
+/// Has the next daemon find a disk that it cannot take over.
+fn damage(keeper: &mut Keeper, disk: &str) {
+    let record = region_of(keeper.process() as u32, &format!("{disk}.1.record"));
+    record.write_all_at(&[7; 8], 0).unwrap();
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    keeper.says("what there is of it stays");
+}
+
+#[test]
+fn a_disk_that_could_not_be_taken_over_is_not_made_again() {
+    if !met("a_disk_that_could_not_be_taken_over_is_not_made_again", &[Need::Root]) {
+        return;
+    }
+    let text = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\n[zram1]\nsize = '4M'\n";
+    let (top, place) = (system(&[(MAIN, text)]), Place::new());
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    wait_until("both are made", || keeper.ask("get zram1 disksize").out == "4194304\n");
+    damage(&mut keeper, "zram1");
+    let apply = format!("--root {} config apply", place.root().display());
+    assert_eq!(says(&top, &format!("{apply} --dry-run")).out, "");
+    // What it was asked for is known on.
+    write(&top, MAIN, &format!("{text}memory = '1M'\nalgorithm = 'lz4'\n"));
+    let not = "zram1: comp_algorithm=lz4 is not followed: it was made with no comp_algorithm\n";
+    for _ in 0..2 {
+        let said = says(&top, &apply);
+        assert!(said.out.starts_with(not) && !said.out.contains("made: "), "{}", said.out);
+    }
+    keeper.stop();
+    place.is_clean();
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "up --size 4M --transport nbd");
+    damage(&mut keeper, "zram0");
+    // Until then its start is under way.
+    wait_until("it has begun", || keeper.ask("upgrade").code == 0);
+    let status: serde_json::Value = serde_json::from_str(&keeper.does("status --json")).unwrap();
+    assert_eq!(status["devices"].as_array().unwrap().len(), 1, "{status}");
     keeper.stop();
     place.is_clean();
 }

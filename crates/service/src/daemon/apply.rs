@@ -69,8 +69,8 @@ impl Commands {
         let wanted = it.asked.iter().filter(|(name, _)| of_part(name));
         let kept = Kept {
             asked: Some(asked.clone()),
-            disks: (self.devices.machine().disks().iter())
-                .map(|disk| KeptDisk { id: disk.id(), ublk: None, has_file: false })
+            disks: (self.devices.numbers().into_iter())
+                .map(|id| KeptDisk { id, ublk: None, has_file: false })
                 .collect(),
             areas: areas.iter().map(|number| KeptArea { number: *number, ublk: None }).collect(),
             has_files: true,
@@ -87,15 +87,14 @@ impl Commands {
 
     /// The devices that are configured and not there, those of the outer mounts first.
     fn new_devices<'a>(&self, it: &'a Apply, part: &str) -> Vec<New<'a>> {
-        let machine = self.devices.machine();
         if part == SWAPS {
             let there = self.swaps.numbers();
             let is_new =
                 |number: Option<u32>| number.is_some_and(|it| !there.contains(&(it as usize)));
             return it.swaps.iter().filter(|it| is_new(it.number)).map(New::Swap).collect();
         }
-        let there = |id| machine.disk(id).is_some();
-        let is_new = |number: Option<u32>| number.is_some_and(|id| !there(id));
+        let there = self.devices.numbers();
+        let is_new = |number: Option<u32>| number.is_some_and(|id| !there.contains(&id));
         let mut disks: Vec<_> = it.disks.iter().filter(|it| is_new(it.add.number)).collect();
         disks.sort_by_key(|disk| &disk.mount);
         disks.into_iter().map(New::Disk).collect()

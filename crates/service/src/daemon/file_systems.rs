@@ -154,7 +154,7 @@ impl FileSystems {
             }
             self.forget(&it.disk);
         }
-        Ok(!begun.is_empty() || self.devices.machine().disks().is_empty())
+        Ok(!begun.is_empty() || self.devices.numbers().is_empty())
     }
 
     /// Goes on with the file systems that a daemon before made: mounts those that it did not. Tells
