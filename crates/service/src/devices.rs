@@ -189,7 +189,6 @@ impl Devices {
         if let Err(error) = made {
             self.ublks.take_down(&disk, true)?;
             self.machine.remove(disk.id())?;
-            self.forget_file_system(&disk.name());
             self.save_removal();
             return Err(error);
         }
@@ -209,7 +208,6 @@ impl Devices {
             if let Some(id) = refused.into_iter().find(|id| name == format!("zram{id}")) {
                 self.ublks.give_up(id)?;
                 self.machine.remove(id)?;
-                self.forget_file_system(name);
                 tracing::info!("{name} is given up");
                 return Ok(self.save()?);
             }
@@ -243,16 +241,8 @@ impl Devices {
             self.attach_again(lifecycle, disk, number);
             return Err(error.into());
         }
-        self.forget_file_system(&disk.name());
         tracing::info!("{} removed", disk.name());
         Ok(self.save()?)
-    }
-
-    /// A later device of this name has another file system, or none.
-    fn forget_file_system(&self, disk: &str) {
-        if let Some(state) = &self.state {
-            state.forget_file_system(disk);
-        }
     }
 
     /// Empties a device. It has no size afterwards.
@@ -289,6 +279,9 @@ impl Devices {
         if let Err(error) = rows.store("reset", value) {
             self.attach_again(lifecycle, disk, number);
             return Err(error.into());
+        }
+        if let Some(state) = &self.state {
+            state.forget_file_system(&disk.name());
         }
         self.attach(lifecycle, disk, number)?;
         tracing::info!("{} reset", disk.name());

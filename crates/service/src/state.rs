@@ -376,7 +376,7 @@ impl State {
         self.file_systems.lock().insert(file_system.disk.clone(), file_system);
     }
 
-    /// Forgets the file system of `disk`, from the next [`State::save`] on.
+    /// Forgets the file system of `disk`, which stays, from the next [`State::save`] on.
     pub fn forget_file_system(&self, disk: &str) {
         self.file_systems.lock().remove(disk);
     }
@@ -393,7 +393,11 @@ impl State {
             }
             let (areas, shared) = &*self.swaps.lock();
             let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());
-            let file_systems = file_system::device(self.file_systems.lock().values());
+            // A later disk of the name has another file system, or none.
+            let mut file_systems = self.file_systems.lock();
+            let is_there = |disk: &str| saved.iter().any(|it| format!("zram{}", it.id) == disk);
+            file_systems.retain(|disk, _| is_there(disk));
+            let file_systems = file_system::device(file_systems.values());
             saved.into_iter().map(device).chain(swaps).chain(file_systems).collect()
         };
         self.write(devices).map_err(|error| {

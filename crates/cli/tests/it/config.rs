@@ -386,6 +386,40 @@ fn a_disk_of_the_name_of_one_that_was_not_made_is_kept() {
     place.is_clean();
 }
 
+#[test]
+fn the_file_system_of_a_disk_that_was_emptied_or_unloaded_is_forgotten() {
+    let name = "the_file_system_of_a_disk_that_was_emptied_or_unloaded_is_forgotten";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let unload = ["set class/zram-control unload=1", "add --size 16M"];
+    for lines in [&["reset zram0"][..], &unload] {
+        let place = Place::new();
+        let at = place.path().join("a");
+        let text = format!(
+            "[zram0]\nsize = '16M'\nmount = '{}'\n[zram1]\nbacking = '/nowhere/x'\nmount = '{}'\n",
+            at.display(),
+            place.path().join("b").display()
+        );
+        let top = system(&[(MAIN, &*text)]);
+        let mut command = program();
+        command.env("RAMPACK_CONFIG_ROOT", top.path());
+        let mut keeper = Keeper::start_by(command, &place, "serve --config");
+        // The last that a start does.
+        let refused = |keeper: &Keeper| keeper.said().matches("zram1 is not made: ").count();
+        wait_until("it has begun", || refused(&keeper) == 1);
+        rampack::host::unmount(&at, rampack::host::Unmount::WhenUnused).unwrap();
+        for line in lines {
+            keeper.does(line);
+        }
+        keeper.kill(libc::SIGKILL);
+        wait_until("the next one has begun", || refused(&keeper) == 2);
+        assert!(!keeper.said().contains("no longer mounted"), "{}", keeper.said());
+        keeper.stop();
+        place.is_clean();
+    }
+}
+
 /// Has the next daemon find a disk that it cannot take over.
 fn damage(keeper: &mut Keeper, disk: &str) {
     let record = region_of(keeper.process() as u32, &format!("{disk}.1.record"));

@@ -67,7 +67,7 @@ impl FileSystems {
 
     /// Is one mounted?
     pub(super) fn is_mounted(&self) -> bool {
-        !self.mounted.lock().is_empty()
+        self.mounted.lock().iter().any(Mounted::is_there)
     }
 
     /// Makes a disk of a configuration, and what is to be on it. The directory to mount it on is
@@ -99,7 +99,6 @@ impl FileSystems {
         let target = wanted.mount.as_ref().map(prepare).transpose()?;
         let disk = self.add_for(&wanted.add, kind, target.as_deref())?;
         if let Err(error) = self.make(&disk, kind, target.as_deref()) {
-            self.forget(&disk.name());
             self.devices.remove(&disk.name(), false)?;
             return Err(error);
         }
@@ -152,7 +151,6 @@ impl FileSystems {
             if self.devices.disk(&it.disk).is_ok() {
                 self.devices.remove(&it.disk, false)?;
             }
-            self.forget(&it.disk);
         }
         Ok(!begun.is_empty() || self.devices.numbers().is_empty())
     }
@@ -280,12 +278,6 @@ impl FileSystems {
     fn set(&self, file_system: FileSystem) {
         if let Some(state) = self.devices.state() {
             state.set_file_system(file_system);
-        }
-    }
-
-    fn forget(&self, disk: &str) {
-        if let Some(state) = self.devices.state() {
-            state.forget_file_system(disk);
         }
     }
 
