@@ -120,10 +120,8 @@ fn serve_disks(
 /// Makes the disks that are not there.
 fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), ControlError> {
     let file_systems = daemon.file_systems();
-    file_systems.begins_anew()?;
-    for error in file_systems.go_on_each().into_iter().filter_map(Result::err) {
-        say(&format!("rampack: {}\n", sentence(&error)));
-    }
+    file_systems.begins_anew();
+    file_systems.go_on();
     let (there, mut first) = (daemon.devices().numbers(), Ok(()));
     for disk in configuration.configured_disks() {
         let number = disk.add.number.unwrap_or_default();

@@ -182,8 +182,8 @@ fn make(
 ) -> Result<Option<String>, ControlError> {
     let (root, devices) = (daemon.root(), daemon.devices());
     let file_systems = daemon.file_systems();
-    if !file_systems.begins_anew()? {
-        let made = file_systems.go_on()?.into_iter().next();
+    if !file_systems.begins_anew() {
+        let made = file_systems.go_on().into_iter().next();
         let Some((disk, kind)) = made else { return Ok(Some(served(daemon))) };
         return Ok(Some(welcome(root, &devices.report(&disk), Some(kind))));
     }

@@ -1,7 +1,7 @@
 //! What is configured in files: merged, checked, started, and changed while it runs.
 
 use std::fs;
-use std::os::unix::fs::{FileExt, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -418,6 +418,45 @@ fn the_file_system_of_a_disk_that_was_emptied_or_unloaded_is_forgotten() {
         keeper.stop();
         place.is_clean();
     }
+}
+
+#[test]
+fn a_disk_that_was_begun_and_is_in_use_stops_no_other_and_stays() {
+    let name = "a_disk_that_was_begun_and_is_in_use_stops_no_other_and_stays";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    // It takes as long as the test wants.
+    let text = format!(
+        "#!/bin/sh\n: > {0}/begun\nwhile [ ! -e {0}/end ]; do sleep 0.01; done\nexit 1\n",
+        place.path().display()
+    );
+    let mkfs = place.path().join("mkfs.ext4");
+    fs::write(&mkfs, text).unwrap();
+    fs::set_permissions(&mkfs, fs::Permissions::from_mode(0o755)).unwrap();
+    let top = system(&[(MAIN, "[zram0]\nsize = '16M'\nfs = 'ext4'\n[zram1]\nsize = '1M'\n")]);
+    let mut command = program();
+    let path = std::env::var("PATH").unwrap();
+    command.env("PATH", format!("{}:{path}", place.path().display()));
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    wait_until("it is begun", || place.path().join("begun").exists());
+    let file = fs::File::open(keeper.block_device("zram0")).unwrap();
+    keeper.kill(libc::SIGKILL);
+    fs::write(place.path().join("end"), "").unwrap();
+    keeper.wait();
+    keeper.says("zram0 stays, with a part of a file system");
+    wait_until("the other is made", || keeper.ask("get zram1 disksize").code == 0);
+    // Who has it now keeps it.
+    drop(file);
+    keeper.does("remove zram1");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    wait_until("the other is made again", || keeper.ask("get zram1 disksize").code == 0);
+    assert_eq!(keeper.does("get zram0 disksize"), "16777216\n");
+    keeper.stop();
+    place.is_clean();
 }
 
 /// Has the next daemon find a disk that it cannot take over.

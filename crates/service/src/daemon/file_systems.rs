@@ -15,7 +15,7 @@ use rampack::sync::Mutex;
 use rampack::zram::Disk;
 
 use crate::devices::Devices;
-use crate::failure::{failed, say};
+use crate::failure::{failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::protocol::{Add, ConfiguredDisk};
@@ -140,37 +140,38 @@ impl FileSystems {
     }
 
     /// Takes away the devices of a daemon before that died while it made their file systems. Nobody
-    /// was told of them. True if there was one, or there is no device at all.
-    ///
-    /// # Errors
-    /// As [`crate::devices::Devices::remove`].
-    pub fn begins_anew(&self) -> Result<bool, ControlError> {
+    /// was told of them; the user is told of one that is in use, and stays. True if there was one,
+    /// or there is no device at all.
+    pub fn begins_anew(&self) -> bool {
         let mut begun = self.file_systems();
         begun.retain(|it| it.step == MadeUpTo::Begun);
-        for it in &begun {
-            if self.devices.disk(&it.disk).is_ok() {
-                self.devices.remove(&it.disk, false)?;
+        for FileSystem { disk, .. } in &begun {
+            let Err(error) = self.devices.remove(disk, false) else { continue };
+            say(&format!("rampack: {disk} stays, with a part of a file system or all of it, until \
+                          `rampack remove {disk}`: {}\n", sentence(&error)));
+            // A later daemon must not take it from who uses it then.
+            if let Some(state) = self.devices.state() {
+                state.forget_file_system(disk);
+                self.devices.save_removal();
             }
         }
-        Ok(!begun.is_empty() || self.devices.numbers().is_empty())
+        !begun.is_empty() || self.devices.numbers().is_empty()
     }
 
     /// Goes on with the file systems that a daemon before made: mounts those that it did not. Tells
-    /// the user if somebody has unmounted one. Returns their disks and kinds.
-    ///
-    /// # Errors
-    /// The error of a mount.
-    pub fn go_on(&self) -> Result<Vec<(Arc<Disk>, &'static Kind)>, ControlError> {
-        self.go_on_each().into_iter().collect()
-    }
-
-    /// As [`FileSystems::go_on`], where one that cannot go on stops no other.
-    pub fn go_on_each(&self) -> Vec<Result<(Arc<Disk>, &'static Kind), ControlError>> {
+    /// the user if somebody has unmounted one, or it cannot go on. Returns the other disks, with
+    /// their kinds.
+    pub fn go_on(&self) -> Vec<(Arc<Disk>, &'static Kind)> {
         let mut all = self.file_systems();
         // One may be mounted below another.
         all.sort_by(|a, b| a.target.cmp(&b.target));
-        let found = all.into_iter().map(|it| self.go_on_with(it));
-        found.filter_map(Result::transpose).collect()
+        let go_on = |it| {
+            self.go_on_with(it).unwrap_or_else(|error| {
+                say(&format!("rampack: {}\n", sentence(&error)));
+                None
+            })
+        };
+        all.into_iter().filter_map(go_on).collect()
     }
 
     fn go_on_with(
