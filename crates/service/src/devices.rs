@@ -100,6 +100,12 @@ impl Devices {
         }
     }
 
+    /// Where the daemon makes things.
+    #[must_use]
+    pub fn root(&self) -> &Root {
+        &self.root
+    }
+
     /// Begins a change, after the one that is under way.
     fn change(&self) -> Change<'_> {
         self.change_of(self.lifecycle.lock())

@@ -10,9 +10,15 @@ use std::path::{Path, PathBuf};
 use rampack::fuse::find_by_backing;
 use rampack::host::{Mounted, mounts, swaps};
 
-use crate::plan::{Kept, Observed};
+use crate::plan::{Kept, KeptArea, Observed};
 use crate::root::Root;
 use crate::swap;
+
+/// Those of swap devices below `root` that the kernel swaps to, by their numbers.
+#[must_use]
+pub fn used_areas(areas: &[KeptArea], root: &Root) -> BTreeSet<usize> {
+    observe(&Kept { areas: areas.to_vec(), ..Kept::default() }, root).used_areas
+}
 
 /// Looks at what was `kept` below `root`.
 #[must_use]

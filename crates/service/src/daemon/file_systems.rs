@@ -147,8 +147,11 @@ impl FileSystems {
         begun.retain(|it| it.step == MadeUpTo::Begun);
         for FileSystem { disk, .. } in &begun {
             let Err(error) = self.devices.remove(disk, false) else { continue };
-            say(&format!("rampack: {disk} stays, with a part of a file system or all of it, until \
-                          `rampack remove {disk}`: {}\n", sentence(&error)));
+            say(&format!(
+                "rampack: {disk} stays, with a part of a file system or all of it, until \
+                          `rampack remove {disk}`: {}\n",
+                sentence(&error)
+            ));
             // A later daemon must not take it from who uses it then.
             if let Some(state) = self.devices.state() {
                 state.forget_file_system(disk);

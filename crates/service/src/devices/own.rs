@@ -18,7 +18,7 @@ impl Devices {
     /// `EINVAL`.
     pub(super) fn refuse_own(&self, name: &str, value: &str) -> Result<(), ControlError> {
         let path = value.strip_suffix('\n').unwrap_or(value);
-        if name != "backing_dev" || !beneath::stands_on(Path::new(path), &self.numbers()) {
+        if name != "backing_dev" || !beneath::stands_on(Path::new(path), &self.device_numbers()) {
             return Ok(());
         }
         let message = format!(
@@ -29,7 +29,7 @@ impl Devices {
     }
 
     /// The device numbers of the block devices, and of the file system with their files.
-    fn numbers(&self) -> Vec<u64> {
+    fn device_numbers(&self) -> Vec<u64> {
         let files = self.cut_off.lock().as_ref().and_then(CutOff::device);
         let nodes = self.machine.disks().into_iter().filter_map(|disk| self.node(&disk));
         nodes.map(|node| makedev(node.major, node.minor)).chain(files).collect()

@@ -1,6 +1,6 @@
 //! The swap devices of a daemon.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +24,8 @@ use super::stuck::{self, Watcher};
 use super::{MOST, header, kill_point, name, served};
 use crate::devices::Devices;
 use crate::loops::Loops;
+use crate::observed::used_areas;
+use crate::plan::KeptArea;
 use crate::protocol::SwapOn;
 use crate::state::swaps::SharedSwap;
 
@@ -53,9 +55,9 @@ pub struct Swaps {
     /// any more.
     turn: Mutex<bool>,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
-    /// The numbers of devices of the daemon before that the kernel swaps to, and that this daemon
-    /// cannot take down.
-    left: Mutex<BTreeSet<usize>>,
+    /// The devices of the daemon before that this daemon cannot take down. What is swapped out to
+    /// them is kept until the kernel does not swap to them any more.
+    left: Mutex<Vec<KeptArea>>,
     guard: Mutex<Option<Guard>>,
 }
 
@@ -65,7 +67,7 @@ impl Swaps {
     pub fn new(devices: Arc<Devices>) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
         let loops = Mutex::new(Arc::new(Loops::here()));
-        let left = Mutex::new(BTreeSet::new());
+        let left = Mutex::new(Vec::new());
         Swaps { devices, loops, turn: Mutex::new(false), areas, left, guard }
     }
 
@@ -92,10 +94,11 @@ impl Swaps {
         let loops = self.loops.lock().clone();
         for area in areas {
             let number = area.saved.number;
+            let kept = KeptArea { number, ublk: area.saved.ublk.as_ref().map(|id| id.number) };
             match Area::adopt(&self.devices, &loops, area) {
                 Ok(Adopted::Area(area)) => _ = self.areas.lock().insert(number, Arc::new(*area)),
                 Ok(Adopted::Gone) => tracing::info!("{} was not in use and is gone", name(number)),
-                Ok(Adopted::Left) => _ = self.left.lock().insert(number),
+                Ok(Adopted::Left) => self.left.lock().push(kept),
                 Err(error) => {
                     // Its threads serve it on.
                     notes.push(format!(
@@ -103,7 +106,7 @@ impl Swaps {
                         name(number),
                         error.message
                     ));
-                    self.left.lock().insert(number);
+                    self.left.lock().push(kept);
                 }
             }
         }
@@ -115,7 +118,7 @@ impl Swaps {
 
     /// Ends what exists as long as there is a swap device, if there is none.
     fn end_guard(&self) {
-        if !self.is_empty() || !self.left.lock().is_empty() {
+        if !self.is_empty() {
             return;
         }
         // The lock is released before the drop: the threads of the guard may need the areas.
@@ -243,8 +246,8 @@ impl Swaps {
     }
 
     fn free_number(&self, wanted: Option<u32>) -> Result<usize, ControlError> {
-        let (areas, left) = (self.areas.lock(), self.left.lock());
-        let is_free = |number: &usize| !areas.contains_key(number) && !left.contains(number);
+        let there = self.numbers();
+        let is_free = |number: &usize| !there.contains(number);
         if let Some(number) = wanted.map(|number| number as usize) {
             return match number {
                 MOST.. => Err(ControlError::invalid(format!(
@@ -335,8 +338,16 @@ impl Swaps {
 
     fn off_these(&self) -> Result<(), ControlError> {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
-        let faults: Vec<ControlError> =
+        let mut faults: Vec<ControlError> =
             areas.into_iter().filter_map(|area| self.off_it(area).err()).collect();
+        faults.extend(self.left().into_iter().map(|number| {
+            let message = format!(
+                "the kernel swaps to {}, which this daemon could not take over and cannot take \
+                 down; swap it off first, by its path in /proc/swaps",
+                name(number)
+            );
+            ControlError::new(Errno::EBUSY, message)
+        }));
         let Some(first) = faults.first() else { return Ok(()) };
         let messages: Vec<&str> = faults.iter().map(|error| &*error.message).collect();
         Err(ControlError::new(first.errno, messages.join("; ")))
@@ -356,14 +367,25 @@ impl Swaps {
     /// Is there no swap device?
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.areas.lock().is_empty()
+        self.numbers().is_empty()
+    }
+
+    /// The numbers of the devices that the daemon cannot take down and the kernel swaps to.
+    fn left(&self) -> Vec<usize> {
+        let mut left = self.left.lock();
+        if !left.is_empty() {
+            let used = used_areas(&left, self.devices.root());
+            left.retain(|area| used.contains(&area.number));
+        }
+        left.iter().map(|area| area.number).collect()
     }
 
     /// The numbers of all swap devices, those included that the daemon cannot take down.
     #[must_use]
     pub fn numbers(&self) -> Vec<usize> {
-        let (areas, left) = (self.areas.lock(), self.left.lock());
-        areas.keys().chain(left.iter()).copied().collect()
+        let mut numbers = self.left();
+        numbers.extend(self.areas.lock().keys());
+        numbers
     }
 
     /// The names and block devices of all swap devices.
