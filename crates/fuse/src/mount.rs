@@ -135,7 +135,6 @@ impl Mount {
     /// [`Error`] names the missing thing: FUSE, the permission, or a directory to mount on.
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
-        check_unmount(at)?;
         let at = prepare(at)?;
         let frontend = frontend(options);
         let mut config = Config::default();
@@ -377,8 +376,10 @@ pub(crate) fn open_fuse() -> Result<File, Error> {
     }
 }
 
-/// Checks that `at` is a directory without a mount on it; creates it if it is missing.
+/// Checks that `at` is a directory without a mount on it, and that a mount there could be unmounted;
+/// creates it if it is missing.
 pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
+    check_unmount(at)?;
     match fs::metadata(at) {
         Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
         Ok(_) => {}

@@ -78,6 +78,12 @@ cp /etc/passwd "$top/etc"
 mount --bind "$top/etc" /etc
 rampack up --size 64M --mount "$dir" -- true 2>&1 | grep -o 'fusermount3 unmounts .*'
 is_gone 'it was refused'
+as_nobody mkfifo "$top/said"
+rampack up --size 16M > "$top/said" 2>&1 &
+began
+rampack stop
+wait $!
+is_gone 'it needs no mount'
 ln -s ../proc/self/mounts /etc/mtab
 rampack up --size 64M --mount "$dir" -- echo mounted
 is_gone 'the link is there'
@@ -136,7 +142,9 @@ fn what_could_not_be_unmounted_is_not_mounted() {
     let out = in_a_namespace(NO_MTAB);
     let expected = "fusermount3 unmounts for a user only if /etc/mtab is there, and root makes it \
                     with 'ln -s ../proc/self/mounts /etc/mtab' (EPERM)\n\
-                    it was refused: nothing is left\nmounted\nthe link is there: nothing is left\n";
+                    it was refused: nothing is left\n\
+                    it needs no mount: nothing is left\nmounted\n\
+                    the link is there: nothing is left\n";
     assert_eq!(out, expected);
 }
 
