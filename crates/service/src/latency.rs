@@ -111,7 +111,7 @@ pub fn of(names: &[&str]) -> Vec<Latency> {
 
 /// What one CPU counts.
 struct OnCpu {
-    requests: AtomicU64,
+    requests: [AtomicU64; OPERATIONS.len()],
     classes: [[AtomicU64; CLASSES]; OPERATIONS.len()],
     sums: [AtomicU64; OPERATIONS.len()],
 }
@@ -125,7 +125,7 @@ struct Times(PerCpu<OnCpu>);
 impl Times {
     fn new(cpus: usize) -> Times {
         let classes = || std::array::from_fn(|_| zeroes());
-        let counts = |_| OnCpu { requests: AtomicU64::new(0), classes: classes(), sums: zeroes() };
+        let counts = |_| OnCpu { requests: zeroes(), classes: classes(), sums: zeroes() };
         Times(PerCpu::new(cpus, counts))
     }
 
@@ -172,14 +172,14 @@ impl<D: BlockDevice> Timed<D> {
             Operation::Write { .. } => 1,
             _ => return self.device.perform(context, operation),
         };
-        let requests = &self.times.0.get(context.cpu).requests;
-        if !requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
-            return self.device.perform(context, operation);
-        }
-        let begin = Instant::now();
+        let requests = &self.times.0.get(context.cpu).requests[which];
+        let is_timed = requests.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+        let begin = is_timed.then(Instant::now);
         let result = self.device.perform(context, operation);
-        // It comes again, on a thread that may wait.
-        if result != Err(IoError::WouldBlock) {
+        if result == Err(IoError::WouldBlock) {
+            // It comes again, on a thread that may wait, and counts there.
+            requests.fetch_sub(1, Ordering::Relaxed);
+        } else if let Some(begin) = begin {
             let taken = begin.elapsed().as_nanos();
             self.times.add(context.cpu, which, u64::try_from(taken).unwrap_or(u64::MAX));
         }

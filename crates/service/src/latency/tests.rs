@@ -70,6 +70,15 @@ fn one_request_of_several_is_timed_while_that_is_on() {
     assert_eq!(found[0].operation, "read");
     assert_eq!(found[0].classes.iter().sum::<u64>(), 16, "{found:?}");
     assert!(found[0].sum > 0);
+    let both = Timed::new("latency-both", Ends(Ok(())));
+    for _ in 0..2 * EVERY {
+        read(&both, 1);
+        let write = Operation::Write { offset: 0, from: &[0; 512] };
+        let _ = both.perform(context, write);
+    }
+    let of_each: Vec<u64> =
+        timed("latency-both").iter().map(|it| it.classes.iter().sum()).collect();
+    assert_eq!(of_each, [2, 2], "reads and writes that take turns are both timed");
     let waits = Timed::new("latency-waits", Ends(Err(IoError::WouldBlock)));
     read(&waits, 8 * EVERY);
     assert!(timed("latency-waits").is_empty(), "it comes again");
