@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 
 use rampack::host::NoFiles;
 use rampack::ublk;
-use rampack::units::human;
+use rampack::units::{PAGE_SIZE, human};
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
 
 use super::mend::{as_root, install, load, run_with, to_kernel, write};
-use super::observed::Observed;
+use super::observed::{NBD_CLIENT, Observed};
 use super::settings;
 use crate::failure::failed;
 use crate::swap::in_front;
@@ -53,6 +53,7 @@ impl Finding {
     }
 }
 
+const PAGES: &str = "pages";
 const FUSE: &str = "/dev/fuse";
 const HELPER: &str = "fusermount3";
 const FUSE2FS: &str = "fuse2fs";
@@ -102,7 +103,11 @@ pub fn abilities(observed: &Observed) -> Vec<Ability> {
             EXT4,
         ],
     };
-    let swap: [(&str, Has); 2] = [(UBLK, |it| it.ublk.is_ok()), (GROUP, |it| it.limits.is_empty())];
+    let swap: [(&str, Has); 3] = [
+        (UBLK, |it| it.ublk.is_ok()),
+        (GROUP, |it| it.limits.is_empty()),
+        (PAGES, |it| it.page == PAGE_SIZE as u64),
+    ];
     vec![
         ability("a disk over NBD", "rampack up --transport nbd", &[]),
         ability("a compressed directory", "rampack up --mount DIR", &directory),
@@ -115,9 +120,10 @@ pub fn abilities(observed: &Observed) -> Vec<Ability> {
 #[must_use]
 pub fn findings(observed: &Observed) -> Vec<Finding> {
     type Line = fn(&Observed) -> Finding;
-    const LINES: [Line; 15] = [
+    const LINES: [Line; 16] = [
         container,
         proc_files,
+        pages,
         room,
         group,
         fuse,
@@ -182,9 +188,22 @@ fn group(it: &Observed) -> Finding {
         "{least}: what disks hold counts against it, and `swap on` refuses to serve here, because \
          at the limit the daemon would wait for itself"
     );
+    if it.container.is_some() {
+        // The path is that in the container's own namespace.
+        let command = run_with(it, "--memory 0");
+        return Finding { command, ..Finding::new(GROUP, level, text) };
+    }
     let file = least.file.display().to_string();
     let none = if file.ends_with("memory.limit_in_bytes") { "-1" } else { "max" };
     Finding::new(GROUP, level, text).mended(write(it, none, &file))
+}
+
+fn pages(it: &Observed) -> Finding {
+    let text = format!("have {} bytes", it.page);
+    match it.page == PAGE_SIZE as u64 {
+        true => Finding::ok(PAGES, text),
+        false => Finding::new(PAGES, Level::Note, format!("{text}: `swap on` needs {PAGE_SIZE}")),
+    }
 }
 
 fn fuse(it: &Observed) -> Finding {
@@ -301,7 +320,7 @@ fn by_ublk(it: &Observed) -> Finding {
 
 fn nbd(it: &Observed) -> Finding {
     const NAME: &str = "nbd";
-    let has_client = it.programs.contains_key("nbd-client");
+    let has_client = it.programs.contains_key(NBD_CLIENT);
     if it.has_nbd && has_client {
         return Finding::ok(NAME, "the kernel's client is there");
     }
@@ -310,7 +329,7 @@ fn nbd(it: &Observed) -> Finding {
     let found = Finding::new(NAME, Level::Note, text);
     match it.has_nbd {
         false => found.mended(to_kernel(it, "modprobe nbd")),
-        true => found.mended(install(it, "nbd-client")),
+        true => found.mended(install(it, NBD_CLIENT)),
     }
 }
 
@@ -408,7 +427,7 @@ fn privileges(it: &Observed) -> Vec<Finding> {
 
 /// Promises that need a kernel of at least this version.
 const PROMISES: [(u32, u32, &str); 5] = [
-    (5, 6, "backing devices, and swap that never waits for its own daemon"),
+    (5, 6, "swap that never waits for its own daemon"),
     (5, 9, "an OOM killer that `swap on` calls when the machine is stuck"),
     (5, 14, "encrypted pages that outlive the daemon, and all memory of `swap on` there before"),
     (6, 4, "ublk, and swap devices that outlive their daemon"),
@@ -453,11 +472,18 @@ fn killers(it: &Observed) -> Vec<Finding> {
             Level::Note,
             "may take the daemon of a disk for the program to end when memory is short",
         )
-        .mended(format!(
-            "echo 'EARLYOOM_ARGS=\"--avoid ^rampack$\"' | {} && {}",
-            as_root(it, "tee -a /etc/default/earlyoom"),
-            as_root(it, "systemctl restart earlyoom")
-        )),
+        .mended(match command.trim_end().split_once(' ') {
+            Some((_, options)) if options.contains("--avoid") => {
+                "# add ^rampack$ to --avoid in /etc/default/earlyoom".into()
+            }
+            given => format!(
+                // Of several such lines the last one counts.
+                "echo 'EARLYOOM_ARGS=\"{}--avoid ^rampack$\"' | {} && {}",
+                given.map_or_else(String::new, |(_, options)| format!("{options} ")),
+                as_root(it, "tee -a /etc/default/earlyoom"),
+                as_root(it, "systemctl restart earlyoom")
+            ),
+        }),
         _ => Finding::new(
             name,
             Level::Note,

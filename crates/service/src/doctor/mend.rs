@@ -1,14 +1,15 @@
 //! Commands that mend something, as a user of this machine would type them.
 
-use super::observed::Observed;
+use super::observed::{NBD_CLIENT, Observed};
 
-/// The commands of package managers, each with words that distributions call themselves.
-const MANAGERS: [(&str, &[&str]); 5] = [
-    ("apt install", &["debian", "ubuntu"]),
-    ("dnf install", &["fedora", "rhel", "centos"]),
-    ("zypper install", &["suse", "opensuse"]),
-    ("pacman -S", &["arch"]),
-    ("apk add", &["alpine"]),
+/// The commands of package managers, each with words that distributions call themselves, and the
+/// package there of the kernel's NBD client.
+const MANAGERS: [(&str, &[&str], &str); 5] = [
+    ("apt install", &["debian", "ubuntu"], "nbd-client"),
+    ("dnf install", &["fedora", "rhel", "centos"], "nbd"),
+    ("zypper install", &["suse", "opensuse"], "nbd"),
+    ("pacman -S", &["arch"], "nbd"),
+    ("apk add", &["alpine"], "nbd-client"),
 ];
 
 /// `command`, with `sudo` for who is not root.
@@ -30,12 +31,15 @@ pub(super) fn write(observed: &Observed, value: &str, file: &str) -> String {
     format!("echo {value} | {tee}")
 }
 
-/// Installs a package, which has the same name everywhere.
+/// Installs a package. All but that of the program `nbd-client` have one name everywhere.
 pub(super) fn install(observed: &Observed, package: &str) -> String {
     let is_of =
         |words: &[&str]| observed.distribution.split_whitespace().any(|word| words.contains(&word));
-    match MANAGERS.iter().find(|(_, words)| is_of(words)) {
-        Some((manager, _)) => as_root(observed, &format!("{manager} {package}")),
+    match MANAGERS.iter().find(|(_, words, _)| is_of(words)) {
+        Some((manager, _, nbd)) => {
+            let package = if package == NBD_CLIENT { nbd } else { package };
+            as_root(observed, &format!("{manager} {package}"))
+        }
         None => format!("# install the package {package}"),
     }
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use rampack::control::ControlError;
 use rampack::host::{
-    self, GroupLimit, NoFiles, Sandbox, effective_user, group_limits, in_user_namespace,
+    self, GroupLimit, NoFiles, Sandbox, command_of, effective_user, group_limits, in_user_namespace,
 };
 use rampack::ublk;
 use rustix::process::{Resource, getrlimit};
@@ -21,7 +21,9 @@ use crate::machine::check_room;
 use crate::swap::in_front::has_kernel_zswap;
 
 /// Programs that rampack runs, or that bring what it serves to other programs.
-const PROGRAMS: [&str; 4] = ["fusermount3", "fuse2fs", "mkfs.ext4", "nbd-client"];
+const PROGRAMS: [&str; 4] = ["fusermount3", "fuse2fs", "mkfs.ext4", NBD_CLIENT];
+/// The program that makes a block device of an NBD export.
+pub(super) const NBD_CLIENT: &str = "nbd-client";
 /// Programs that end others when memory is short, as the kernel shows them: 15 bytes at most.
 const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
@@ -51,6 +53,8 @@ pub struct Observed {
     pub fuse: io::Result<()>,
     /// Opens the driver of loop devices.
     pub loops: io::Result<()>,
+    /// Bytes of a page.
+    pub page: u64,
     /// Asks the driver ublk.
     pub ublk: Result<(), ublk::Error>,
     /// Has the kernel its NBD client now?
@@ -101,6 +105,7 @@ impl Observed {
             memory: host::machine_memory(),
             fuse: opens("/dev/fuse"),
             loops: opens("/dev/loop-control"),
+            page: host::page_bytes(),
             ublk: ublk::available(),
             has_nbd: Path::new("/dev/nbd0").exists(),
             helper_has_rights: helper.is_some_and(is_set_user_id)
@@ -180,7 +185,7 @@ pub(super) fn chosen(switch: &str) -> String {
 fn killers() -> BTreeMap<String, String> {
     let of = |entry: fs::DirEntry| {
         let home = entry.path();
-        let name = fs::read_to_string(home.join("comm")).ok()?.trim().to_owned();
+        let name = command_of(&home);
         let words = || fs::read(home.join("cmdline")).unwrap_or_default();
         let command = || String::from_utf8_lossy(&words()).replace('\0', " ");
         KILLERS.contains(&&*name).then(|| (name, command()))

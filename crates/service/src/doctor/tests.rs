@@ -27,6 +27,7 @@ fn whole() -> Observed {
         memory: 8 * GIB,
         fuse: Ok(()),
         loops: Ok(()),
+        page: 4096,
         ublk: Ok(()),
         has_nbd: true,
         programs: ["fusermount3", "fuse2fs", "mkfs.ext4", "nbd-client"].map(at).into(),
@@ -140,13 +141,14 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
         (
             |it| {
                 it.limits = limited("/sys/fs/cgroup/memory.max");
-                it.container = Some("lxc".into());
+                it.container = Some("docker".into());
             },
             "control group",
             Note,
             "counts against it",
-            Some("echo max | tee /sys/fs/cgroup/memory.max   # as root of the host"),
+            Some("docker run --memory 0 …"),
         ),
+        (|it| it.page = 16384, "pages", Note, "`swap on` needs 4096", None),
         (
             |it| it.fuse = Err(absent()),
             "/dev/fuse",
@@ -312,7 +314,7 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             Note,
             "may take the daemon",
             Some(
-                "echo 'EARLYOOM_ARGS=\"--avoid ^rampack$\"' | tee -a /etc/default/earlyoom && \
+                "echo 'EARLYOOM_ARGS=\"-r 3600 --avoid ^rampack$\"' | tee -a /etc/default/earlyoom && \
                  systemctl restart earlyoom",
             ),
         ),
@@ -322,6 +324,13 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             Fine,
             "leaves rampack alone",
             None,
+        ),
+        (
+            |it| _ = it.killers.insert("earlyoom".into(), "earlyoom --avoid ^sshd$".into()),
+            "earlyoom",
+            Note,
+            "may take the daemon",
+            Some("# add ^rampack$ to --avoid in /etc/default/earlyoom"),
         ),
         (
             |it| _ = it.killers.insert("nohang".into(), "nohang".into()),
@@ -378,9 +387,9 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
                 it.container = Some("docker".into());
             },
             "kernel.io_uring_disabled",
-            Problem,
-            "need io_uring",
-            Some("sysctl kernel.io_uring_disabled=0   # as root of the host"),
+            Note,
+            "with 2 there is no ublk",
+            Some("sysctl kernel.io_uring_disabled=1   # as root of the host"),
         ),
         (
             |it| _ = it.settings.insert("fs.fuse.max_request_timeout", 60),
