@@ -83,7 +83,7 @@ struct Worker {
 impl Worker {
     /// Does it on a thread of its own. The daemon goes on with it if the user leaves meanwhile.
     fn start(&self, doing: Doing) {
-        let (root, sender) = (self.root.clone(), self.sender.clone());
+        let (root, sender, failing) = (self.root.clone(), self.sender.clone(), doing.clone());
         let spawned = thread::Builder::new().name("work".into()).spawn(move || {
             let mut result = Ok(());
             for (attribute, value) in doing.what.stores() {
@@ -94,7 +94,8 @@ impl Worker {
             let _ = sender.send(News::Done(doing, result));
         });
         if let Err(error) = spawned {
-            tracing::debug!("no thread: {error}");
+            let error = failed("cannot start a thread", &error);
+            let _ = self.sender.send(News::Done(failing, Err(error)));
         }
     }
 }

@@ -438,6 +438,7 @@ impl Commands {
             swap_cache: self.swaps.pool(),
             zone: ZoneReport::of(devices.machine()),
             latencies,
+            is_timed: latency::is_on(),
         }
     }
 

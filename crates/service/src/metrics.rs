@@ -7,8 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rampack::control::{Number, ValueKind, tree::attributes};
+use rampack::control::{AttributeInfo, Bound, Number, Object, ValueKind, tree::attributes};
 use rampack::units::PAGE_SIZE;
+use rampack::zswap::DEBUG;
 
 use crate::devices::Devices;
 use crate::latency::{BOUNDS, EVERY, Latency};
@@ -142,7 +143,7 @@ impl Found {
     }
 
     /// Adds the numbers in the value of an attribute.
-    fn value(&mut self, part: &str, labels: &[(&str, &str)], row: &Shown<'_>) {
+    fn value(&mut self, part: &str, labels: &[(&str, &str)], row: &AttributeInfo, value: &str) {
         let words = |line: &str| -> Vec<String> {
             line.split_ascii_whitespace().map(str::to_owned).collect()
         };
@@ -163,14 +164,14 @@ impl Found {
                     Some(reason) => {
                         let (name, label, help) = REJECTS;
                         let labels = [labels, &[(label, reason)]].concat();
-                        row_of(&labels, &[Number { name, help, ..own }], &words(row.value));
+                        row_of(&labels, &[Number { name, help, ..own }], &words(value));
                     }
-                    None => row_of(labels, &[own], &words(row.value)),
+                    None => row_of(labels, &[own], &words(value)),
                 }
             }
-            ValueKind::Row(numbers) => row_of(labels, numbers, &words(row.value)),
+            ValueKind::Row(numbers) => row_of(labels, numbers, &words(value)),
             ValueKind::Table(label, numbers) => {
-                for line in row.value.lines() {
+                for line in value.lines() {
                     let words = words(line);
                     if words.len() == numbers.len() + 1 {
                         let labels = [labels, &[(label, &*words[0])]].concat();
@@ -180,15 +181,6 @@ impl Found {
             }
         }
     }
-}
-
-/// An attribute and its value.
-struct Shown<'a> {
-    name: &'static str,
-    kind: ValueKind,
-    unit: &'static str,
-    help: &'static str,
-    value: &'a str,
 }
 
 /// The name of a number of a part of the program, and what its values are multiplied by: units are
@@ -219,7 +211,6 @@ fn place(path: &str) -> Option<(&'static str, Option<(&'static str, &str)>)> {
     let mut words = path.split('/');
     Some(match (words.next()?, words.next()?, words.next()?) {
         ("block", disk, _) => ("zram", Some(("device", disk))),
-        ("kernel", "debug", "zswap") => ("zswap", None),
         ("kernel", "debug", "rampack") => ("", None),
         ("fs", "cgroup", group) => ("memcg", Some(("memcg", group))),
         _ => return None,
@@ -231,15 +222,26 @@ fn place(path: &str) -> Option<(&'static str, Option<(&'static str, &str)>)> {
 pub fn of(devices: &Arc<Devices>, report: &DaemonReport) -> Vec<Metric> {
     let mut found = Found::default();
     for (path, file) in attributes(&*tree(devices)) {
-        let info = file.info;
-        let Some((part, label)) = place(&path).filter(|_| info.kind != ValueKind::Plain) else {
+        let Some((part, label)) = place(&path).filter(|_| file.info.kind != ValueKind::Plain)
+        else {
             continue;
         };
         // A device may have gone meanwhile.
-        let Ok(value) = file.show() else { continue };
-        let (kind, unit, help, value) = (info.kind, info.unit, info.help, &*value);
-        let shown = Shown { name: info.name, kind, unit, help, value };
-        found.value(part, label.as_slice(), &shown);
+        if let Ok(value) = file.show() {
+            found.value(part, label.as_slice(), &file.info, &value);
+        }
+    }
+    let saved = Number::gauge("saved", "bytes", "memory that compression saves now; below 0: lost");
+    // One look for all rows. It does not make the cache.
+    if let Ok(zswap) = devices.machine().swap_to_look_at() {
+        let rows = Bound::new(zswap.clone(), DEBUG);
+        for info in rows.attributes() {
+            if let Ok(value) = rows.show(info.name) {
+                found.value("zswap", &[], &info, &value);
+            }
+        }
+        let stats = zswap.stats();
+        found.add("zswap", &saved, &[], bytes(stats.stored_pages) - stats.pool_bytes as f64);
     }
     let flag = |name, help| Number::gauge(name, "flag", help);
     let build = flag("build_info", "1, with the version of the daemon's program");
@@ -261,17 +263,11 @@ pub fn of(devices: &Arc<Devices>, report: &DaemonReport) -> Vec<Metric> {
     if let Some(pool) = &report.swap_cache {
         found.report("zswap", POOL, pool, &[]);
     }
-    let saved = Number::gauge("saved", "bytes", "memory that compression saves now; below 0: lost");
     for disk in devices.machine().disks() {
         let stats = disk.stats();
         let in_memory = stats.orig_bytes as f64 - bytes(stats.backed_pages);
         let value = in_memory - stats.pool_bytes as f64;
         found.add("zram", &saved, &[("device", &disk.name())], value);
-    }
-    // A look does not make the cache.
-    if let Ok(stats) = devices.machine().swap_to_look_at().map(|zswap| zswap.stats()) {
-        let value = bytes(stats.stored_pages) - (stats.pool_bytes + stats.overhead_bytes) as f64;
-        found.add("zswap", &saved, &[], value);
     }
     report.latencies.iter().for_each(|latency| found.latency(latency));
     found.0.into_values().collect()

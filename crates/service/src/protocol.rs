@@ -397,6 +397,9 @@ pub struct DaemonReport {
     /// How long requests took, where they were timed.
     #[serde(default)]
     pub latencies: Vec<Latency>,
+    /// Are requests timed now?
+    #[serde(default)]
+    pub is_timed: bool,
 }
 
 /// The report of a device.

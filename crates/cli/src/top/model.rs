@@ -152,9 +152,7 @@ pub(super) struct Model {
     pub(super) said: String,
     /// The disk whose pages are written back if `y` comes next.
     asked: Option<String>,
-    under_way: usize,
-    /// Did the user last ask for times of requests?
-    is_timed: bool,
+    is_busy: bool,
 }
 
 impl Model {
@@ -183,7 +181,7 @@ impl Model {
 
     /// Notes how something ended.
     pub(super) fn done(&mut self, doing: &Doing, result: Result<(), String>) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.is_busy = false;
         let (of, done) = (doing.of(), doing.what.done());
         self.said = match result {
             Ok(()) => format!("{of}: {done}"),
@@ -214,8 +212,8 @@ impl Model {
                 None => self.said = "no disk".into(),
             },
             'l' => {
-                self.is_timed = !self.is_timed;
-                let what = if self.is_timed { What::Time } else { What::TimeNoMore };
+                let is_timed = self.report().is_some_and(|report| report.is_timed);
+                let what = if is_timed { What::TimeNoMore } else { What::Time };
                 return self.start(what, LATENCIES.into());
             }
             _ => {}
@@ -224,11 +222,11 @@ impl Model {
     }
 
     fn start(&mut self, what: What, device: String) -> Option<Doing> {
-        if self.under_way > 0 {
+        if self.is_busy {
             self.said = "one at a time: the last one is still under way".into();
             return None;
         }
-        self.under_way += 1;
+        self.is_busy = true;
         let doing = Doing { what, device };
         self.said = format!("{}: being {} …", doing.of(), what.done());
         Some(doing)

@@ -72,6 +72,7 @@ fn report(disks: u64, reads: u64) -> DaemonReport {
         nbd: Vec::new(),
         block_devices: true,
         is_abandoned: false,
+        is_timed: false,
         devices: (0..disks).map(|number| disk(number, 100_000 * (number + 1), reads)).collect(),
         swaps: vec![swap],
         swap_cache: Some(cache),
@@ -199,6 +200,8 @@ fn requests_are_timed_and_no_more() {
     assert_eq!(doing.what.stores(), [("latencies", "1")]);
     model.done(&doing, Ok(()));
     assert!(screen(&model, 80, 24).contains("requests: timed\n"));
+    let timed = DaemonReport { is_timed: true, ..report(1, 3000) };
+    assert!(model.take(Instant::now(), Ok(timed), None));
     assert_eq!(model.key('l').expect("something to do").what.stores(), [("latencies", "0")]);
     let text = screen(&model, 80, 24);
     assert!(text.contains("  zram0     reads: p50 1 us, p99 2 us   writes: p50 4 us, p99 4 us\n"));

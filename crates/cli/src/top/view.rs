@@ -1,6 +1,7 @@
 //! Draws what `rampack top` knows. It fits into 80 columns and 24 lines: what does not fit is cut
 //! off, and of many disks those around the chosen one are shown.
 
+use rampack::host::printable;
 use rampack::units::{Human, PAGE_SIZE, human};
 use ratatui::Frame;
 use ratatui::layout::Rect;
@@ -8,7 +9,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
 
 use super::model::{Disk, Model, Tier};
-use crate::columns::{algorithm, printable};
+use crate::columns::algorithm;
 use service::latency::Latency;
 use service::protocol::{DaemonReport, DeviceReport};
 use service::swap::report::{PoolReport, SwapReport};

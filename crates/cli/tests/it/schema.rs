@@ -102,6 +102,7 @@ pub fn reports() -> [DaemonReport; 2] {
         nbd: vec!["nbd://localhost".into()],
         block_devices: true,
         is_abandoned: true,
+        is_timed: true,
         devices: vec![device],
         swaps: vec![swap],
         swap_cache: Some(cache),

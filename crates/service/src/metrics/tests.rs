@@ -2,6 +2,7 @@ use super::*;
 use crate::protocol::Add;
 use crate::root::Root;
 use crate::swap::report::{LogReport, Protection};
+use rampack::control::Access;
 
 fn value_of(found: &Found, name: &str, labels: &[(&str, &str)]) -> f64 {
     let metric = found.0.get(name).unwrap_or_else(|| panic!("no {name}"));
@@ -30,8 +31,8 @@ fn names_have_units_and_say_what_only_rises() {
 fn a_value_may_hold_several_numbers() {
     let mut found = Found::default();
     let mut shown = |name, kind, value| {
-        let shown = Shown { name, kind, unit: "count", help: "it", value };
-        found.value("zram", &[("device", "zram7")], &shown);
+        let info = AttributeInfo { name, access: Access::Read, unit: "count", kind, help: "it" };
+        found.value("zram", &[("device", "zram7")], &info, value);
     };
     shown("level", ValueKind::Gauge, "7\n");
     shown("text", ValueKind::Plain, "9\n");
@@ -83,6 +84,7 @@ fn all() -> Found {
         nbd: Vec::new(),
         block_devices: false,
         is_abandoned: true,
+        is_timed: true,
         devices: devices.reports(),
         swaps: vec![swap],
         swap_cache: Some(PoolReport { headroom_bytes: Some(7), ..PoolReport::default() }),

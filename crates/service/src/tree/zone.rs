@@ -61,7 +61,7 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         access: Access::ReadWrite,
         unit: "flag",
         kind: ValueKind::Plain,
-        help: "1 times one request of eight to each disk and swap device, at any time",
+        help: "1 times one request of eight to each disk and swap device; 0 for the next daemon",
         show: Some(|_, out| put(out, format_args!("{}\n", u8::from(latency::is_on())))),
         store: Some(|_, text| {
             latency::set(parse_switch("latencies", text)?);
