@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use rampack::host::printable;
 use rampack::units::human;
 use serde_json::{Map, Value};
 
@@ -183,11 +184,6 @@ impl Cell {
     fn right(&self) -> bool {
         !matches!(self, Cell::Text(_))
     }
-}
-
-/// Replaces control characters: they could disturb a terminal.
-pub(crate) fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 /// How a table is printed.

@@ -7,10 +7,10 @@ use std::io::IsTerminal;
 use estimate::{ByCodec, ByTier, Error, Image, Options, Process, Report, Source, Stored};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rampack::control::{ControlError, Errno};
+use rampack::host::printable;
 use rampack::units::human;
 
 use crate::args;
-use crate::columns::printable;
 use crate::table;
 use crate::terminal::answer;
 use service::failure::{failed, say};

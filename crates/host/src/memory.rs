@@ -109,13 +109,6 @@ pub fn allow_stack(least: u64) -> Result<(), String> {
     }
 }
 
-/// Bytes that can be allocated without swapping (`MemAvailable` of /proc/meminfo, proc_meminfo(5)).
-/// 0 if the file cannot be read.
-#[must_use]
-pub fn available_memory() -> u64 {
-    field_in_kib("/proc/meminfo", "MemAvailable:").unwrap_or(0)
-}
-
 /// Reads `MemAvailable` again and again from one open file.
 #[derive(Debug)]
 pub(crate) struct Available(File);
@@ -125,7 +118,7 @@ impl Available {
         File::open("/proc/meminfo").map(Available)
     }
 
-    /// As [`available_memory`].
+    /// Bytes that can be allocated without swapping (proc_meminfo(5)); 0 if that cannot be read.
     pub(crate) fn bytes(&self) -> u64 {
         // The line is the third one.
         let mut text = [0; 1024];
@@ -144,13 +137,6 @@ impl Available {
 #[must_use]
 pub fn resident_bytes() -> u64 {
     field_in_kib("/proc/self/smaps_rollup", "Rss:").or_else(resident_from_statm).unwrap_or(0)
-}
-
-/// Bytes of anonymous memory of this process that are resident now: without pages of files, such as
-/// its program's code. `None` if `Anonymous` of /proc/self/smaps_rollup cannot be read.
-#[must_use]
-pub fn anonymous_bytes() -> Option<u64> {
-    field_in_kib("/proc/self/smaps_rollup", "Anonymous:")
 }
 
 fn resident_from_statm() -> Option<u64> {

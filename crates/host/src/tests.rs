@@ -392,7 +392,6 @@ fn swapping_to_what_is_none_fails() {
     let path = std::path::Path::new("/nonexistent/swap");
     assert!(swap_on(path, Some(1)).is_err());
     assert!(swap_off(path).is_err());
-    assert!(available_memory() > 0 && available_memory() <= machine_memory());
     assert!((-1000..=1000).contains(&oom_score().unwrap()));
 }
 
