@@ -185,12 +185,6 @@ impl Disk {
         stats
     }
 
-    /// The name of the slot scheme in use, once the device has a size.
-    #[must_use]
-    pub fn scheme(&self) -> Option<&'static str> {
-        self.with_engine(|engine| engine.scheme())
-    }
-
     /// Checks the structures of the pool. Call it only while no thread reads or writes.
     ///
     /// # Panics

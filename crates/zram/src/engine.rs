@@ -161,7 +161,7 @@ impl Engine {
     /// Makes `new` the slot of a page, whatever the slot was.
     #[inline]
     fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
-        self.replace(cpu, index, new, |_| Some(new));
+        self.replace(cpu, index, new, move |_| Some(new));
     }
 
     /// Makes `new` the slot of a page, as `to` has it for the slot there is, and gives up what that
@@ -175,9 +175,18 @@ impl Engine {
         to: impl FnMut(Slot) -> Option<Slot>,
     ) -> bool {
         let Ok(old) = self.slots.update(index, to) else { return false };
-        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        self.retire(cpu, old);
         self.account(cpu, old, new);
         true
+    }
+
+    /// Gives up what a displaced slot named, once no reader can hold it. A slot that names nothing
+    /// has no reader to wait for.
+    #[inline]
+    fn retire(&self, cpu: Cpu, old: Slot) {
+        if old.names_something() {
+            self.slots.retire(cpu, old, move |slot| self.release(cpu, slot));
+        }
     }
 
     /// Replaces a page that the caller has claimed as `held` by what was made of it. Returns false
@@ -517,11 +526,6 @@ impl Engine {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
         let shared = u64::from(self.shared.ever_used()) * ENTRY_BYTES;
         self.slots.touched(pages) * (self.slots.slot_bytes() as u64 + times) + shared
-    }
-
-    /// The name of the slot scheme.
-    pub(crate) fn scheme(&self) -> &'static str {
-        self.slots.name()
     }
 
     /// The number of streams for new objects.

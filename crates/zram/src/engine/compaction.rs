@@ -95,7 +95,7 @@ impl Engine {
         let swapped =
             self.slots.update(index, |now| (copied && is_there(now)).then(|| now.moved_to(to)));
         match swapped {
-            Ok(old) => self.slots.retire(cpu, old, |slot| self.release(cpu, slot)),
+            Ok(old) => self.retire(cpu, old),
             // The page was used meanwhile. No slot ever named the copy.
             Err(_) => self.release(cpu, Slot::stored(to)),
         }

@@ -287,7 +287,7 @@ impl Places for Engine {
         let (old, new) = (Slot::written_back(old), Slot::written_back(new));
         let swapped = self.slots.update(index, |now| (now == old).then_some(new));
         let Ok(old) = swapped else { return false };
-        self.slots.retire(cpu, old, |slot| self.release(cpu, slot));
+        self.retire(cpu, old);
         true
     }
 }

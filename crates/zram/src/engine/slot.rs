@@ -134,6 +134,13 @@ impl Slot {
         Slot(if part.huge { word | HUGE } else { word })
     }
 
+    /// Does it name an object or a place, which is given up when the slot is displaced?
+    #[inline]
+    #[must_use]
+    pub(crate) const fn names_something(self) -> bool {
+        matches!(self.kind(), Kind::Stored(_) | Kind::WrittenBack(_) | Kind::Shared(_))
+    }
+
     /// The contents of the slot.
     #[inline]
     #[must_use]

@@ -32,7 +32,6 @@ impl AnySlots {
 
 /// The methods of a [`SlotTable`] that a pointer can have.
 trait Behind: Send + Sync {
-    fn name(&self) -> &'static str;
     fn slot_bytes(&self) -> usize;
     fn count(&self) -> usize;
     fn load(&self, cpu: Cpu, index: usize, read: &mut dyn FnMut(Slot));
@@ -50,9 +49,6 @@ trait Behind: Send + Sync {
 }
 
 impl<T: SlotTable> Behind for T {
-    fn name(&self) -> &'static str {
-        T::NAME
-    }
     fn slot_bytes(&self) -> usize {
         T::BYTES
     }
@@ -106,10 +102,6 @@ impl Slots {
         }
     }
 
-    pub(crate) fn name(&self) -> &'static str {
-        self.any().name()
-    }
-
     /// Bytes of one slot.
     pub(crate) fn slot_bytes(&self) -> usize {
         self.any().slot_bytes()
@@ -134,19 +126,19 @@ impl Slots {
     pub(crate) fn update(
         &self,
         index: usize,
-        mut next: impl FnMut(Slot) -> Option<Slot>,
+        next: impl FnMut(Slot) -> Option<Slot>,
     ) -> Result<Slot, Slot> {
         match self {
             Slots::Own(table) => SlotTable::update(table, index, next),
-            Slots::Other(AnySlots(other)) => other.update(index, &mut next),
+            Slots::Other(other) => other.update(index, next),
         }
     }
 
     #[inline]
-    pub(crate) fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
+    pub(crate) fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
         match self {
             Slots::Own(table) => SlotTable::retire(table, cpu, displaced, free),
-            Slots::Other(AnySlots(other)) => other.retire(cpu, displaced, &mut free),
+            Slots::Other(other) => other.retire(cpu, displaced, free),
         }
     }
 
@@ -195,8 +187,27 @@ impl Slots {
     }
 }
 
+/// Calls of a table behind a pointer. They are out of line and take closures whole, so that what a
+/// closure names stays in registers where the table is the product's.
 impl AnySlots {
     #[cold]
+    #[inline(never)]
+    fn update(
+        &self,
+        index: usize,
+        mut next: impl FnMut(Slot) -> Option<Slot>,
+    ) -> Result<Slot, Slot> {
+        self.0.update(index, &mut next)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn retire(&self, cpu: Cpu, displaced: Slot, mut free: impl FnMut(Slot)) {
+        self.0.retire(cpu, displaced, &mut free);
+    }
+
+    #[cold]
+    #[inline(never)]
     fn load<R>(&self, cpu: Cpu, index: usize, mut read: impl FnMut(Slot) -> R) -> R {
         let mut last = None;
         self.0.load(cpu, index, &mut |slot| last = Some(read(slot)));
