@@ -31,7 +31,7 @@ fn options(bytes: u64) -> MachineOptions {
         cpus: rampack::host::cpus(),
         memory: bytes,
         files: Arc::new(HostSystem),
-        swap_scenario: Arc::new(Mmap),
+        swap_memory: Arc::new(Mmap),
         track_access: false,
     }
 }

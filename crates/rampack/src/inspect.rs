@@ -121,7 +121,7 @@ pub fn inspect(
         cpus: host::cpus(),
         memory: 0,
         files: files.clone(),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: true,
     };
     let provider = Arc::new(host::Mmap);

@@ -90,7 +90,7 @@ impl Machine {
         let census = Arc::new(Census::new(&*provider, zone.capacity()).map_err(no_memory)?);
         let (mut surveyed, mut outcomes) = (Vec::new(), Vec::new());
         for saved in disks {
-            match Recovery::survey(machine.add_numbered(saved.id), saved, &census) {
+            match Recovery::survey(machine.add_at(saved.id)?, saved, &census) {
                 Ok(recovery) => surveyed.extend(recovery.map(|it| (saved.id, it))),
                 Err(why) => {
                     machine.refuse(saved, &why, &left);

@@ -65,15 +65,15 @@ impl Machine {
         let kept = self.kept_memory(memory);
         let bytes = self.swap_bytes().next_multiple_of(PAGEBLOCK_SIZE as u64);
         let cpus = self.resources.cpus;
-        let frames = zone_over(&*kept.provider(FRAMES), &*self.swap_scenario, cpus, bytes)?;
+        let frames = zone_over(&*kept.provider(FRAMES), &*self.swap_memory, cpus, bytes)?;
         let parts = self.parts_of_swap(frames, Some(kept))?;
-        let zswap = Arc::new(Zswap::new(self.swap_scenario.clone(), parts)?);
+        let zswap = Arc::new(Zswap::new(self.swap_memory.clone(), parts)?);
         *swap = Some(zswap.clone());
         Ok(zswap)
     }
 
     fn kept_memory(&self, memory: &Memfds) -> Arc<dyn KeptMemory> {
-        Arc::new(InFiles { memory: memory.clone(), is_ahead: self.swap_scenario.is_ahead() })
+        Arc::new(InFiles { memory: memory.clone(), is_ahead: self.swap_memory.is_ahead() })
     }
 
     /// What another process needs to know of the cache in front of swap areas; `None` if there is
@@ -124,7 +124,7 @@ impl Machine {
         below: Below<'_>,
         progress: Tell<'_>,
     ) -> Result<(Arc<Zswap>, Recovered), ControlError> {
-        let (left, provider) = (Left::of(memory), self.swap_scenario.clone());
+        let (left, provider) = (Left::of(memory), self.swap_memory.clone());
         let (bytes, until) = (left.region(FRAMES)?.bytes, Instant::now() + PATIENCE);
         let areas = saved.areas.iter().map(|swap| (*swap, patiently(until, || below(*swap))));
         let (areas, kept, cpus) = (areas.collect(), self.kept_memory(memory), self.resources.cpus);

@@ -79,7 +79,7 @@ impl Rampack {
             cpus,
             memory,
             files: Arc::new(HostSystem),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_memory: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options)?;

@@ -25,7 +25,7 @@ pub struct MachineOptions {
     /// The memory provider of the cache in front of swap areas, which has its own zone there. With
     /// a provider that provides memory ahead ([`MemoryProvider::is_ahead`]) a store never waits for
     /// memory.
-    pub swap_scenario: Arc<dyn MemoryProvider>,
+    pub swap_memory: Arc<dyn MemoryProvider>,
     /// The default of its devices: whether they keep the time of last use of each page, in four
     /// bytes. The times are those of [`Machine::set_clock`].
     pub track_access: bool,
@@ -71,7 +71,7 @@ pub struct Machine {
     pub(crate) resources: Arc<Resources>,
     disks: Mutex<BTreeMap<u32, Arc<Disk>>>,
     memory: u64,
-    pub(crate) swap_scenario: Arc<dyn MemoryProvider>,
+    pub(crate) swap_memory: Arc<dyn MemoryProvider>,
     pub(crate) swap: Mutex<Option<Arc<Zswap>>>,
     /// Taken after `disks`, and after `swap`.
     pub(crate) refused: Mutex<Refused>,
@@ -98,14 +98,14 @@ impl Machine {
         frames: Arc<dyn Frames>,
         kept: Option<Arc<dyn KeptMemory>>,
     ) -> Machine {
-        let MachineOptions { cpus, files, track_access, memory, swap_scenario } = options;
+        let MachineOptions { cpus, files, track_access, memory, swap_memory } = options;
         let resources =
             Resources { track_access, kept, ..Resources::new(provider, frames, cpus, files) };
         Machine {
             resources: Arc::new(resources),
             disks: Mutex::new(BTreeMap::new()),
             memory,
-            swap_scenario,
+            swap_memory,
             swap: Mutex::new(None),
             refused: Mutex::new(Refused::default()),
         }
@@ -137,13 +137,6 @@ impl Machine {
         let disk = Disk::new(id, self.resources.clone());
         disks.insert(id, disk.clone());
         Ok(disk)
-    }
-
-    /// Adds device `id`, which is not there, without a size.
-    pub(crate) fn add_numbered(&self, id: u32) -> Arc<Disk> {
-        let disk = Disk::new(id, self.resources.clone());
-        self.disks.lock().insert(id, disk.clone());
-        disk
     }
 
     /// Takes out a device that nobody has seen yet.
@@ -254,9 +247,9 @@ impl Machine {
         &self,
         swap: &mut Option<Arc<Zswap>>,
     ) -> Result<Arc<Zswap>, ControlError> {
-        let frames = zone(&*self.swap_scenario, self.resources.cpus, self.swap_bytes())?;
+        let frames = zone(&*self.swap_memory, self.resources.cpus, self.swap_bytes())?;
         let parts = self.parts_of_swap(frames, None)?;
-        let zswap = Arc::new(Zswap::new(self.swap_scenario.clone(), parts)?);
+        let zswap = Arc::new(Zswap::new(self.swap_memory.clone(), parts)?);
         *swap = Some(zswap.clone());
         Ok(zswap)
     }

@@ -16,7 +16,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 30,
         files,
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

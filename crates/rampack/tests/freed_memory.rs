@@ -19,7 +19,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 28,
         files: Arc::new(NoHostFiles),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

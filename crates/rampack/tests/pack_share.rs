@@ -38,7 +38,7 @@ impl Fixture {
             cpus: 2,
             memory: 1 << 30,
             files: Arc::new(Files),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_memory: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();
@@ -320,7 +320,7 @@ fn refusals_say_what_is_allowed() {
             cpus: 1,
             memory: 1 << 24,
             files: Arc::new(Files),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_memory: Arc::new(host::Mmap),
             track_access: false,
         },
     );

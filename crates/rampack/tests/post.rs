@@ -41,7 +41,7 @@ fn machine() -> Machine {
         cpus: 2,
         memory: 1 << 30,
         files: Arc::new(Files),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: true,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

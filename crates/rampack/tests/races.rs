@@ -126,7 +126,7 @@ fn machine_with(files: Arc<dyn HostFiles>) -> Machine {
         cpus: 2,
         memory: 1 << 28,
         files,
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()

@@ -530,7 +530,7 @@ fn a_cache_that_nobody_wants_is_given_up() {
 fn a_cache_with_memory_ahead_comes_back() {
     let ahead = || {
         let mut options = kept::options();
-        options.swap_scenario = Arc::new(host::MmapAhead);
+        options.swap_memory = Arc::new(host::MmapAhead);
         options
     };
     let memory = Memfds::new();

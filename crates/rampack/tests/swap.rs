@@ -25,7 +25,7 @@ fn cache(cpus: usize) -> Arc<Zswap> {
         cpus,
         memory: 64 << 20,
         files: Arc::new(NoHostFiles),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: false,
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap().swap().unwrap()

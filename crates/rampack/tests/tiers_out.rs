@@ -100,7 +100,7 @@ impl Subject {
             cpus: 2,
             memory: 1 << 30,
             files: Arc::new(Files(device.clone())),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_memory: Arc::new(host::Mmap),
             track_access: true,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).unwrap();

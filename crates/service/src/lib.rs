@@ -6,7 +6,8 @@
 //! daemon makes is under one [`root`]. Programs talk to it over a socket there ([`protocol`],
 //! [`server`], [`client`]). The values they see come from the attribute rows of the device.
 //!
-//! Nothing here is on the data path.
+//! Of the data path here are the layers between a frontend and a device: [`latency`], and that of
+//! read-only [`exports`].
 //!
 //! # Layers
 //!
@@ -71,8 +72,8 @@ use std::process::ExitCode;
 
 /// Does the work of a helper, if this process was started as one: a daemon starts its own program
 /// again to swap off ([`swap::off`]), to change loop devices ([`loops`]), and to unmount after a
-/// kill ([`guard`]). The `main` of a
-/// program that serves devices calls this first, and returns what it returned.
+/// kill ([`guard`]). The `main` of a program that serves devices calls this first, and returns what
+/// it returned.
 #[must_use]
 pub fn helper() -> Option<ExitCode> {
     let mut words = env::args_os().skip(1);

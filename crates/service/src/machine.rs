@@ -154,7 +154,7 @@ fn options(files: Arc<dyn HostFiles>) -> MachineOptions {
         cpus: rampack::host::cpus(),
         memory,
         files,
-        swap_scenario: Arc::new(rampack::host::MmapAhead),
+        swap_memory: Arc::new(rampack::host::MmapAhead),
         track_access: true,
     }
 }

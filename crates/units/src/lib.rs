@@ -19,8 +19,6 @@ pub use size::{Human, human};
 pub const PAGE_SHIFT: u32 = 12;
 /// Bytes in a page of user data, and in a frame that holds objects: 4096.
 pub const PAGE_SIZE: usize = 1 << PAGE_SHIFT;
-/// Bytes in a sector, the unit in which Linux counts block devices: 512.
-pub const SECTOR_SIZE: usize = 512;
 /// Frames in a 2 MiB pageblock, the unit in which memory is freed to the operating system.
 pub const FRAMES_PER_PAGEBLOCK: u32 = 512;
 /// Bytes in a pageblock.

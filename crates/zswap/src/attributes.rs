@@ -160,193 +160,111 @@ pub static PARAMETERS: &[Attribute<Zswap>] = &[
     ),
 ];
 
-macro_rules! figure {
-    ($kind:ident, $name:literal, $unit:literal, $help:literal, $field:expr) => {
-        Attribute {
-            name: $name,
-            access: Access::ReadOwner,
-            unit: $unit,
-            kind: ValueKind::$kind,
-            help: $help,
-            show: Some(|zswap, out| {
-                let read: fn(Stats) -> u64 = $field;
-                line(out, read(zswap.stats()))
-            }),
-            store: None,
-        }
+/// Rows of numbers, each with its kind, name, unit, value and meaning, and one row more.
+macro_rules! figures {
+    ({$($kind:ident $name:literal $unit:literal = |$stats:ident| $value:expr, $help:literal;)*}
+     $last:expr) => {
+        &[
+            $(Attribute {
+                name: $name,
+                access: Access::ReadOwner,
+                unit: $unit,
+                kind: ValueKind::$kind,
+                help: $help,
+                show: Some(|zswap, out| {
+                    let read: fn(Stats) -> u64 = |$stats| $value;
+                    line(out, read(zswap.stats()))
+                }),
+                store: None,
+            },)*
+            $last,
+        ]
     };
 }
 
 /// `kernel/debug/zswap`. Attributes that Linux renamed stand under both names.
-pub static DEBUG: &[Attribute<Zswap>] = &[
-    figure!(Gauge, "stored_pages", "pages", "pages in the cache", |s| s.stored_pages),
-    figure!(Gauge, "pool_total_size", "bytes", "memory of the pool", |s| s.pool_bytes),
-    figure!(Plain, "pool_pages", "pages", "memory of the pool (2013)", |s| s.pool_bytes
-        / PAGE_SIZE as u64),
-    figure!(Counter, "pool_limit_hit", "count", "stores that found the pool full", |s| s
-        .pool_limit_hit),
-    figure!(Counter, "written_back_pages", "pages", "pages written back", |s| s.written_back_pages),
-    figure!(Plain, "flushed_pages", "pages", "pages written back (2013)", |s| s.written_back_pages),
-    figure!(
-        Counter,
-        "writeback_attempted",
-        "count",
-        "stores that wrote others back to find space",
-        |s| { s.writeback_attempted }
-    ),
-    figure!(Plain, "reject_flush_attempted", "count", "the same (2013)", |s| s.writeback_attempted),
-    figure!(
-        Counter,
-        "saved_by_writeback",
-        "count",
-        "stores that found space by writing others back",
-        |s| { s.saved_by_writeback }
-    ),
-    figure!(Plain, "saved_by_flush", "count", "the same (2013)", |s| s.saved_by_writeback),
-    figure!(Gauge, "outstanding_writebacks", "pages", "pages on their way to devices", |s| {
-        s.outstanding_writebacks
-    }),
-    figure!(Plain, "outstanding_flushes", "pages", "the same (2013)", |s| s.outstanding_writebacks),
-    figure!(
-        Counter,
-        "writeback_fail",
-        "pages",
-        "pages whose writing back failed; they stayed",
-        |s| { s.writeback_failed }
-    ),
-    figure!(
-        Plain,
-        "reject_tmppage_fail",
-        "count",
-        "times as much was under way as may be (2013)",
-        |s| { s.writebacks_refused }
-    ),
-    figure!(Counter, "reject_reclaim_fail", "count", "stores refused for a limit", |s| {
-        s.reject_reclaim_fail
-    }),
-    figure!(Plain, "reject_flush_fail", "count", "the same (2013)", |s| s.reject_reclaim_fail),
-    figure!(Counter, "reject_alloc_fail", "count", "stores refused for want of a frame", |s| {
-        s.reject_alloc_fail
-    }),
-    figure!(Plain, "reject_zsmalloc_fail", "count", "the same (2013)", |s| s.reject_alloc_fail),
-    figure!(
-        Counter,
-        "reject_kmemcache_fail",
-        "count",
-        "stores refused for want of an entry",
-        |s| { s.reject_entry_fail }
-    ),
-    figure!(
-        Counter,
-        "reject_compress_fail",
-        "count",
-        "stores refused that would not shrink",
-        |s| { s.reject_compress_fail }
-    ),
-    figure!(
-        Counter,
-        "reject_compress_poor",
-        "count",
-        "stores refused that shrank too little",
-        |s| { s.reject_compress_poor }
-    ),
-    figure!(Counter, "reject_disabled", "count", "stores refused while disabled", |s| s
-        .reject_disabled),
-    figure!(Counter, "decompress_fail", "count", "objects that did not decompress", |s| s
-        .decompress_fail),
-    figure!(Counter, "duplicate_entry", "count", "stores that replaced a page", |s| s
-        .duplicate_entry),
-    figure!(Gauge, "same_filled_pages", "pages", "pages of one pattern in the cache", |s| {
-        s.same_filled_pages
-    }),
-    figure!(Gauge, "stored_incompressible_pages", "pages", "pages in the cache as they are", |s| {
-        s.incompressible_pages
-    }),
-    figure!(Gauge, "compressed_bytes", "bytes", "bytes of all objects", |s| s.compressed_bytes),
-    figure!(Gauge, "overhead_bytes", "bytes", "memory of entries and indexes", |s| s
-        .overhead_bytes),
-    figure!(Counter, "compacted_pages", "pages", "memory gained by moving objects together", |s| {
-        s.compacted_pages
-    }),
-    figure!(Gauge, "warm_pages", "pages", "pages in the cache that were recompressed", |s| s
-        .warm_pages),
-    figure!(Counter, "recompressed_pages", "pages", "pages recompressed so far", |s| s
-        .recompressed),
-    figure!(Counter, "recompress_saved", "bytes", "memory that recompression saved so far", |s| s
-        .recompress_saved),
-    figure!(
-        Counter,
-        "recompress_vain",
-        "pages",
-        "pages that recompression did not make smaller",
-        |s| { s.recompress_vain }
-    ),
-    figure!(
-        Counter,
-        "recompress_left",
-        "count",
-        "times recompression had no room, or the page changed",
-        |s| { s.recompress_left }
-    ),
-    figure!(Counter, "recompress_us", "us", "CPU time of recompression so far", |s| s
-        .recompress_ns
-        / 1000),
-    figure!(
-        Gauge,
-        "recompress_age",
-        "seconds",
-        "age at which pages are recompressed now; 0: none",
-        |s| { s.recompress_age }
-    ),
-    figure!(Counter, "warm_loads", "pages", "recompressed pages loaded so far", |s| s.warm_loads),
-    figure!(
-        Counter,
-        "warm_loads_soon",
-        "pages",
-        "recompressed pages loaded soon after that",
-        |s| { s.warm_loads_soon }
-    ),
-    figure!(Counter, "zswpout", "pages", "pages stored so far", |s| s.stores),
-    figure!(Counter, "zswpin", "pages", "pages loaded from the cache so far", |s| s.loads),
-    figure!(Plain, "zswpwb", "pages", "pages written back so far", |s| s.written_back_pages),
-    figure!(Counter, "through_pages", "pages", "pages refused and sent to devices", |s| s.through),
-    figure!(
-        Counter,
-        "through_fail",
-        "pages",
-        "pages refused whose write to a device failed",
-        |s| { s.through_failed }
-    ),
-    figure!(Counter, "read_back_pages", "pages", "pages read from devices", |s| s.read_back),
-    figure!(Counter, "read_back_fail", "pages", "pages that could not be read from devices", |s| {
-        s.read_back_failed
-    }),
-    figure!(
-        Counter,
-        "read_back_changed",
-        "pages",
-        "pages read from devices that these had changed",
-        |s| { s.read_back_changed }
-    ),
-    figure!(
-        Gauge,
-        "lost_pages",
-        "pages",
-        "pages that were damaged when the cache was recovered",
-        |s| { s.lost_pages }
-    ),
-    figure!(Gauge, "device_pages", "pages", "pages on devices now", |s| s.on_device),
-    Attribute {
-        name: "scrub",
-        access: Access::ActOnWrite,
-        unit: "flag",
-        kind: ValueKind::Plain,
-        help: "anything reads all that was written back, and fails if a page is not as it was \
-               written",
-        show: None,
-        store: Some(|zswap, _| zswap.scrub(Cpu(0)).map(|_| ())),
-    },
-];
+pub static DEBUG: &[Attribute<Zswap>] = figures! {{
+    Gauge "stored_pages" "pages" = |s| s.stored_pages, "pages in the cache";
+    Gauge "pool_total_size" "bytes" = |s| s.pool_bytes, "memory of the pool";
+    Plain "pool_pages" "pages" = |s| s.pool_bytes / PAGE_SIZE as u64, "memory of the pool (2013)";
+    Counter "pool_limit_hit" "count" = |s| s.pool_limit_hit, "stores that found the pool full";
+    Counter "written_back_pages" "pages" = |s| s.written_back_pages, "pages written back";
+    Plain "flushed_pages" "pages" = |s| s.written_back_pages, "pages written back (2013)";
+    Counter "writeback_attempted" "count" = |s| s.writeback_attempted,
+        "stores that wrote others back to find space";
+    Plain "reject_flush_attempted" "count" = |s| s.writeback_attempted, "the same (2013)";
+    Counter "saved_by_writeback" "count" = |s| s.saved_by_writeback,
+        "stores that found space by writing others back";
+    Plain "saved_by_flush" "count" = |s| s.saved_by_writeback, "the same (2013)";
+    Gauge "outstanding_writebacks" "pages" = |s| s.outstanding_writebacks,
+        "pages on their way to devices";
+    Plain "outstanding_flushes" "pages" = |s| s.outstanding_writebacks, "the same (2013)";
+    Counter "writeback_fail" "pages" = |s| s.writeback_failed,
+        "pages whose writing back failed; they stayed";
+    Plain "reject_tmppage_fail" "count" = |s| s.writebacks_refused,
+        "times as much was under way as may be (2013)";
+    Counter "reject_reclaim_fail" "count" = |s| s.reject_reclaim_fail, "stores refused for a limit";
+    Plain "reject_flush_fail" "count" = |s| s.reject_reclaim_fail, "the same (2013)";
+    Counter "reject_alloc_fail" "count" = |s| s.reject_alloc_fail,
+        "stores refused for want of a frame";
+    Plain "reject_zsmalloc_fail" "count" = |s| s.reject_alloc_fail, "the same (2013)";
+    Counter "reject_kmemcache_fail" "count" = |s| s.reject_entry_fail,
+        "stores refused for want of an entry";
+    Counter "reject_compress_fail" "count" = |s| s.reject_compress_fail,
+        "stores refused that would not shrink";
+    Counter "reject_compress_poor" "count" = |s| s.reject_compress_poor,
+        "stores refused that shrank too little";
+    Counter "reject_disabled" "count" = |s| s.reject_disabled, "stores refused while disabled";
+    Counter "decompress_fail" "count" = |s| s.decompress_fail, "objects that did not decompress";
+    Counter "duplicate_entry" "count" = |s| s.duplicate_entry, "stores that replaced a page";
+    Gauge "same_filled_pages" "pages" = |s| s.same_filled_pages,
+        "pages of one pattern in the cache";
+    Gauge "stored_incompressible_pages" "pages" = |s| s.incompressible_pages,
+        "pages in the cache as they are";
+    Gauge "compressed_bytes" "bytes" = |s| s.compressed_bytes, "bytes of all objects";
+    Gauge "overhead_bytes" "bytes" = |s| s.overhead_bytes, "memory of entries and indexes";
+    Counter "compacted_pages" "pages" = |s| s.compacted_pages,
+        "memory gained by moving objects together";
+    Gauge "warm_pages" "pages" = |s| s.warm_pages, "pages in the cache that were recompressed";
+    Counter "recompressed_pages" "pages" = |s| s.recompressed, "pages recompressed so far";
+    Counter "recompress_saved" "bytes" = |s| s.recompress_saved,
+        "memory that recompression saved so far";
+    Counter "recompress_vain" "pages" = |s| s.recompress_vain,
+        "pages that recompression did not make smaller";
+    Counter "recompress_left" "count" = |s| s.recompress_left,
+        "times recompression had no room, or the page changed";
+    Counter "recompress_us" "us" = |s| s.recompress_ns / 1000, "CPU time of recompression so far";
+    Gauge "recompress_age" "seconds" = |s| s.recompress_age,
+        "age at which pages are recompressed now; 0: none";
+    Counter "warm_loads" "pages" = |s| s.warm_loads, "recompressed pages loaded so far";
+    Counter "warm_loads_soon" "pages" = |s| s.warm_loads_soon,
+        "recompressed pages loaded soon after that";
+    Counter "zswpout" "pages" = |s| s.stores, "pages stored so far";
+    Counter "zswpin" "pages" = |s| s.loads, "pages loaded from the cache so far";
+    Plain "zswpwb" "pages" = |s| s.written_back_pages, "pages written back so far";
+    Counter "through_pages" "pages" = |s| s.through, "pages refused and sent to devices";
+    Counter "through_fail" "pages" = |s| s.through_failed,
+        "pages refused whose write to a device failed";
+    Counter "read_back_pages" "pages" = |s| s.read_back, "pages read from devices";
+    Counter "read_back_fail" "pages" = |s| s.read_back_failed,
+        "pages that could not be read from devices";
+    Counter "read_back_changed" "pages" = |s| s.read_back_changed,
+        "pages read from devices that these had changed";
+    Gauge "lost_pages" "pages" = |s| s.lost_pages,
+        "pages that were damaged when the cache was recovered";
+    Gauge "device_pages" "pages" = |s| s.on_device, "pages on devices now";
+}
+Attribute {
+    name: "scrub",
+    access: Access::ActOnWrite,
+    unit: "flag",
+    kind: ValueKind::Plain,
+    help: "anything reads all that was written back, and fails if a page is not as it was \
+           written",
+    show: None,
+    store: Some(|zswap, _| zswap.scrub(Cpu(0)).map(|_| ())),
+}
+};
 
 /// `fs/cgroup/NAME`, for each memcg.
 pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[

@@ -72,12 +72,6 @@ impl Policy {
         }
     }
 
-    /// The memory size in bytes that `max_pool_percent` refers to.
-    #[must_use]
-    pub fn total_bytes(&self) -> u64 {
-        self.total_pages.saturating_mul(units::PAGE_SIZE as u64)
-    }
-
     /// The limit of the pool in percent: see `max_pool_percent` in Linux.
     #[must_use]
     pub fn max_pool_percent(&self) -> u32 {

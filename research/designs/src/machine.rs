@@ -25,7 +25,7 @@ pub struct MachineOptions {
     /// Files of the host: backing devices for writeback, and dictionaries.
     pub files: Arc<dyn HostFiles>,
     /// The provider of memory for the cache in front of swap areas.
-    pub swap_scenario: Arc<dyn MemoryProvider>,
+    pub swap_memory: Arc<dyn MemoryProvider>,
 }
 
 /// A zone and the disks that share it: a [`rampack::Machine`] of any designs.
@@ -33,7 +33,7 @@ pub struct Machine {
     resources: Arc<Resources>,
     variants: Variants,
     memory: u64,
-    swap_scenario: Arc<dyn MemoryProvider>,
+    swap_memory: Arc<dyn MemoryProvider>,
     next: Mutex<u32>,
 }
 
@@ -63,7 +63,7 @@ impl Machine {
         provider: Arc<dyn MemoryProvider>,
         options: MachineOptions,
     ) -> Result<Machine, ControlError> {
-        let MachineOptions { cpus, memory, variants, files, swap_scenario } = options;
+        let MachineOptions { cpus, memory, variants, files, swap_memory } = options;
         variants.check()?;
         let frames = zone(&variants.zone, &*provider, cpus, memory)?;
         let resources = Resources {
@@ -75,7 +75,7 @@ impl Machine {
             ..Resources::new(provider, frames, cpus, files)
         };
         let (resources, next) = (Arc::new(resources), Mutex::new(0));
-        Ok(Machine { resources, variants, memory, swap_scenario, next })
+        Ok(Machine { resources, variants, memory, swap_memory, next })
     }
 
     /// A machine with the CPUs and the memory of this one, of these designs.
@@ -90,7 +90,7 @@ impl Machine {
             memory: host::total_memory(),
             variants,
             files: Arc::new(NoHostFiles),
-            swap_scenario: provider.clone(),
+            swap_memory: provider.clone(),
         };
         Machine::new(provider, options)
     }
@@ -122,7 +122,7 @@ impl Machine {
     /// # Errors
     /// `ENOMEM` when memory or addresses are out.
     pub fn swap(&self) -> Result<Arc<Zswap>, ControlError> {
-        self.variants.swap(self.swap_scenario.clone(), self.swap_parts()?)
+        self.variants.swap(self.swap_memory.clone(), self.swap_parts()?)
     }
 
     /// The parts of a cache in front of swap areas.
@@ -130,7 +130,7 @@ impl Machine {
         let (cpus, total_pages) = (self.resources.cpus, pages_for(self.memory));
         let memory = total_pages.saturating_mul(PAGE_SIZE as u64);
         Ok(Parts {
-            frames: zone(&self.variants.zone, &*self.swap_scenario, cpus, memory)?,
+            frames: zone(&self.variants.zone, &*self.swap_memory, cpus, memory)?,
             kept: None,
             cpus,
             counting_cpus: self.resources.counting_cpus,

@@ -20,7 +20,7 @@ fn machine(variants: Variants) -> Machine {
         memory: 64 << 20,
         variants,
         files: Arc::new(NoHostFiles),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
     };
     Machine::new(Arc::new(host::Mmap), options).unwrap()
 }

@@ -23,6 +23,7 @@ use crate::drive::half_compressible;
 use crate::programs::now;
 use crate::report::{begin, step};
 use crate::sys::{self, Signal};
+pub use dump::anonymous_bytes;
 use recipe::{RECIPES, Recipe};
 
 /// A program that has not reached its size within this time is dumped as it is.

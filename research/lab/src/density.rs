@@ -21,6 +21,7 @@ use units::{Cpu, PAGE_SIZE};
 use zram::{Budgets, Disk};
 
 use crate::args::DensityArgs;
+use crate::corpus::anonymous_bytes;
 use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
 use crate::sys::Memory;
@@ -139,7 +140,7 @@ fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<P
 /// Resident bytes without pages of files. The code that the first device of a process loads would
 /// count as memory of this device.
 fn resident() -> Result<u64> {
-    host::anonymous_bytes().context("/proc/self/smaps_rollup tells no anonymous memory")
+    anonymous_bytes(std::process::id())
 }
 
 fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>> {

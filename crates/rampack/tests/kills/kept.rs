@@ -22,7 +22,7 @@ pub fn options() -> MachineOptions {
         cpus: CPUS,
         memory: 64 << 20,
         files: Arc::new(HostSystem),
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access: false,
     }
 }

@@ -421,7 +421,7 @@ mod tests {
             cpus: 1,
             memory: 1 << 28,
             files: Arc::new(rampack::NoHostFiles),
-            swap_scenario: Arc::new(rampack::host::Mmap),
+            swap_memory: Arc::new(rampack::host::Mmap),
             track_access: false,
         };
         let machine = rampack::Machine::new(Arc::new(rampack::host::Mmap), options).unwrap();

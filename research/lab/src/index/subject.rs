@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Context, Result, anyhow, bail};
-use designs::make_index;
+use designs::{Variants, make_index};
 use units::{Cpu, PAGE_SIZE, Page};
 use zswap::{Index, Key, Word};
 
@@ -37,7 +37,8 @@ impl Subject {
     /// The engine with the index of that name, and an area of this many pages.
     pub fn whole(index: &str, pages: u32) -> Result<Subject> {
         let own = fs::read("/proc/self/exe").context("/proc/self/exe")?;
-        let cache = Swap::new(pages as usize, zcomp::DEFAULT_ALGORITHM, index)?;
+        let variants = Variants { index: index.to_owned(), alike: true, ..Variants::default() };
+        let cache = Swap::new(pages as usize, zcomp::DEFAULT_ALGORITHM, variants)?;
         let mut whole = Whole { cache, contents: Vec::new() };
         // Without a backing device the engine refuses pages that do not compress.
         let (cpu, key) = (host::cpu(), whole.key(0));

@@ -76,7 +76,10 @@ impl Kind {
         let usual = Variants::default();
         let variants = match seam {
             "swap" if level.is_some() => bail!("--level: codecs of swap have their default levels"),
-            "swap" => return Ok(Box::new(Swap::new(pages, algorithm, &design)?)),
+            "swap" => {
+                let variants = Variants { index: design, ..usual };
+                return Ok(Box::new(Swap::new(pages, algorithm, variants)?));
+            }
             "zone" => Variants { zone: design, ..usual },
             "memory" => Variants { memory: design, ..usual },
             _ => Variants { slots: design, ..usual },

@@ -16,7 +16,7 @@ pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<rampack:
         cpus: host::cpus(),
         memory: host::total_memory(),
         files,
-        swap_scenario: Arc::new(host::Mmap),
+        swap_memory: Arc::new(host::Mmap),
         track_access,
     };
     rampack::Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))

@@ -23,10 +23,9 @@ pub struct Swap {
 }
 
 impl Swap {
-    /// Makes a new area in a machine of its own; `index` names its index.
-    pub fn new(pages: usize, algorithm: &str, index: &str) -> Result<Swap> {
+    /// Makes a new area in a machine of its own; `variants` names its index.
+    pub fn new(pages: usize, algorithm: &str, variants: Variants) -> Result<Swap> {
         let make = || -> Result<Swap, ControlError> {
-            let variants = Variants { index: index.to_owned(), ..Variants::default() };
             let zswap = Machine::of(variants)?.swap()?;
             zswap.set_compressor(algorithm)?;
             zswap.set_max_pool_percent(100)?;

@@ -206,7 +206,7 @@ impl Served {
             cpus: host::cpus(),
             memory: host::total_memory(),
             files: Arc::new(files),
-            swap_scenario: Arc::new(host::Mmap),
+            swap_memory: Arc::new(host::Mmap),
             track_access: false,
         };
         let machine = Machine::new(Arc::new(host::Mmap), options).map_err(|e| anyhow!("{e}"))?;
