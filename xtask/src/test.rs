@@ -32,6 +32,9 @@ pub struct Extent {
 /// The number of daemons that each test of the users of `rampack keep` kills in a long run.
 const KILLS: &str = "200";
 
+/// Set in a long run. Tests read it whose tools take minutes to build.
+const LONG: &str = "RAMPACK_LONG";
+
 /// The number of test programs whose times are shown at the end.
 const SLOWEST: usize = 10;
 
@@ -45,7 +48,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
 
     let seed = seed::draw()?;
     println!("{}={seed}", seed::VARIABLE);
-    let mut runs = Runs { skips_file, strict, seed, count: Count::default(), ..Runs::default() };
+    let mut runs = Runs { skips_file, strict, long, seed, count: Count::default(), ..Runs::default() };
 
     if !guest {
         let workspace = || {
@@ -61,10 +64,6 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         let mut research = cargo(root);
         research.arg("test").args(workspace_of("research"));
         runs.add(research.args(["--workspace", "--no-fail-fast"]))?;
-        // The tests of the workspace have all features; this one is about a build without them.
-        let mut plain = cargo(root);
-        plain.args(["test", "--package", "rampack", "--test", "remote"]);
-        runs.add(&mut plain)?;
         // Runs each benchmark once. Each must build and run.
         let mut benchmarks = cargo(root);
         benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
@@ -184,6 +183,7 @@ struct Runs {
     /// Each skipped test adds a line to this file.
     skips_file: PathBuf,
     strict: bool,
+    long: bool,
     /// The seed of the random events of all runs.
     seed: String,
     count: Count,
@@ -206,6 +206,9 @@ impl Runs {
             command.env("RAMPACK_STRICT", "1");
         } else {
             command.env_remove("RAMPACK_STRICT");
+        }
+        if self.long {
+            command.env(LONG, "1");
         }
         let words: Vec<String> =
             command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();

@@ -188,8 +188,7 @@ fn group(it: &Observed) -> Finding {
         "{least}: what disks hold counts against it, and `swap on` refuses to serve here, because \
          at the limit the daemon would wait for itself"
     );
-    if it.container.is_some() {
-        // The path is that in the container's own namespace.
+    if it.container.is_some() && !it.can_lift {
         let command = run_with(it, "--memory 0");
         return Finding { command, ..Finding::new(GROUP, level, text) };
     }

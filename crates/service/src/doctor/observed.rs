@@ -47,6 +47,8 @@ pub struct Observed {
     pub room: Result<(), ControlError>,
     /// Limits of control groups on the memory of this process.
     pub limits: Vec<GroupLimit>,
+    /// Can this process change the files of `limits`?
+    pub can_lift: bool,
     /// Bytes of memory of the machine.
     pub memory: u64,
     /// Opens /dev/fuse.
@@ -93,7 +95,13 @@ impl Observed {
         let is_set_user_id = |path: &PathBuf| {
             fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0)
         };
+        let limits = group_limits();
+        let is_open = |limit: &GroupLimit| {
+            OpenOptions::new().write(true).open(&limit.file).is_ok()
+        };
         Observed {
+            can_lift: limits.iter().all(is_open),
+            limits,
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             is_root: effective_user() == 0,
             in_user_namespace: in_user_namespace(),
@@ -101,7 +109,6 @@ impl Observed {
             distribution: distribution(&text("/etc/os-release")),
             has_proc: Path::new("/proc/self/mountinfo").exists(),
             room: check_room(),
-            limits: group_limits(),
             memory: host::machine_memory(),
             fuse: opens("/dev/fuse"),
             loops: opens("/dev/loop-control"),

@@ -24,6 +24,7 @@ fn whole() -> Observed {
         has_proc: true,
         room: Ok(()),
         limits: Vec::new(),
+        can_lift: true,
         memory: 8 * GIB,
         fuse: Ok(()),
         loops: Ok(()),
@@ -142,6 +143,7 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             |it| {
                 it.limits = limited("/sys/fs/cgroup/memory.max");
                 it.container = Some("docker".into());
+                it.can_lift = false;
             },
             "control group",
             Note,
@@ -299,7 +301,7 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
         (|it| it.release = "6.3.1".into(), "Linux 6.4", Note, "ublk", None),
         (|it| it.release = "5.10.0".into(), "Linux 5.14", Note, "outlive", None),
         (|it| it.release = "5.4.0".into(), "Linux 5.9", Note, "OOM killer", None),
-        (|it| it.release = "5.4.0".into(), "Linux 5.6", Note, "backing devices", None),
+        (|it| it.release = "5.4.0".into(), "Linux 5.6", Note, "swap that never waits", None),
         (|it| it.release = "unknown".into(), "Linux 5.6", Note, "unknown", None),
         (
             |it| _ = it.killers.insert("systemd-oomd".into(), "/lib/systemd-oomd".into()),
