@@ -376,8 +376,8 @@ pub(crate) fn open_fuse() -> Result<File, Error> {
     }
 }
 
-/// Checks that `at` is a directory without a mount on it, and that a mount there could be unmounted;
-/// creates it if it is missing.
+/// Checks that `at` is a directory without a mount on it, and that a mount there could be
+/// unmounted; creates it if it is missing.
 pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     check_unmount(at)?;
     match fs::metadata(at) {

@@ -18,7 +18,8 @@ fn top() -> PathBuf {
 /// What `dist` leaves, with little in it.
 fn built() -> TempDir {
     let place = TempDir::new();
-    for name in ["man/rampack.1", "man/rampack-attributes.7", "completions/_rampack"] {
+    let pages = ["man/rampack.1", "man/rampack.toml.5", "man/rampack-attributes.7"];
+    for name in pages.into_iter().chain(["completions/_rampack"]) {
         put(&place.join(name), b"text").unwrap();
     }
     put(&place.join("completions/rampack.bash"), b"text").unwrap();
@@ -66,6 +67,7 @@ fn manuals_completions_and_changes_are_where_each_distribution_has_them() {
         "bash-completion/completions/rampack",
         "fish/vendor_completions.d/rampack.fish",
         "man/man1/rampack.1.gz",
+        "man/man5/rampack.toml.5.gz",
         "man/man7/rampack-attributes.7.gz",
     ];
     let own = [
@@ -123,6 +125,8 @@ fn both_packages_have_the_program_and_its_services() {
         "usr/share/doc/rampack/examples/rampack.toml",
         "usr/share/doc/rampack/examples/nbd.toml",
         "usr/share/man/man1/rampack.1.gz",
+        "usr/share/man/man5/rampack.toml.5.gz",
+        "usr/share/man/man7/rampack-attributes.7.gz",
         "usr/share/bash-completion/completions/rampack",
     ];
     for path in units.iter().map(String::as_str).chain(others) {

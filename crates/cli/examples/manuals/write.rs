@@ -1,5 +1,10 @@
 //! Makes the pages and the completions. Its test includes this file.
 
+#[path = "argument.rs"]
+pub mod argument;
+#[path = "configuration.rs"]
+mod configuration;
+
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -7,7 +12,7 @@ use std::path::Path;
 use clap::{Command, CommandFactory};
 use clap_complete::Shell;
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, bold, roman};
+use clap_mangen::roff::{Inline, Roff, bold, roman};
 use cli::args::Cli;
 use service::protocol::TreeAttribute;
 
@@ -17,8 +22,8 @@ const DEVICE: &str = "NAME";
 /// What prints these names.
 const NAMES: &str = "rampack names 2>/dev/null";
 
-/// Writes `man/*.1`, `man/*.7` and `completions/*` below `directory`. `date` is that of the pages,
-/// as in 2026-01-31. A page of the configuration file, `rampack.toml.5`, belongs here too.
+/// Writes `man/*.1`, `man/*.5`, `man/*.7` and `completions/*` below `directory`. `date` is that of
+/// the pages, as in 2026-01-31.
 ///
 /// # Errors
 /// The error of the system.
@@ -29,6 +34,7 @@ pub fn all(directory: &Path, date: &str, rows: &[TreeAttribute]) -> io::Result<(
     let mut command = Cli::command().disable_help_subcommand(true);
     command.build();
     commands(&command, date, &pages)?;
+    fs::write(pages.join("rampack.toml.5"), configuration::page(&command, date))?;
     fs::write(pages.join("rampack-attributes.7"), attributes(date, rows))?;
     let mut named = Vec::new();
     take_devices(&command, &mut Vec::new(), &mut named);
@@ -85,31 +91,56 @@ fn tidied(page: &str) -> String {
     text
 }
 
+/// The beginning of the page `name`, and what is in it.
+fn begun(name: &str, section: &str, date: &str, what: &str) -> Roff {
+    let mut page = Roff::new();
+    page.control("TH", [&*name.to_uppercase(), section, date, &source(), "rampack"]);
+    page.control("SH", ["NAME"]);
+    page.text([roman(format!("{name} - {what}"))]);
+    page
+}
+
+/// A text with what is between backticks in bold.
+fn marked(text: &str) -> Vec<Inline> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts = text.split('`').enumerate();
+    parts.map(|(at, part)| if at % 2 == 1 { bold(part) } else { roman(part) }).collect()
+}
+
+/// The end of a page: other pages, each as in `rampack-up(1)`.
+fn see_also(page: &mut Roff, others: &[&str]) {
+    page.control("SH", ["SEE ALSO"]);
+    let mut text = Vec::new();
+    for (name, section) in others.iter().filter_map(|other| other.split_once('(')) {
+        if !text.is_empty() {
+            text.push(roman(", "));
+        }
+        text.extend([bold(name), roman(format!("({section}"))]);
+    }
+    page.text(text);
+}
+
 /// The page of all attributes.
 fn attributes(date: &str, rows: &[TreeAttribute]) -> String {
-    let mut page = Roff::new();
-    page.control("TH", ["RAMPACK-ATTRIBUTES", "7", date, &source(), "rampack"]);
-    page.control("SH", ["NAME"]);
-    page.text([roman("rampack-attributes - attributes of disks and of the cache of swap devices")]);
+    let what = "attributes of disks and of the cache of swap devices";
+    let mut page = begun("rampack-attributes", "7", date, what);
     page.control("SH", ["DESCRIPTION"]);
-    page.text([
-        bold("rampack get"),
-        roman(" prints attributes, "),
-        bold("rampack set"),
-        roman(
-            " changes them, and a daemon with FUSE has them as files in its root directory. Below \
-               are their paths there, their modes and units, and what they say.",
-        ),
-    ]);
+    page.text(marked(
+        "`rampack get` prints attributes, `rampack set` changes them, and a daemon with FUSE has \
+         them as files in its root directory. Below are their paths there, their modes and units, \
+         and what they say. A mode of 0200 is only written, and one of 0400 only root's to read.",
+    ));
     page.control("SH", ["ATTRIBUTES"]);
     for TreeAttribute { path, mode, unit, help, .. } in rows {
         page.control("TP", []);
         let unit = if unit.is_empty() { String::new() } else { format!(", {unit}") };
         page.text([bold(path.as_str()), roman(format!(" ({mode:04o}{unit})"))]);
-        page.text([roman(help.split_whitespace().collect::<Vec<_>>().join(" "))]);
+        page.text(marked(help));
     }
-    page.control("SH", ["SEE ALSO"]);
-    page.text([bold("rampack-get"), roman("(1), "), bold("rampack-set"), roman("(1)")]);
+    see_also(
+        &mut page,
+        &["rampack-get(1)", "rampack-set(1)", "rampack-tree(1)", "rampack.toml(5)"],
+    );
     page.render()
 }
 

@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 /// The most disks there may be, so that a number is one that people write.
-const MOST: usize = 1024;
+pub const MOST: usize = 1024;
 
 /// Options of the command line that are none of a file: what is for the command itself.
 const NOT_IN_FILES: [&str; 4] = ["config", "help", SET, "version"];
@@ -54,7 +54,9 @@ impl Kind {
         }
     }
 
-    fn command(self) -> Command {
+    /// The parser of its options.
+    #[must_use]
+    pub fn command(self) -> Command {
         let command = Command::new("section").no_binary_name(true).disable_help_flag(true);
         match self {
             Kind::Serve => FrontendOptions::augment_args(command),
@@ -63,6 +65,13 @@ impl Kind {
             Kind::Swap(_) => SwapOn::augment_args(command).mut_arg("sandbox", |it| it.hide(true)),
         }
     }
+}
+
+/// The keys of a section: those options of its [`Kind::command`] that a file may have.
+pub fn keys(command: &Command) -> impl Iterator<Item = &Arg> {
+    command.get_arguments().filter(|arg| {
+        !arg.is_hide_set() && arg.get_long().is_some_and(|name| !NOT_IN_FILES.contains(&name))
+    })
 }
 
 /// The options of a section, as of the command line; `None` with what is wrong in `faults`.
@@ -184,13 +193,8 @@ fn reason(error: &clap::Error) -> String {
 /// The words of the command line for an entry.
 fn words_of(command: &Command, section: &Section, entry: &Entry) -> Result<Vec<OsString>, String> {
     let Entry { key, given, written, .. } = entry;
-    let known = |arg: &&Arg| {
-        !arg.is_hide_set() && arg.get_long().is_some_and(|name| !NOT_IN_FILES.contains(&name))
-    };
-    let mut there = command.get_arguments().filter(known);
-    let arg = there.find(|arg| arg.get_long() == Some(key)).ok_or_else(|| {
-        let names = command.get_arguments().filter(known).filter_map(Arg::get_long);
-        let names: Vec<&str> = names.collect();
+    let arg = keys(command).find(|arg| arg.get_long() == Some(key)).ok_or_else(|| {
+        let names: Vec<&str> = keys(command).filter_map(Arg::get_long).collect();
         let attributes = match section.name.as_str() {
             "serve" => String::new(),
             name => format!("; attributes are in [{name}.{SET}]"),

@@ -345,9 +345,10 @@ const PAGES: &[(&str, &[Need])] = &[
     ("docs/guide/containers.md", &[]),
     ("docs/guide/disk.md", &[]),
     ("docs/guide/keep.md", &[]),
+    ("docs/guide/nbd.md", &[Need::program("nbdinfo", "libnbd-bin")]),
     (
-        "docs/guide/nbd.md",
-        &[Need::program("nbdinfo", "libnbd-bin"), Need::program("qemu-img", "qemu-utils")],
+        "docs/guide/recipes.md",
+        &[Need::program("nbdcopy", "libnbd-bin"), Need::program("qemu-img", "qemu-utils")],
     ),
     ("docs/guide/swap.md", &[]),
     ("docs/guide/systemd.md", &[]),

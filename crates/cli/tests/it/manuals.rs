@@ -1,7 +1,7 @@
 //! Man pages and completions, which are made from the command line's definition.
 
 #[path = "../../examples/manuals/write.rs"]
-mod write;
+pub mod write;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -31,7 +31,8 @@ fn there_is_a_page_for_each_command_and_one_for_the_attributes() {
     let place = made();
     let names: Vec<_> =
         pages(&place).iter().filter_map(|it| Some(it.file_name()?.to_str()?.to_owned())).collect();
-    for name in ["rampack.1", "rampack-up.1", "rampack-swap-on.1", "rampack-attributes.7"] {
+    let some = ["rampack.1", "rampack-up.1", "rampack-swap-on.1", "rampack.toml.5"];
+    for name in some.into_iter().chain(["rampack-attributes.7"]) {
         assert!(names.iter().any(|it| it == name), "{name}: {names:?}");
     }
     for hidden in ["rampack-layouts.1", "rampack-names.1", "rampack-help.1"] {
@@ -41,6 +42,39 @@ fn there_is_a_page_for_each_command_and_one_for_the_attributes() {
     for row in rows() {
         assert!(text.replace('\\', "").contains(&row.path), "{}", row.path);
     }
+}
+
+/// What is wrong with a configuration of this text.
+fn faults(text: &str) -> Vec<String> {
+    let faults = cli::config::understand(&[("f".into(), text.into())]).1;
+    faults.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn the_page_of_the_file_has_the_keys_and_messages_of_the_program() {
+    let place = made();
+    let text = fs::read_to_string(place.path().join("man/rampack.toml.5")).unwrap();
+    let text = text.replace('\\', "");
+    let parts: Vec<_> = text.split(".SH ").collect();
+    for (name, title) in [("zram0", "[zramN]\n"), ("swap0", "[swapN]\n"), ("serve", "[serve]\n")] {
+        let refused = faults(&format!("[{name}]\nno-key = 1\n"));
+        let refused = refused.iter().find(|it| it.contains("no no-key")).unwrap();
+        let there = refused.split("there are: ").nth(1).unwrap().split(';').next().unwrap();
+        let part = parts.iter().find(|part| part.starts_with(title)).unwrap();
+        let keys: Vec<_> = there.split_whitespace().collect();
+        let told = part
+            .split(".TP\n")
+            .filter_map(|it| it.strip_prefix("fB")?.split_once("fR = ").map(|(key, _)| key));
+        assert_eq!(told.collect::<Vec<_>>(), keys, "{part}");
+    }
+    assert!(parts.iter().any(|part| part.starts_with("DIAGNOSTICS")
+        && part.contains(
+            "/etc/rampack/rampack.toml:4: when-full = \"never\": allowed are: fail, wait, spill"
+        )));
+    let example = include_str!("../../../../dist/examples/rampack.toml");
+    assert_eq!(faults(example), [""; 0]);
+    let last = example.trim_end().lines().next_back().unwrap();
+    assert!(text.contains(last), "{text}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use cli::args::Cli;
 use service::protocol::TreeAttribute;
 
 use crate::golden::rows;
+use crate::manuals::write::argument::{self, Meaning};
 
 /// Compares a file of docs/reference with what it must be.
 #[track_caller]
@@ -46,24 +47,19 @@ fn written(arg: &Arg) -> String {
 
 /// What an argument does, with its values and its default.
 fn meaning(arg: &Arg) -> String {
-    let help = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let Meaning { help, values, default } = argument::meaning(arg);
     let mut text = cell(&help);
-    let values =
-        if arg.is_hide_possible_values_set() { Vec::new() } else { arg.get_possible_values() };
-    let values =
-        values.iter().filter(|_| arg.get_action().takes_values() && arg.get_long().is_some());
     let values: Vec<String> = values
-        .map(|value| match value.get_help() {
-            Some(help) => format!("`{}`: {}", value.get_name(), cell(&help.to_string())),
-            None => format!("`{}`", value.get_name()),
+        .iter()
+        .map(|(value, help)| match cell(help) {
+            help if help.is_empty() => format!("`{value}`"),
+            help => format!("`{value}`: {help}"),
         })
         .collect();
     if !values.is_empty() {
         write!(text, " [{}]", values.join("; ")).unwrap();
     }
-    let default = arg.get_default_values().iter().map(|it| it.to_string_lossy());
-    let default = default.filter(|_| arg.get_action().takes_values()).collect::<Vec<_>>().join(" ");
-    if !default.is_empty() && !text.contains("[default") {
+    if let Some(default) = default {
         write!(text, " [default: {default}]").unwrap();
     }
     if let Some(name) = arg.get_env() {
@@ -97,10 +93,11 @@ fn command_text(command: &Command, name: &str, told: &mut Told, texts: &mut Text
             }
         }
     }
-    let is_short = rows.len() < 4 && same.is_empty();
+    let is_short = rows.len() < 5 && same.values().flatten().count() < 2;
     let arguments = if is_short {
         let told = rows.iter().map(|(written, meaning)| format!("{written}: {meaning}"));
-        told.collect::<Vec<_>>().join(". ")
+        let same = same.iter().map(|(at, options)| format!("{}, as of `{at}`", options.join(", ")));
+        told.chain(same).collect::<Vec<_>>().join(". ")
     } else {
         let place = name.replace(' ', "-");
         format!("[below](#{place})")
@@ -114,7 +111,15 @@ fn command_text(command: &Command, name: &str, told: &mut Told, texts: &mut Text
             writeln!(texts.sections, "| {written} | {meaning} |").unwrap();
         }
         for (at, options) in same {
-            let text = format!("As of `{at}`: {}.", options.join(", "));
+            let others =
+                told.iter().filter(|(written, (_, of))| *of == at && !options.contains(written));
+            let others: Vec<&str> =
+                others.map(|(written, _)| &written[written.find("`--").unwrap_or(0)..]).collect();
+            let (options, others) = (options.join(", "), others.join(", "));
+            let text = match others.len() < options.len() {
+                true => format!("The others as of `{at}`, but for {others}."),
+                false => format!("As of `{at}`: {options}."),
+            };
             writeln!(texts.sections, "\n{}", filled(&text)).unwrap();
         }
     }
@@ -167,8 +172,9 @@ fn the_attributes_are_those_of_the_tree() {
                 show too. [zram.md](zram.md) and [zswap.md](zswap.md) say what Linux does otherwise. \
                 A mode of 0200 is only written, and one of 0400 only root's to read.";
     let mut text = format!("# Attributes\n\n{}\n", filled(text));
-    // What never changes, and what has another name today, needs no row of its own.
-    let (mut constants, mut former) = (Vec::new(), Vec::new());
+    // What never changes, what has another name today, and what is for those who work on the page
+    // allocator, needs no row of its own.
+    let (mut constants, mut former, mut zone) = (Vec::new(), Vec::new(), Vec::new());
     let mut table = String::new();
     for row in rows() {
         let TreeAttribute { path, mode, unit, help, .. } = row;
@@ -181,15 +187,19 @@ fn the_attributes_are_those_of_the_tree() {
             constants.push(format!("`{name}`"));
         } else if help.ends_with("(2013)") {
             former.push(format!("`{}`", path.rsplit('/').next().unwrap()));
+        } else if let Some(name) = path.strip_prefix("kernel/debug/rampack/zone/") {
+            zone.push(format!("`{name}`"));
         } else {
             writeln!(table, "| `{path}` | {mode:04o} | {unit} | {} |", cell(&help)).unwrap();
         }
     }
     let others = format!(
         "`rampack tree` tells also of constants of the block layer, in `block/zram0`: {} and all of \
-         `queue`; and of numbers under their names of 2013, in `kernel/debug/zswap`: {}.",
+         `queue`; of numbers under their names of 2013, in `kernel/debug/zswap`: {}; and of the page \
+         allocator, in `kernel/debug/rampack/zone`: {}.",
         constants.join(" "),
-        former.join(" ")
+        former.join(" "),
+        zone.join(" ")
     );
     writeln!(text, "\n{}", filled(&others)).unwrap();
     text.push_str("\n| attribute | mode | unit | |\n|---|---|---|---|\n");
