@@ -12,7 +12,7 @@
 //! | ended by the signal that the keeper passed on to it, and keeps nothing | ends |
 //! | was refused: it never said `READY=1`, and keeps nothing | ends with the same status |
 //! | died otherwise | starts it again, after a pause that becomes longer from death to death |
-//! | died after SIGTERM, or of a signal | starts it again, and sends SIGTERM once that one is ready |
+//! | died after SIGTERM, or of a signal | starts it again, and sends SIGTERM once it is ready |
 //! | died so often without `READY=1` and keeps nothing | ends with an error |
 //!
 //! While something is kept, the keeper never gives up: its end would be the end of what is kept. A

@@ -135,7 +135,7 @@ fn disk_lines(disks: &[Disk<'_>], place: Option<usize>, room: usize) -> Vec<Line
             rate(disk.reads),
             rate(disk.writes),
             algorithm(disk.report),
-            printable(&disk.report.mountpoints.join(","))
+            printable(disk.report.mountpoints.join(","))
         );
         lines.push(if n == place { bold(text) } else { Line::from(text) });
     }

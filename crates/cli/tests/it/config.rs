@@ -270,7 +270,8 @@ fn a_running_daemon_follows_what_it_can() {
     write(&top, MAIN, after);
     let not = "zram0: disksize=8M is not followed: it was made with disksize=4M\n\
                zram1 is not configured any more, and stays until `rampack remove zram1`\n\
-               [serve]: nbd-read-only=1 is followed from the next start on: restart the service\n";
+               [serve]: nbd-read-only=true is followed from the next start on: restart the \
+               service\n";
     let would = "zram0: mem_limit would be 3M\nzram2 would be made\nzram3 would be made\n";
     assert_eq!(apply("--dry-run"), format!("{not}{would}"));
     assert!(daemon.does("get zram0 mm_stat").contains(" 2097152 "));
