@@ -11,7 +11,8 @@ use rampack::host;
 use crate::args::SandboxOptions;
 use crate::config::{self, Configuration};
 use crate::running::{
-    Running, activate, check_frontends, confine, handed_over, has_no_device, is_inherited, served,
+    Running, activate, check_frontends, confine, for_file_systems, handed_over, has_no_device,
+    is_inherited, served,
 };
 use crate::swap::commands::{become_daemon, warn};
 use crate::terminal::answer;
@@ -19,7 +20,7 @@ use service::client::{call, report};
 use service::daemon::{DISKS, Daemon, PART, SWAPS};
 use service::failure::{say, sentence};
 use service::notify;
-use service::plan::Asked;
+use service::plan::{Asked, of_device};
 use service::protocol::{Applied, Request, SwapOn};
 use service::root::Root;
 use service::state::{Named, State};
@@ -104,7 +105,9 @@ fn serve_disks(
     }
     let (activated, sockets) = activate(others)?;
     let asked = configuration.apply().asked(DISKS);
-    let mut frontends = configuration.serve.clone().unwrap_or_default();
+    let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
+    let serve = configuration.serve.clone().unwrap_or_default();
+    let mut frontends = for_file_systems(serve, has_file_system);
     if !configuration.says_sandbox() {
         frontends.sandbox = sandbox;
     }

@@ -82,13 +82,17 @@ impl Running {
         is_done: impl Fn(&Daemon) -> bool,
         make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
     ) -> Result<(), ControlError> {
+        let mut guard = None;
         let run = || {
             let text = make(&self.daemon)?;
+            guard = self.guard()?;
             print(&text);
             watch(&self.daemon, &self.events, force, is_done)
         };
         let result = run();
-        self.end(result)
+        let result = self.end(result);
+        drop(guard);
+        result
     }
 
     /// What unmounts, after a kill, the mounts of an ordinary user's daemon that nobody keeps.
