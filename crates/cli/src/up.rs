@@ -55,7 +55,7 @@ impl DeviceOptions {
             ("auto_cpu_percent", self.auto_cpu.map(|it| it.to_string())),
             ("auto_slowest_read", self.slowest_read.map(|it| it.to_string())),
             ("auto_writeback", text(&self.auto_writeback)),
-            ("auto", (self.auto == Some(true)).then(|| "1".to_string())),
+            ("auto", self.auto.map(|on| u8::from(on).to_string())),
         ];
         let set = set.into_iter().filter_map(|(name, value)| Some((name.to_string(), value?)));
         let set = set.map(|(name, value)| Attribute { name, value });

@@ -297,6 +297,20 @@ fn a_running_daemon_follows_what_it_can() {
     place.is_clean();
 }
 
+#[test]
+fn auto_is_turned_off_in_a_file() {
+    let text = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\nauto = true\n";
+    let (top, place) = (system(&[(MAIN, text)]), Place::new());
+    let daemon = serve(&top, &place);
+    assert_eq!(daemon.does("get zram0 auto"), "1\n");
+    write(&top, MAIN, &text.replace("auto = true", "auto = false"));
+    let said = says(&top, &format!("--root {} config apply", place.root().display()));
+    assert_eq!((&*said.out, &*said.err), ("zram0: auto is 0 now\n", ""));
+    assert_eq!(daemon.does("get zram0 auto"), "0\n");
+    daemon.stop();
+    place.is_clean();
+}
+
 /// A system with two disks that are mounted, one below the other.
 fn mounted(place: &Place) -> (TempDir, PathBuf) {
     let outer = place.path().join("outer");
