@@ -15,9 +15,11 @@ use std::fs;
 use std::path::PathBuf;
 
 use rampack::control::{ControlError, Errno, Object};
+use service::daemon::PART;
 use service::devices::configure;
 use service::failure::failed;
 use service::machine::{self, Machine};
+use service::plan::Asked;
 use service::protocol::{self, Add, Apply, ConfiguredDisk};
 use service::swap::cache::parameters;
 
@@ -67,6 +69,17 @@ pub fn load(only: &[PathBuf]) -> Result<Configuration, ControlError> {
     configuration.found = found;
     configuration.is_off = files::is_off(&top);
     refuse(&faults).map(|()| configuration)
+}
+
+/// How a daemon serves that was asked for this ([`protocol::Apply::asked`]).
+#[must_use]
+pub fn serving(asked: &Asked) -> Configuration {
+    let asked = asked.iter().filter(|(name, _)| *name != PART);
+    let line = |(name, written): (&String, &String)| {
+        Some(format!("{} = {written}\n", name.strip_prefix("serve/")?))
+    };
+    let text = format!("[serve]\n{}", asked.filter_map(line).collect::<String>());
+    understand(&[("what was asked for".into(), text)]).0
 }
 
 /// # Errors

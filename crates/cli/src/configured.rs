@@ -91,24 +91,33 @@ pub fn serve(
     ended(serve_disks(root, file, sandbox, (state, others)), is_first)
 }
 
+/// A daemon before may have left what others wait for: it is served whatever is wrong in a file, as
+/// it was before. A file may even be on a swap device of that daemon, and is read afterwards then.
 fn serve_disks(
     root: Option<&Path>,
     file: Option<&Path>,
     sandbox: SandboxOptions,
     (state, others): (Option<Arc<State>>, Named),
 ) -> Result<(), ControlError> {
-    let configuration = load(file)?;
-    let has_none = configuration.disks.is_empty() && configuration.serve.is_none();
-    let idle = idle(&configuration, has_none, "disk");
-    if let (true, Some(why)) = (is_first(state.as_ref()), idle) {
+    let (is_first, is_rehearsal) = (is_first(state.as_ref()), kept::is_rehearsal());
+    let has_swap = state.as_ref().is_some_and(|state| !state.kept().areas.is_empty());
+    let loaded = if has_swap && !is_rehearsal { None } else { Some(load(file)) };
+    let configuration = match loaded {
+        Some(Err(error)) if is_first || is_rehearsal => return Err(error),
+        loaded => loaded.and_then(Result::ok),
+    };
+    if let (true, Some(it)) = (is_first, &configuration)
+        && let Some(why) = idle(it, it.disks.is_empty() && it.serve.is_none(), "disk")
+    {
         return nothing(&why);
     }
     let (activated, sockets) = activate(others)?;
-    let asked = configuration.apply().asked(DISKS);
+    let before = || asked_before(state.as_ref(), DISKS);
+    let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(DISKS));
+    let by = config::serving(&asked);
     let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
-    let serve = configuration.serve.clone().unwrap_or_default();
-    let mut frontends = for_file_systems(serve, has_file_system);
-    if !configuration.says_sandbox() {
+    let mut frontends = for_file_systems(by.serve.clone().unwrap_or_default(), has_file_system);
+    if !by.says_sandbox() {
         frontends.sandbox = sandbox;
     }
     confine(&frontends)?;
@@ -120,7 +129,10 @@ fn serve_disks(
         |daemon| {
             daemon.file_systems().begins_anew();
             daemon.file_systems().go_on();
-            make_disks(daemon, &configuration)?;
+            match &configuration {
+                Some(configuration) => make_disks(daemon, configuration)?,
+                None => follow(daemon, file),
+            }
             let is_client = !activated.is_empty();
             daemon.serve_activated(activated)?;
             Ok(if is_client { String::new() } else { served(daemon) })
