@@ -72,13 +72,6 @@ struct Life {
     passed_on: Option<i32>,
 }
 
-impl Life {
-    /// Did it die of the signal that was passed on to it?
-    fn died_of(&self, how: Ended) -> bool {
-        self.passed_on.is_some_and(|signal| how == Ended::Killed(signal))
-    }
-}
-
 /// Keeps the descriptors of a daemon, and starts it again when it dies.
 pub struct Keeper {
     program: Child,
@@ -168,7 +161,7 @@ impl Keeper {
                     return Ok(how);
                 }
                 self.was_ready |= life.ready;
-                self.is_terminated |= life.died_of(how);
+                self.is_terminated |= life.passed_on.map(Ended::Killed) == Some(how);
                 deaths = if life.ready { 0 } else { deaths };
             }
             deaths += 1;
@@ -262,7 +255,7 @@ impl Keeper {
             Ended::Exited(0) => true,
             _ if life.stopping => true,
             Ended::Exited(_) => refused,
-            Ended::Killed(_) => life.died_of(how) && self.kept.is_empty(),
+            Ended::Killed(signal) => life.passed_on == Some(signal) && self.kept.is_empty(),
         }
     }
 

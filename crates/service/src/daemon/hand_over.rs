@@ -28,26 +28,20 @@ impl Daemon {
     /// Replaces this program by `program`, after a rehearsal if that can be. Clients of NBD get the
     /// answers to what they asked, and are disconnected. Returns only if it is refused or fails;
     /// everything is as before then, but for the connections of those clients. It is refused if
-    /// `is_told_to_end`: the next program would not know, and nobody sends a signal again.
+    /// `is_told_to_end` in the end: the next program would not know, and nobody says it again.
     pub fn hand_over(
         &self,
         program: &Successor,
         is_told_to_end: impl Fn() -> bool,
     ) -> ControlError {
         let Successor { path, rehearses } = program;
-        let goes_on = || {
-            let message = "a signal has told the daemon to end, which it does once it can";
-            let told = ControlError::new(Errno::EBUSY, message);
-            if is_told_to_end() { Err(told) } else { Ok(()) }
-        };
-        let rehearsed =
-            goes_on().and_then(|()| if *rehearses { self.rehearse(path) } else { Ok(()) });
-        if let Err(error) = rehearsed {
+        if *rehearses && let Err(error) = self.rehearse(path) {
             return error;
         }
         self.when_still(|fds| {
-            if let Err(error) = goes_on() {
-                return error;
+            if is_told_to_end() {
+                let message = "a signal has told the daemon to end, which it does once it can";
+                return ControlError::new(Errno::EBUSY, message);
             }
             let process = OsString::from(std::process::id().to_string());
             let arguments = env::args_os().collect();
