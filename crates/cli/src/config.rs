@@ -2,8 +2,9 @@
 //!
 //! [`files`] finds them, [`merge`] lays them over each other, [`options`] gives what is in them to
 //! the parser of the command line, so that each option is defined once. [`import`] reads the files
-//! of zram-generator.
+//! of zram-generator. [`commands`] is `rampack config`.
 
+pub mod commands;
 pub mod files;
 pub mod import;
 pub mod merge;
@@ -14,13 +15,13 @@ use std::fs;
 use std::path::PathBuf;
 
 use rampack::control::{ControlError, Errno, Object};
-use service::daemon::{DISKS, PART, SWAPS};
+use service::daemon::PART;
 use service::devices::configure;
 use service::failure::failed;
 use service::machine::{self, Machine};
-use service::plan::{Asked, for_device};
-use service::protocol::{self, Add, ConfiguredDisk};
-use service::swap::cache::{self, parameters};
+use service::plan::Asked;
+use service::protocol::{self, Add, Apply, ConfiguredDisk};
+use service::swap::cache::parameters;
 
 use crate::args::{DiskOptions, FrontendOptions, SwapOn, Transport};
 use files::Found;
@@ -68,6 +69,17 @@ pub fn load(only: &[PathBuf]) -> Result<Configuration, ControlError> {
     configuration.found = found;
     configuration.is_off = files::is_off(&top);
     refuse(&faults).map(|()| configuration)
+}
+
+/// How a daemon serves that was asked for this ([`protocol::Apply::asked`]).
+#[must_use]
+pub fn serving(asked: &Asked) -> Configuration {
+    let asked = asked.iter().filter(|(name, _)| *name != PART);
+    let line = |(name, written): (&String, &String)| {
+        Some(format!("{} = {written}\n", name.strip_prefix("serve/")?))
+    };
+    let text = format!("[serve]\n{}", asked.filter_map(line).collect::<String>());
+    understand(&[("what was asked for".into(), text)]).0
 }
 
 /// # Errors
@@ -144,78 +156,34 @@ fn check_mounts(configuration: &Configuration, sections: &[Section], faults: &mu
 }
 
 impl Configuration {
-    /// What each device is asked to be, by its name.
+    /// What a daemon is to follow.
     #[must_use]
-    pub fn asked_of_each(&self) -> Vec<(String, Asked)> {
-        let disks = self.disks.iter().map(|(number, disk)| {
-            let request = disk.device.request(Some(&disk.size), self.is_forced());
-            let mut asked = request.asked();
-            let mount = disk.mount.as_deref().map(rampack::text_of);
-            asked.extend(mount.map(|mount| ("mount".to_owned(), mount)));
-            asked.extend(disk.fs.clone().map(|fs| ("fs".to_owned(), fs)));
-            (format!("zram{number}"), asked)
-        });
-        let swaps = self.swaps.iter();
-        let swaps =
-            swaps.map(|(number, it)| (format!("swap{number}"), cache::asked(&it.request())));
-        disks.chain(swaps).collect()
-    }
-
-    /// What a daemon of `part` is asked for: the options of its devices and of how they are served,
-    /// each with that in front.
-    #[must_use]
-    pub fn asked(&self, part: &str) -> Asked {
-        let mut asked = Asked::from([(PART.to_owned(), part.to_owned())]);
-        let kind = if part == SWAPS { "swap" } else { "zram" };
-        for (device, options) in self.asked_of_each() {
-            if device.starts_with(kind) {
-                asked.extend(for_device(&device, options));
-            }
-        }
-        let serve = self.sections.iter().filter(|section| section.name == "serve" && part == DISKS);
-        for entry in serve.flat_map(|section| &section.entries) {
-            asked.insert(format!("serve/{}", entry.key), entry.given.word());
-        }
-        asked
-    }
-
-    /// The disks, with what is on them; those of outer mounts first.
-    #[must_use]
-    pub fn configured_disks(&self) -> Vec<ConfiguredDisk> {
+    pub fn apply(&self) -> Apply {
+        let serve = self.of_serve().map(|it| (format!("serve/{}", it.key), it.written.clone()));
+        let force = self.serve.as_ref().is_some_and(|serve| serve.force);
         let disk = |(number, disk): (&u32, &DiskOptions)| ConfiguredDisk {
-            add: Add {
-                number: Some(*number),
-                ..disk.device.request(Some(&disk.size), self.is_forced())
-            },
+            add: Add { number: Some(*number), ..disk.device.request(Some(&disk.size), force) },
             fs: disk.fs.clone(),
             mount: disk.mount.as_deref().map(rampack::text_of),
         };
-        let mut disks: Vec<_> = self.disks.iter().map(disk).collect();
-        disks.sort_by(|a, b| a.mount.cmp(&b.mount));
-        disks
-    }
-
-    /// The requests for the swap devices.
-    #[must_use]
-    pub fn swap_requests(&self) -> Vec<protocol::SwapOn> {
-        let request = |(number, it): (&u32, &SwapOn)| protocol::SwapOn {
+        let swap = |(number, it): (&u32, &SwapOn)| protocol::SwapOn {
             number: Some(*number),
             ..it.request()
         };
-        self.swaps.iter().map(request).collect()
+        let (disks, swaps) = (self.disks.iter().map(disk), self.swaps.iter().map(swap));
+        let (serve, disks, swaps) = (serve.collect(), disks.collect(), swaps.collect());
+        Apply { serve, disks, swaps, dry: false }
+    }
+
+    /// The values of `[serve]`.
+    fn of_serve(&self) -> impl Iterator<Item = &Entry> {
+        self.sections.iter().filter(|it| it.name == "serve").flat_map(|it| &it.entries)
     }
 
     /// Does a file say what threads that serve may do?
     #[must_use]
     pub fn says_sandbox(&self) -> bool {
-        let serve = self.sections.iter().filter(|section| section.name == "serve");
-        serve.flat_map(|section| &section.entries).any(|entry| entry.key == "sandbox")
-    }
-
-    /// Is `force` given for disks?
-    #[must_use]
-    pub fn is_forced(&self) -> bool {
-        self.serve.as_ref().is_some_and(|serve| serve.force)
+        self.of_serve().any(|entry| entry.key == "sandbox")
     }
 
     /// Checks the values of attributes, by setting them on devices that nobody sees.

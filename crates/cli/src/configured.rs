@@ -1,26 +1,29 @@
 //! `rampack serve --config` and `rampack swap on --config`: daemons of what is configured in files.
 
-use std::cell::Cell;
 use std::env;
 use std::path::Path;
 use std::process;
+use std::sync::Arc;
 
 use rampack::control::ControlError;
 use rampack::host;
 
 use crate::args::SandboxOptions;
 use crate::config::{self, Configuration};
+use crate::running::{
+    Running, activate, check_frontends, confine, for_file_systems, handed_over, has_no_device,
+    is_inherited, served,
+};
 use crate::swap::commands::{become_daemon, warn};
-use crate::terminal::{answer, print};
-use crate::up::{self, Running, activate, check_frontends, confine, handed_over, served};
-use crate::watch::watch;
+use crate::terminal::answer;
 use service::client::{call, report};
-use service::daemon::{DISKS, Daemon, SWAPS};
+use service::daemon::{DISKS, Daemon, PART, SWAPS};
 use service::failure::{say, sentence};
 use service::notify;
-use service::protocol::{Applied, Apply, Request, SwapOn};
+use service::plan::{Asked, of_device};
+use service::protocol::{Applied, Request, SwapOn};
 use service::root::Root;
-use service::state::Named;
+use service::state::{Named, State};
 use service::swap::report::SwapReport;
 
 /// The exit code of a daemon that had nothing from one before, and could not begin: to start it
@@ -40,10 +43,17 @@ fn nothing(why: &str) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Does this process begin with nothing, and for itself? What a daemon before `left` is never given
+/// Does this process begin with nothing, and for itself? What a daemon before left is never given
 /// up, and a rehearsal answers.
-fn is_first(left: &Named) -> bool {
-    left.is_empty() && !kept::is_rehearsal()
+fn is_first(state: Option<&Arc<State>>) -> bool {
+    !is_inherited(state) && !kept::is_rehearsal()
+}
+
+/// What a daemon of `part` is asked for if it is asked for what the one before was.
+fn asked_before(state: Option<&Arc<State>>, part: &str) -> Asked {
+    let mut asked = state.and_then(|state| state.kept().asked).unwrap_or_default();
+    asked.insert(PART.to_owned(), part.to_owned());
+    asked
 }
 
 /// Why nothing is to be started, if so.
@@ -55,10 +65,10 @@ fn idle(configuration: &Configuration, has_none: bool, kind: &str) -> Option<Str
     }
 }
 
-/// Ends the process if it could not begin.
-fn ended(result: Result<(), ControlError>, has_begun: &Cell<bool>) -> Result<(), ControlError> {
+/// Ends the process if the first daemon could not begin.
+fn ended(result: Result<(), ControlError>, is_first: bool) -> Result<(), ControlError> {
     match result {
-        Err(error) if !has_begun.get() => {
+        Err(error) if is_first => {
             say(&format!("rampack: {}\n", sentence(&error)));
             process::exit(NOT_BEGUN);
         }
@@ -76,60 +86,75 @@ pub fn serve(
     file: Option<&Path>,
     sandbox: SandboxOptions,
 ) -> Result<(), ControlError> {
-    let handed = handed_over()?;
-    let has_begun = Cell::new(!is_first(&handed.0));
-    ended(serve_disks(root, file, sandbox, handed, &has_begun), &has_begun)
+    let (state, others) = handed_over()?;
+    let is_first = is_first(state.as_ref());
+    ended(serve_disks(root, file, sandbox, (state, others)), is_first)
 }
 
+/// A daemon before may have left what others wait for: it is served whatever is wrong in a file, as
+/// it was before. A file may even be on a swap device of that daemon, and is read afterwards then.
 fn serve_disks(
     root: Option<&Path>,
     file: Option<&Path>,
     sandbox: SandboxOptions,
-    (left, others): (Named, Named),
-    has_begun: &Cell<bool>,
+    (state, others): (Option<Arc<State>>, Named),
 ) -> Result<(), ControlError> {
-    let configuration = load(file)?;
-    let has_none = configuration.disks.is_empty() && configuration.serve.is_none();
-    if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "disk")) {
+    let (is_first, is_rehearsal) = (is_first(state.as_ref()), kept::is_rehearsal());
+    let has_swap = state.as_ref().is_some_and(|state| !state.kept().areas.is_empty());
+    let loaded = if has_swap && !is_rehearsal { None } else { Some(load(file)) };
+    let configuration = match loaded {
+        Some(Err(error)) if is_first || is_rehearsal => return Err(error),
+        loaded => loaded.and_then(Result::ok),
+    };
+    if let (true, Some(it)) = (is_first, &configuration)
+        && let Some(why) = idle(it, it.disks.is_empty() && it.serve.is_none(), "disk")
+    {
         return nothing(&why);
     }
     let (activated, sockets) = activate(others)?;
-    let mut frontends = configuration.serve.clone().unwrap_or_default();
-    if !configuration.says_sandbox() {
+    let before = || asked_before(state.as_ref(), DISKS);
+    let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(DISKS));
+    let by = config::serving(&asked);
+    let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
+    let mut frontends = for_file_systems(by.serve.clone().unwrap_or_default(), has_file_system);
+    if !by.says_sandbox() {
         frontends.sandbox = sandbox;
     }
     confine(&frontends)?;
     check_frontends(&frontends)?;
-    let asked = configuration.asked(DISKS);
-    let running = Running::start(Root::choose(root)?, (&frontends, asked), left, sockets)?;
-    let Running { daemon, events, .. } = &running;
-    let run = || {
-        make_disks(daemon, &configuration)?;
-        let is_client = !activated.is_empty();
-        daemon.serve_activated(activated)?;
-        if !is_client {
-            print(&served(daemon));
-        }
-        has_begun.set(true);
-        watch(daemon, events, frontends.force, |_| false)
-    };
-    let result = run();
-    running.end(result)
+    let running = Running::start(Root::choose(root)?, (&frontends, asked), state, sockets)?;
+    running.run(
+        frontends.force,
+        |_| false,
+        |daemon| {
+            daemon.file_systems().begins_anew();
+            daemon.file_systems().go_on();
+            match &configuration {
+                Some(configuration) => make_disks(daemon, configuration)?,
+                None => follow(daemon, file),
+            }
+            let is_client = !activated.is_empty();
+            daemon.serve_activated(activated)?;
+            Ok(if is_client { String::new() } else { served(daemon) })
+        },
+    )
 }
 
 /// Makes the disks that are not there.
+///
+/// # Errors
+/// That of the first, if there is none in the end.
 fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), ControlError> {
-    let file_systems = daemon.file_systems();
-    file_systems.begins_anew();
-    file_systems.go_on();
     let (there, mut first) = (daemon.devices().numbers(), Ok(()));
-    for disk in configuration.configured_disks() {
-        let number = disk.add.number.unwrap_or_default();
-        if there.contains(&number) {
+    let mut disks = configuration.apply().disks;
+    // One may be mounted below another.
+    disks.sort_by(|a, b| a.mount.cmp(&b.mount));
+    for disk in disks {
+        if disk.add.number.is_some_and(|number| there.contains(&number)) {
             continue;
         }
-        if let Err(error) = file_systems.make_disk(&disk, daemon.root().path()) {
-            say(&format!("rampack: zram{number} is not made: {}\n", sentence(&error)));
+        if let Err(error) = daemon.file_systems().make_disk(&disk, daemon.root().path()) {
+            say(&format!("rampack: {} is not made: {}\n", disk.name(), sentence(&error)));
             first = first.and(Err(error));
         }
     }
@@ -150,68 +175,58 @@ pub fn swap_on(
         // As of `swap on`.
         host::mark_as_storage_daemon();
     }
-    let (left, _) = handed_over()?;
-    if !left.is_empty() && !kept::is_rehearsal() {
-        return swap_again((root, left), file, sandbox);
-    }
-    let has_begun = Cell::new(!is_first(&left));
-    ended(swap_to_devices(root, file, sandbox, left, &has_begun), &has_begun)
+    let (state, _) = handed_over()?;
+    let is_first = is_first(state.as_ref());
+    ended(swap_to_devices(root, file, sandbox, state), is_first)
 }
 
+/// A file may be in swapped memory, as all below /run, so none is read before swap devices of a
+/// daemon before are served; and whoever has pages there waits for this process, whatever is wrong
+/// in a file.
 fn swap_to_devices(
     root: Root,
     file: Option<&Path>,
     sandbox: SandboxOptions,
-    left: Named,
-    has_begun: &Cell<bool>,
+    state: Option<Arc<State>>,
 ) -> Result<(), ControlError> {
-    let configuration = load(file)?;
-    let has_none = configuration.swaps.is_empty();
-    if let (true, Some(why)) = (is_first(&left), idle(&configuration, has_none, "swap device")) {
-        return nothing(&why);
-    }
-    if is_first(&left) && root.is_claimed() {
-        let there: Vec<String> = report(&root)?.swaps.into_iter().map(|it| it.name).collect();
-        return make_swaps(&configuration, &there, |request| {
-            let report: SwapReport = call(&root, &Request::SwapOn(request))?;
-            answer(format!("{}  {}\n", report.name, report.block_device))?;
-            Ok(report)
-        });
+    let is_first = is_first(state.as_ref());
+    let is_again = !is_first && !kept::is_rehearsal();
+    let configuration = if is_again { None } else { Some(load(file)?) };
+    if let (true, Some(it)) = (is_first, &configuration) {
+        if let Some(why) = idle(it, it.swaps.is_empty(), "swap device") {
+            return nothing(&why);
+        }
+        if root.is_claimed() {
+            let there: Vec<String> = report(&root)?.swaps.into_iter().map(|it| it.name).collect();
+            return make_swaps(it, &there, |request| {
+                let report: SwapReport = call(&root, &Request::SwapOn(request))?;
+                answer(format!("{}  {}\n", report.name, report.block_device))?;
+                Ok(report)
+            });
+        }
     }
     let frontends = become_daemon(sandbox)?;
-    let asked = configuration.asked(SWAPS);
-    up::run_daemon(root, (&frontends, asked), left, |daemon| {
-        make_swaps(&configuration, &[], |request| daemon.swaps().on(&request))?;
-        has_begun.set(true);
-        Ok(served_swaps(daemon))
-    })
-}
-
-/// Serves the swap devices of the daemon before, and then follows what is configured. A file may
-/// be in swapped memory, as all below /run, so none is read before they are served; and whoever has
-/// pages there waits for this process, whatever is wrong in a file.
-fn swap_again(
-    (root, left): (Root, Named),
-    file: Option<&Path>,
-    sandbox: SandboxOptions,
-) -> Result<(), ControlError> {
-    let frontends = become_daemon(sandbox)?;
-    let asked = Configuration::default().asked(SWAPS);
-    up::run_daemon(root, (&frontends, asked), left, |daemon| {
-        follow(daemon, file);
-        Ok(served_swaps(daemon))
+    confine(&frontends)?;
+    let before = || asked_before(state.as_ref(), SWAPS);
+    let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(SWAPS));
+    let running = Running::start(root, (&frontends, asked), state, Vec::new())?;
+    running.run(false, has_no_device, |daemon| {
+        match &configuration {
+            Some(it) => make_swaps(it, &[], |request| daemon.swaps().on(&request))?,
+            None => follow(daemon, file),
+        }
+        let line =
+            |(name, path): (String, std::path::PathBuf)| format!("{name}  {}\n", path.display());
+        let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
+        Ok(format!("{lines}serving in {}\n", daemon.root().path().display()))
     })
 }
 
 /// Follows what is configured, and says what becomes of it.
 fn follow(daemon: &Daemon, file: Option<&Path>) {
-    let followed = load(file).and_then(|configuration| {
-        let (asked, swaps) = (configuration.asked(SWAPS), configuration.swap_requests());
-        let apply = Apply { asked, swaps, ..Apply::default() };
-        match configuration.is_off {
-            true => Ok(Applied::default()),
-            false => call::<Applied>(daemon.root(), &Request::Apply(apply)),
-        }
+    let followed = load(file).and_then(|it| match it.is_off {
+        true => Ok(Applied::default()),
+        false => daemon.apply(it.apply()),
     });
     match followed {
         Ok(Applied { changed, not_followed }) => {
@@ -236,8 +251,8 @@ fn make_swaps(
     on: impl Fn(SwapOn) -> Result<SwapReport, ControlError>,
 ) -> Result<(), ControlError> {
     let (mut has_any, mut first) = (!there.is_empty(), Ok(()));
-    for request in configuration.swap_requests() {
-        let name = service::swap::name(request.number.unwrap_or_default() as usize);
+    for request in configuration.apply().swaps {
+        let name = request.name();
         if there.contains(&name) {
             continue;
         }
@@ -253,11 +268,4 @@ fn make_swaps(
         }
     }
     if has_any { Ok(()) } else { first }
-}
-
-/// The swap devices of a daemon, in lines for the user.
-fn served_swaps(daemon: &Daemon) -> String {
-    let line = |(name, path): (String, std::path::PathBuf)| format!("{name}  {}\n", path.display());
-    let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
-    format!("{lines}serving in {}\n", daemon.root().path().display())
 }

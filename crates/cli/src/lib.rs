@@ -9,9 +9,10 @@
 //! 2. [`columns`], [`args`]: the table of `rampack status`, and the command line; [`schema`]: what
 //!    `rampack status --json` promises.
 //! 3. [`config`]: what is configured in files.
-//! 4. `sandbox`, `watch`, `beside`, [`up`]: from the command line to a daemon, and to its end.
+//! 4. `sandbox`, `watch`, `running`, `beside`, [`up`]: from the command line to a daemon, and to
+//!    its end.
 //! 5. [`keep`], [`upgrade`], [`fsck`], `doctor`, [`estimating`], [`exec`], [`swap`], [`commands`],
-//!    [`configured`], [`configuring`], `metrics`, `top`: the other commands.
+//!    [`configured`], [`config::commands`], `metrics`, `top`: the other commands.
 
 pub mod args;
 mod beside;
@@ -19,7 +20,6 @@ pub mod columns;
 pub mod commands;
 pub mod config;
 pub mod configured;
-pub mod configuring;
 mod doctor;
 pub mod estimating;
 pub mod exec;
@@ -28,6 +28,7 @@ pub mod keep;
 pub mod live;
 #[cfg(feature = "metrics")]
 mod metrics;
+mod running;
 mod sandbox;
 pub mod schema;
 pub mod swap;
@@ -121,7 +122,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         },
         Command::Swap(Swap { action: SwapAction::Off(off) }) => swap::commands::off(&root()?, off),
         Command::Keep(it) => keep::run(cli.root.as_deref(), cli.verbose, it),
-        Command::Config(it) => configuring::run(root, it),
+        Command::Config(it) => config::commands::run(root, it),
         Command::Estimate(it) => estimating::run(it),
         Command::Fsck(it) => {
             fsck::run(cli.root.as_deref(), it);

@@ -69,7 +69,8 @@ pub(crate) fn watch(
             }
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
             Some(Event::Upgrade { program, reply }) => {
-                let _ = reply.send(daemon.hand_over(&program));
+                let is_told_to_end = || refused.again.is_some() || events.has_signal();
+                let _ = reply.send(daemon.hand_over(&program, is_told_to_end));
                 continue;
             }
         };

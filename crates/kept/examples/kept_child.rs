@@ -11,12 +11,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::process::{Command, Stdio, exit};
 use std::time::Duration;
 
+use host::{For, Signals, signal};
 use kept::{Backoff, Ended, Keeper, Store};
+use rustix::process::{Signal, getppid, kill_process};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -36,7 +37,12 @@ fn main() {
 fn keep(log: &str, script: &str) -> Result<(), Box<dyn Error>> {
     let program = std::env::current_exe()?;
     let arguments = ["kept_child", log, script].map(OsString::from).to_vec();
-    match Keeper::new(&program, arguments, Backoff::default(), None)?.run()? {
+    let mut backoff = Backoff::default();
+    if let Ok(seconds) = std::env::var("KEPT_PAUSE") {
+        backoff.first = Duration::from_secs(seconds.parse()?);
+        backoff.longest = backoff.first;
+    }
+    match Keeper::new(&program, arguments, backoff, None)?.run()? {
         Ended::Exited(status) => exit(status),
         Ended::Killed(signal) => exit(128 + signal),
     }
@@ -74,6 +80,25 @@ fn contents(fd: OwnedFd) -> String {
     let mut bytes = [0; 64];
     let length = File::from(fd).read_at(&mut bytes, 0).unwrap_or(0);
     String::from_utf8_lossy(&bytes[..length]).into_owned()
+}
+
+/// Sends SIGTERM to the keeper.
+fn terminate_keeper() -> Result<(), Box<dyn Error>> {
+    Ok(kill_process(getppid().ok_or("a keeper")?, Signal::TERM)?)
+}
+
+/// The next of `signals`; None if the keeper ends first.
+fn next(signals: &Signals) -> Result<Option<i32>, Box<dyn Error>> {
+    let keeper = getppid();
+    while getppid() == keeper {
+        let time = Some(Duration::from_millis(50));
+        if host::wait([signals.as_fd()], For::Reading, time)? == [true]
+            && let Some((signal, _)) = signals.next()
+        {
+            return Ok(Some(signal));
+        }
+    }
+    Ok(None)
 }
 
 /// Replaces this program by itself, with a file that nobody else keeps.
@@ -156,16 +181,29 @@ fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
             exit(4)
         }
         "end" => Ok(()),
-        "wait" => {
+        // Dies of a signal before it listens.
+        "deaf" => {
+            terminate_keeper()?;
+            loop {
+                std::thread::sleep(Duration::from_secs(1));
+            }
+        }
+        // Ends at a signal, or is another program by then.
+        "wait" | "busy" => {
+            let signals = Signals::listen(&[signal::SIGTERM, signal::SIGINT])?;
             send(directory, "kept")?;
             tell("READY=1")?;
             settle()?;
-            fs::write(directory.join("waits"), std::process::id().to_string())?;
-            let keeper = parent_id();
-            while parent_id() == keeper {
-                std::thread::sleep(Duration::from_millis(50));
+            if word == "busy" {
+                terminate_keeper()?;
+                next(&signals)?;
+                drop(signals);
+                return replace(directory, &store()?);
             }
-            Ok(())
+            fs::write(directory.join("waits"), std::process::id().to_string())?;
+            let Some(signal) = next(&signals)? else { return Ok(()) };
+            tell("STOPPING=1")?;
+            exit(128 + signal)
         }
         _ => Err(format!("unknown word {word}").into()),
     }

@@ -9,14 +9,15 @@
 //! | the daemon | the keeper |
 //! |---|---|
 //! | ended with status 0, or said that it stops (`STOPPING=1`) | ends with the same status |
-//! | ended by the signal that the keeper passed on to it | ends |
+//! | ended by the signal that the keeper passed on to it, and keeps nothing | ends |
 //! | was refused: it never said `READY=1`, and keeps nothing | ends with the same status |
 //! | died otherwise | starts it again, after a pause that becomes longer from death to death |
-//! | died after SIGTERM, but not of it | starts it again, and passes it on once that one is ready |
+//! | died after SIGTERM, or of a signal | starts it again, and sends SIGTERM once it is ready |
 //! | died so often without `READY=1` and keeps nothing | ends with an error |
 //!
-//! While something is kept, the keeper never gives up: its end would be the end of what is kept. It
-//! says so once a daemon has died often without `READY=1`; SIGTERM is its end then.
+//! While something is kept, the keeper never gives up: its end would be the end of what is kept. A
+//! daemon that a signal killed did not listen yet: the next one is told to end. Once a daemon has
+//! died often without `READY=1`, the keeper says so; SIGTERM is its end then.
 
 use std::env;
 use std::ffi::OsString;
@@ -81,7 +82,8 @@ pub struct Keeper {
     above: Option<UnixDatagram>,
     was_ready: bool,
     /// SIGTERM came. A daemon that refuses it while it is used tries again until it ends, so it is
-    /// for the next one as well; and the signal may have come to one that was dying.
+    /// for the next one as well, and for another program in its process; and the signal may have
+    /// come to one that was dying.
     is_terminated: bool,
 }
 
@@ -159,6 +161,7 @@ impl Keeper {
                     return Ok(how);
                 }
                 self.was_ready |= life.ready;
+                self.is_terminated |= life.passed_on.map(Ended::Killed) == Some(how);
                 deaths = if life.ready { 0 } else { deaths };
             }
             deaths += 1;
@@ -184,7 +187,9 @@ impl Keeper {
                      this process, and its users wait; a signal such as SIGTERM gives it up"
                 ));
             }
-            if let Some(signal) = self.pause(pause)? {
+            let Some(signal) = self.pause(pause)? else { continue };
+            self.is_terminated = true;
+            if self.kept.is_empty() || deaths >= self.backoff.tries {
                 say(format_args!("signal {signal}: the daemon is not started again"));
                 return Ok(how);
             }
@@ -250,7 +255,7 @@ impl Keeper {
             Ended::Exited(0) => true,
             _ if life.stopping => true,
             Ended::Exited(_) => refused,
-            Ended::Killed(signal) => life.passed_on == Some(signal),
+            Ended::Killed(signal) => life.passed_on == Some(signal) && self.kept.is_empty(),
         }
     }
 
@@ -269,7 +274,7 @@ impl Keeper {
         else {
             return true;
         };
-        if message.ready && !life.ready && self.is_terminated && life.passed_on.is_none() {
+        if message.ready && self.is_terminated {
             life.passed_on = Some(signal::SIGTERM);
             let _ = kill_process(life.process, Signal::TERM);
         }

@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::os::unix::net::UnixDatagram;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -14,6 +13,8 @@ use testkit::{CountingHeap, TempDir};
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
+
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const FAST: Backoff =
     Backoff { first: Duration::from_millis(1), longest: Duration::from_millis(4), tries: 5 };
@@ -171,14 +172,14 @@ struct Kept {
 impl Kept {
     fn start(script: &str) -> Kept {
         // Whoever runs the tests may ignore a signal, as nohup does.
-        Kept::with("--default-signal", script)
+        Kept::with(&["--default-signal"], script)
     }
 
-    /// `signals` says to env(1) which signals it ignores.
-    fn with(signals: &str, script: &str) -> Kept {
+    /// `words` are for env(1): which signals it ignores, and variables.
+    fn with(words: &[&str], script: &str) -> Kept {
         let root = TempDir::new();
         let mut command = Command::new("env");
-        command.arg(signals).arg(program());
+        command.args(words).arg(program());
         command.arg("keep").arg(root.join("log")).arg(script).stderr(Stdio::null());
         Kept { child: command.spawn().unwrap(), root }
     }
@@ -186,7 +187,7 @@ impl Kept {
     /// Waits for a daemon that is ready; its process number.
     fn daemon(&self) -> i32 {
         let path = self.root.join("waits");
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         loop {
             let text = fs::read_to_string(&path).unwrap_or_default();
             if let Ok(number) = text.parse() {
@@ -198,8 +199,40 @@ impl Kept {
         }
     }
 
-    fn ends(mut self) -> ExitStatus {
-        self.child.wait().unwrap()
+    fn keeper(&self) -> i32 {
+        self.child.id() as i32
+    }
+
+    /// Has the daemon die and be told to end: the keeper sees both at once.
+    fn dies_and_is_told_to_end(&self) {
+        let daemon = self.daemon();
+        for (process, signal) in [
+            (self.keeper(), libc::SIGSTOP),
+            (daemon, libc::SIGKILL),
+            (self.keeper(), libc::SIGTERM),
+            (self.keeper(), libc::SIGCONT),
+        ] {
+            kill(process, signal);
+        }
+    }
+
+    /// Waits for the keeper's end; its exit code, and what its daemons were handed over.
+    fn ended(mut self) -> (Option<i32>, Vec<String>) {
+        let end = Instant::now() + PATIENCE;
+        let code = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status.code();
+            }
+            assert!(Instant::now() < end, "it does not end");
+            thread::sleep(Duration::from_millis(1));
+        };
+        (code, lives(self.root.path()))
+    }
+
+    #[track_caller]
+    fn ends(self, code: i32, daemons: usize) {
+        let (ended, lives) = self.ended();
+        assert_eq!((ended, lives.len()), (Some(code), daemons));
     }
 }
 
@@ -219,28 +252,28 @@ fn kill(process: i32, signal: i32) {
 fn a_terminal_that_is_gone_ends_neither() {
     let kept = Kept::start("wait,wait,end");
     let first = kept.daemon();
-    for process in [kept.child.id() as i32, first, kept.child.id() as i32] {
+    for process in [kept.keeper(), first, kept.keeper()] {
         kill(process, libc::SIGHUP);
     }
     // Also between two lives.
     kill(first, libc::SIGKILL);
-    kill(kept.child.id() as i32, libc::SIGHUP);
+    kill(kept.keeper(), libc::SIGHUP);
     let second = kept.daemon();
     assert_ne!(first, second);
     kill(second, libc::SIGKILL);
-    assert_eq!(kept.ends().code(), Some(0));
+    kept.ends(0, 3);
 }
 
 #[test]
 fn a_signal_that_was_ignored_stays_so() {
-    let kept = Kept::with("--ignore-signal=INT,QUIT", "wait,end");
+    let kept = Kept::with(&["--ignore-signal=INT,QUIT"], "wait,end");
     let daemon = kept.daemon();
-    for process in [kept.child.id() as i32, daemon] {
+    for process in [kept.keeper(), daemon] {
         kill(process, libc::SIGINT);
         kill(process, libc::SIGQUIT);
     }
     kill(daemon, libc::SIGKILL);
-    assert_eq!(kept.ends().code(), Some(0));
+    kept.ends(0, 2);
 }
 
 #[test]
@@ -257,8 +290,8 @@ fn signals_are_passed_on_and_end_both() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let kept = Kept::start("wait");
         let daemon = kept.daemon();
-        kill(kept.child.id() as i32, signal);
-        assert_eq!(kept.ends().code(), Some(128 + signal));
+        kill(kept.keeper(), signal);
+        kept.ends(128 + signal, 1);
         assert!(!Path::new(&format!("/proc/{daemon}")).exists());
     }
 }
@@ -266,30 +299,40 @@ fn signals_are_passed_on_and_end_both() {
 #[test]
 fn a_signal_to_a_daemon_that_is_dead_is_for_the_next_one() {
     let kept = Kept::start("wait,wait,wait,end");
-    let (keeper, first) = (kept.child.id() as i32, kept.daemon());
-    // The keeper sees the death and the signal at once.
-    kill(keeper, libc::SIGSTOP);
-    kill(first, libc::SIGKILL);
-    kill(keeper, libc::SIGTERM);
-    kill(keeper, libc::SIGCONT);
-    let log = kept.root.join("log");
-    let mut kept = kept;
-    assert_eq!(kept.child.wait().unwrap().code(), Some(128 + libc::SIGTERM));
-    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 2);
+    kept.dies_and_is_told_to_end();
+    kept.ends(128 + libc::SIGTERM, 2);
+}
+
+#[test]
+fn a_signal_between_two_daemons_is_for_the_next_one() {
+    let kept = Kept::with(&["--default-signal", "KEPT_PAUSE=300"], "wait,wait,end");
+    kill(kept.daemon(), libc::SIGKILL);
+    let children = format!("/proc/{0}/task/{0}/children", kept.keeper());
+    while !fs::read_to_string(&children).unwrap().is_empty() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    kill(kept.keeper(), libc::SIGTERM);
+    kept.ends(128 + libc::SIGTERM, 2);
+}
+
+#[test]
+fn a_daemon_that_does_not_listen_yet_dies_of_a_signal_and_loses_nothing() {
+    let kept = Kept::start("wait,deaf,wait,end");
+    kill(kept.daemon(), libc::SIGKILL);
+    kept.ends(128 + libc::SIGTERM, 3);
+}
+
+#[test]
+fn a_program_that_replaced_itself_is_told_to_end_again() {
+    let kept = Kept::start("busy,wait,end");
+    kept.ends(128 + libc::SIGTERM, 2);
 }
 
 #[test]
 fn a_daemon_that_is_never_ready_after_a_signal_is_given_up() {
     let kept = Kept::start(&format!("wait,{}end", "refuse,".repeat(12)));
-    let (keeper, first) = (kept.child.id() as i32, kept.daemon());
-    kill(keeper, libc::SIGSTOP);
-    kill(first, libc::SIGKILL);
-    kill(keeper, libc::SIGTERM);
-    kill(keeper, libc::SIGCONT);
-    let log = kept.root.join("log");
-    let mut kept = kept;
-    assert_eq!(kept.child.wait().unwrap().code(), Some(2));
-    assert_eq!(fs::read_to_string(log).unwrap().lines().count(), 5);
+    kept.dies_and_is_told_to_end();
+    kept.ends(2, 5);
 }
 
 #[test]
@@ -302,12 +345,8 @@ fn a_daemon_that_is_killed_again_and_again_comes_back_each_time() {
         last = daemon;
         kill(daemon, libc::SIGKILL);
     }
-    let root = kept.root.path().to_owned();
-    let log = root.join("log");
-    let mut kept = kept;
-    let status = kept.child.wait().unwrap();
-    assert_eq!((status.code(), status.signal()), (Some(0), None));
-    let text = fs::read_to_string(log).unwrap();
+    let (code, lives) = kept.ended();
+    assert_eq!(code, Some(0));
     // Each life kept one more file under the same name.
-    assert_eq!(text.lines().last().unwrap(), ["kept=kept"; 10].join(" "));
+    assert_eq!(lives.last().unwrap(), &["kept=kept"; 10].join(" "));
 }

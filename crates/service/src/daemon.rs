@@ -22,7 +22,7 @@ use crate::latency;
 use crate::machine::Machine;
 use crate::metrics;
 use crate::plan::{Asked, Plan};
-use crate::protocol::{DaemonReport, Request};
+use crate::protocol::{Applied, Apply, DaemonReport, Request};
 use crate::root::{Root, RootLock};
 use crate::server::ControlServer;
 use crate::state::{Connection, Named, State};
@@ -82,6 +82,7 @@ pub struct Daemon {
     devices: Arc<Devices>,
     swaps: Arc<Swaps>,
     machine: Arc<Machine>,
+    commands: Option<Arc<Commands>>,
     control: Option<ControlServer>,
     nbd: Mutex<Option<Arc<Server>>>,
     /// How NBD is served, if it is.
@@ -198,8 +199,16 @@ impl Daemon {
         if let Err(error) = self.open_tree() {
             self.notes.push(format!("no control tree: {}", error.message));
         }
-        let configuration = Configuration::new(transport, by.asked.clone());
-        let opened = self.open_control(kept, configuration, events);
+        let commands = Arc::new(Commands {
+            root,
+            devices: self.devices.clone(),
+            swaps: self.swaps.clone(),
+            file_systems: self.file_systems.clone(),
+            configuration: Configuration::new(transport, by.asked.clone()),
+            events,
+        });
+        self.commands = Some(commands.clone());
+        let opened = self.open_control(kept, commands);
         self.go_on_without(inherited, opened)
     }
 
@@ -234,11 +243,9 @@ impl Daemon {
     fn open_control(
         &mut self,
         state: Option<&State>,
-        configuration: Configuration,
-        events: Sender<Event>,
+        commands: Arc<Commands>,
     ) -> Result<(), ControlError> {
-        let root = self.claim.root().clone();
-        let path = root.control_socket();
+        let path = self.root().control_socket();
         let what = || format!("cannot listen at {}", path.display());
         let there = state.and_then(|state| takeover::control_socket(state, &path));
         let private = || {
@@ -260,9 +267,6 @@ impl Daemon {
                 listener
             }
         };
-        let (devices, swaps) = (self.devices.clone(), self.swaps.clone());
-        let file_systems = self.file_systems.clone();
-        let commands = Commands { root, devices, swaps, file_systems, configuration, events };
         let handler = move |request| commands.carry_out(request).map_err(with_limits);
         let server = ControlServer::start(listener, Arc::new(handler));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
@@ -292,6 +296,14 @@ impl Daemon {
             }
         }
         tree::zone::link(self.root(), made)
+    }
+
+    /// Has it follow a configuration.
+    ///
+    /// # Errors
+    /// `ENOTSUP` for a daemon that was not started for one; `EIO` as [`State::save`].
+    pub fn apply(&self, it: Apply) -> Result<Applied, ControlError> {
+        self.commands.as_ref().map_or_else(|| Err(gone()), |commands| commands.apply(it))
     }
 
     /// Its devices.

@@ -1,5 +1,7 @@
 //! Events of a running daemon: signals, and clients that ask it to end.
 
+use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
@@ -46,6 +48,8 @@ pub enum Event {
 pub struct Events {
     sender: Sender<Event>,
     receiver: Receiver<Event>,
+    /// Those that were looked at, and come next.
+    seen: RefCell<VecDeque<Event>>,
     handle: Handle,
 }
 
@@ -60,7 +64,8 @@ impl Events {
         let mut signals = Signals::new(wanted.into_iter().filter(|it| !is_ignored(*it)))?;
         let handle = signals.handle();
         let (sender, receiver) = channel();
-        let events = Events { sender: sender.clone(), receiver, handle };
+        let seen = RefCell::default();
+        let events = Events { sender: sender.clone(), receiver, seen, handle };
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
                 let event = if signal == SIGTERM { Event::Terminated } else { Event::Signal };
@@ -78,9 +83,20 @@ impl Events {
         self.sender.clone()
     }
 
+    /// Is one of the next events a signal?
+    #[must_use]
+    pub fn has_signal(&self) -> bool {
+        let mut seen = self.seen.borrow_mut();
+        seen.extend(self.receiver.try_iter());
+        seen.iter().any(|event| matches!(event, Event::Signal | Event::Terminated))
+    }
+
     /// The next event, or `None` when none came within `time`.
     #[must_use]
     pub fn wait(&self, time: Duration) -> Option<Event> {
+        if let Some(event) = self.seen.borrow_mut().pop_front() {
+            return Some(event);
+        }
         match self.receiver.recv_timeout(time) {
             Ok(event) => Some(event),
             Err(RecvTimeoutError::Timeout) => None,

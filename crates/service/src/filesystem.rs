@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, errno, mounts, printable};
+use rampack::host::{Unmount, effective_user, errno, mounts, printable};
 
 use crate::failure::{failed, quoted};
 use crate::mounts::used_by;
@@ -97,7 +97,7 @@ impl Kind {
     ///
     /// # Errors
     /// `ENOENT`; the message names the package that has it.
-    pub fn check_installed(&self) -> Result<(), ControlError> {
+    fn check_installed(&self) -> Result<(), ControlError> {
         let program = self.program();
         if find_program(&program, std::env::var_os("PATH").as_deref()).is_some() {
             return Ok(());
@@ -144,7 +144,7 @@ impl Kind {
     /// # Errors
     /// `EPERM` for a file system that needs root, `ENOENT` when a program is missing; the message
     /// names the package that has it.
-    pub fn check_for_users(&self) -> Result<(), ControlError> {
+    fn check_for_users(&self) -> Result<(), ControlError> {
         if !self.name.starts_with("ext") {
             let message = format!(
                 "a file system {} needs root, for a block device; without root there are ext4 and \
@@ -232,11 +232,33 @@ pub fn find_program(name: &str, path: Option<&std::ffi::OsStr>) -> Option<PathBu
         .find(|path| path.is_file())
 }
 
+/// What is to be on a disk and where: the file system `name`, mounted at `mount`, in a daemon at
+/// `root`. The directory has its real path.
+///
+/// # Errors
+/// The file system or the directory cannot be used, or a program is missing that is needed for it.
+pub fn wanted(
+    name: Option<&str>,
+    mount: Option<&Path>,
+    root: &Path,
+) -> Result<(Option<&'static Kind>, Option<PathBuf>), ControlError> {
+    let kind = name.or(mount.map(|_| "ext4")).map(kind).transpose()?;
+    if let Some(kind) = kind {
+        if effective_user() != 0 {
+            kind.check_for_users()?;
+        }
+        kind.check_installed()?;
+    }
+    let target = mount.map(mount_point).transpose()?;
+    target.as_deref().map_or(Ok(()), |it| check_beside(it, root))?;
+    Ok((kind, target))
+}
+
 /// The real path of a directory to mount on.
 ///
 /// # Errors
 /// `ENOENT` or `ENOTDIR`.
-pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
+fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
     let shown = path.display();
     let real = path.canonicalize().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => {
@@ -260,7 +282,7 @@ pub fn mount_point(path: &Path) -> Result<PathBuf, ControlError> {
 ///
 /// # Errors
 /// `EINVAL`.
-pub fn check_beside(target: &Path, root: &Path) -> Result<(), ControlError> {
+fn check_beside(target: &Path, root: &Path) -> Result<(), ControlError> {
     // The root may not exist yet; then its nearest ancestor counts.
     let real = root.ancestors().find_map(|above| {
         let rest = root.strip_prefix(above).ok()?;

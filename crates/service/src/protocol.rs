@@ -93,8 +93,8 @@ pub struct ConfiguredDisk {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Apply {
-    /// Everything that is configured, each option with its device in front.
-    pub asked: Asked,
+    /// How disks are served, each option with `serve/` in front.
+    pub serve: Asked,
     /// The disks.
     pub disks: Vec<ConfiguredDisk>,
     /// The swap devices.

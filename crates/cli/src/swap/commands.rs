@@ -8,8 +8,8 @@ use rampack::units::human;
 
 use super::progress::Progress;
 use crate::args::{FrontendOptions, SandboxOptions, SwapOff, SwapOn, Transport, absolute};
+use crate::running::{Running, confine, handed_over, has_no_device, is_inherited};
 use crate::terminal::{answer, lines, program};
-use crate::up;
 use service::client::call;
 use service::failure::say;
 use service::protocol::{self, DaemonReport, Request, Status};
@@ -53,16 +53,19 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
         // once they are taken over.
         host::mark_as_storage_daemon();
     }
-    let (left, _) = up::handed_over()?;
+    let (state, _) = handed_over()?;
     // What is below the root may be on the swap device that this process has to serve on.
-    if left.is_empty() && root.is_claimed() {
+    if !is_inherited(state.as_ref()) && root.is_claimed() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
         warn(&report);
         return answer(bytes_of(&format!("{}  {}\n", report.name, report.block_device)));
     }
     let frontends = become_daemon(options.sandbox)?;
-    up::run_daemon(root, (&frontends, asked(&request)), left, |daemon| {
-        if !up::has_no_device(daemon) {
+    confine(&frontends)?;
+    let running = Running::start(root, (&frontends, asked(&request)), state, Vec::new())?;
+    // The daemon was started for a swap device, and ends with it.
+    running.run(false, has_no_device, |daemon| {
+        if !has_no_device(daemon) {
             return Ok(String::new());
         }
         let report = daemon.swaps().on(&request)?;

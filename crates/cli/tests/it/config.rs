@@ -270,7 +270,8 @@ fn a_running_daemon_follows_what_it_can() {
     write(&top, MAIN, after);
     let not = "zram0: disksize=8M is not followed: it was made with disksize=4M\n\
                zram1 is not configured any more, and stays until `rampack remove zram1`\n\
-               [serve]: nbd-read-only=1 is followed from the next start on: restart the service\n";
+               [serve]: nbd-read-only=true is followed from the next start on: restart the \
+               service\n";
     let would = "zram0: mem_limit would be 3M\nzram2 would be made\nzram3 would be made\n";
     assert_eq!(apply("--dry-run"), format!("{not}{would}"));
     assert!(daemon.does("get zram0 mm_stat").contains(" 2097152 "));
@@ -293,6 +294,73 @@ fn a_running_daemon_follows_what_it_can() {
     write(&top, MAIN, "[zram0]\n");
     refused(&says(&top, &line), 1, &["not started with --config", "ENOTSUP"]);
     daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn auto_is_turned_off_in_a_file() {
+    let text = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\nauto = true\n";
+    let (top, place) = (system(&[(MAIN, text)]), Place::new());
+    let daemon = serve(&top, &place);
+    assert_eq!(daemon.does("get zram0 auto"), "1\n");
+    write(&top, MAIN, &text.replace("auto = true", "auto = false"));
+    let said = says(&top, &format!("--root {} config apply", place.root().display()));
+    assert_eq!((&*said.out, &*said.err), ("zram0: auto is 0 now\n", ""));
+    assert_eq!(daemon.does("get zram0 auto"), "0\n");
+    daemon.stop();
+    place.is_clean();
+}
+
+/// A keeper of a daemon of the configuration of `top`.
+fn keep(top: &TempDir, place: &Place) -> Keeper {
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    Keeper::start_by(command, place, "serve --config")
+}
+
+#[test]
+fn what_was_left_is_served_whatever_is_wrong_in_a_file() {
+    let text = "[serve]\ntransport = 'nbd'\nnbd-allow-uid = [\n  65534,\n]\n[zram0]\nsize = '4M'\n";
+    let (top, place) = (system(&[(MAIN, text)]), Place::new());
+    let mut keeper = keep(&top, &place);
+    let client = || NbdClient::connect(&place.root().join("nbd.sock"), "zram0").unwrap();
+    assert_eq!(client().write(4096, &noise(7)), 0);
+    write(&top, MAIN, "[zram0\n");
+    refused(&keeper.ask("upgrade"), 1, &["cannot take over", "rampack.toml:1: not TOML", "EINVAL"]);
+    keeper.kill(libc::SIGKILL);
+    keeper.says("the configuration is not followed: /");
+    assert_eq!(client().read(4096, 4096), noise(7)[..4096]);
+    // As it was before.
+    let mode = fs::metadata(keeper.nbd()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o666);
+    write(&top, MAIN, &format!("{text}memory = '1M'\n[zram1]\n"));
+    let said = says(&top, &format!("--root {} config apply", place.root().display()));
+    assert_eq!(said.out, "zram0: mem_limit is 1M now\nzram1 is made\n", "{}", said.err);
+    keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn swap_devices_beside_disks_are_served_before_files_are_read() {
+    let name = "swap_devices_beside_disks_are_served_before_files_are_read";
+    if !met(name, &crate::keep_swap::needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let text = "[zram0]\nsize = '1M'\n";
+    let (top, place) = (system(&[(MAIN, text)]), Place::new());
+    let mut keeper = keep(&top, &place);
+    keeper.does("swap on --size 8M --force");
+    // Whoever reads the file waits until it is written.
+    fs::remove_file(top.join(MAIN)).unwrap();
+    testkit::run(Command::new("mkfifo").arg(top.join(MAIN)));
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    assert!(keeper.does("status --json").contains("\"swap0\""));
+    write(&top, MAIN, &format!("{text}[zram1]\n"));
+    keeper.says("zram1 is made");
+    keeper.does("swap off");
+    keeper.stop();
     place.is_clean();
 }
 
@@ -337,9 +405,7 @@ fn disks_and_mounts_come_back_after_a_kill() {
     }
     let place = Place::new();
     let (top, outer) = mounted(&place);
-    let mut command = program();
-    command.env("RAMPACK_CONFIG_ROOT", top.path());
-    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    let mut keeper = keep(&top, &place);
     wait_until("it is mounted", || place.mounts().contains(&outer.join("inner")));
     fs::write(outer.join("inner/file"), "text").unwrap();
     fs::write(outer.join("file"), "outer").unwrap();
@@ -372,9 +438,7 @@ fn a_disk_of_the_name_of_one_that_was_not_made_is_kept() {
         mount.display()
     );
     let top = system(&[(MAIN, &*text)]);
-    let mut command = program();
-    command.env("RAMPACK_CONFIG_ROOT", top.path());
-    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    let mut keeper = keep(&top, &place);
     keeper.says("zram1 is not made: ");
     keeper.does("add --size 3M");
     assert_eq!(keeper.does("get zram1 disksize"), "3145728\n");
@@ -402,9 +466,7 @@ fn the_file_system_of_a_disk_that_was_emptied_or_unloaded_is_forgotten() {
             place.path().join("b").display()
         );
         let top = system(&[(MAIN, &*text)]);
-        let mut command = program();
-        command.env("RAMPACK_CONFIG_ROOT", top.path());
-        let mut keeper = Keeper::start_by(command, &place, "serve --config");
+        let mut keeper = keep(&top, &place);
         // The last that a start does.
         let refused = |keeper: &Keeper| keeper.said().matches("zram1 is not made: ").count();
         wait_until("it has begun", || refused(&keeper) == 1);
@@ -475,9 +537,7 @@ fn a_disk_that_could_not_be_taken_over_is_not_made_again() {
     }
     let text = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\n[zram1]\nsize = '4M'\n";
     let (top, place) = (system(&[(MAIN, text)]), Place::new());
-    let mut command = program();
-    command.env("RAMPACK_CONFIG_ROOT", top.path());
-    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    let mut keeper = keep(&top, &place);
     wait_until("both are made", || keeper.ask("get zram1 disksize").out == "4194304\n");
     damage(&mut keeper, "zram1");
     let apply = format!("--root {} config apply", place.root().display());

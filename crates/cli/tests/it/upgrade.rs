@@ -14,7 +14,7 @@ use testkit::{Need, Rng, met, run};
 
 use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
 use crate::keep::{Kept, PAGES, contents, write_until_killed};
-use crate::keeper::{Keeper, daemon_of, kill};
+use crate::keeper::{Keeper, daemon_of, has_resend, kill};
 
 /// A daemon under a keeper.
 pub struct Service {
@@ -262,6 +262,40 @@ fn a_program_that_could_not_take_over_says_so_before_anything_is_given_up() {
     service.does("upgrade");
     assert_eq!(service.client().read(4096, 4096), contents(1, 3));
     service.stop();
+}
+
+#[test]
+fn a_daemon_that_a_signal_has_told_to_end_is_not_upgraded() {
+    let place = Place::new();
+    let keeper = Keeper::start(&place, "serve --transport nbd --size 4M");
+    // The signal comes while the next program says that it could take over.
+    let path = place.path().join("other");
+    let rampack = program().get_program().to_owned().into_string().unwrap();
+    script(
+        &path,
+        &format!("[ -n \"$RAMPACK_REHEARSAL\" ] && kill -TERM $PPID\nexec {rampack} \"$@\""),
+    );
+    let said = keeper.ask(&format!("upgrade --to {}", path.display()));
+    refused(&said, 1, &["a signal has told the daemon to end", "EBUSY"]);
+    assert_eq!(keeper.ended(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn a_daemon_that_tries_to_end_is_not_upgraded() {
+    let needs = [Need::Root, Need::Fuse, Need::Loop, has_resend()];
+    if !met("a_daemon_that_tries_to_end_is_not_upgraded", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let keeper = Keeper::start(&place, "serve --size 4M");
+    let open = File::open(keeper.block_device("zram0")).unwrap();
+    kill(keeper.daemon(), libc::SIGTERM);
+    keeper.says("It is tried again every second");
+    refused(&keeper.ask("upgrade"), 1, &["a signal has told the daemon to end", "EBUSY"]);
+    drop(open);
+    assert_eq!(keeper.ended(), 0);
+    place.is_clean();
 }
 
 #[test]

@@ -20,7 +20,7 @@ rampack() { as_nobody "$top/rampack" --root "$top/root" "$@"; }
 cp "$1" "$2/rampack"
 chmod 755 "$2/rampack"
 as_nobody mkdir "$dir"
-began() { while read line; do case $line in *'end it'*) break;; esac; done < "$top/said"; }
+began() { while read line; do case $line in *'end it'*|*'serving in'*) break;; esac; done < "$top/said"; }
 is_gone() {
     while grep -q -e "$top/root" -e "$dir" /proc/self/mountinfo; do sleep 0.02; done
     while pgrep -f "fuse2fs $top/root" > /dev/null; do sleep 0.02; done
@@ -69,6 +69,20 @@ began
 rampack stop
 wait $!
 is_gone stop
+"#;
+
+const CONFIGURED: &str = r#"
+as_nobody mkfifo "$top/said"
+printf '[zram0]\nsize = "64M"\nmount = "%s"\n' "$dir" > "$top/rampack.toml"
+for signal in TERM KILL; do
+    rampack serve --config="$top/rampack.toml" > "$top/said" 2>&1 &
+    began
+    as_nobody cp -r "$tree" "$dir/tree"
+    as_nobody diff -r "$tree" "$dir/tree"
+    pkill --signal $signal --oldest -f "^$top/rampack --root $top/root serve"
+    wait $! || true
+    is_gone $signal
+done
 "#;
 
 /// As in a directory that mmdebstrap made.
@@ -132,6 +146,15 @@ fn nothing_is_left_of_a_user_s_mount() {
     let out = in_a_namespace(ITS_END);
     let expected = "TERM: nothing is left\nKILL: nothing is left\nstop: nothing is left\n";
     assert_eq!(out, expected);
+}
+
+#[test]
+fn a_configured_mount_of_a_user_is_made_and_goes() {
+    if !met("a_configured_mount_of_a_user_is_made_and_goes", &NEEDS) {
+        return;
+    }
+    let out = in_a_namespace(CONFIGURED);
+    assert_eq!(out, "TERM: nothing is left\nKILL: nothing is left\n");
 }
 
 #[test]

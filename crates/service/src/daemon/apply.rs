@@ -20,7 +20,7 @@ impl Commands {
             return Err(ControlError::new(Errno::ENOTSUP, message));
         };
         let by = self.planned(&it, &asked, &part);
-        let serving = if part == DISKS { serving(&asked, &it.asked) } else { Vec::new() };
+        let serving = if part == DISKS { serving(&asked, &it.serve) } else { Vec::new() };
         let not_followed = by.said.iter().cloned().chain(serving).collect();
         let new = self.new_devices(&it, &part);
         if it.dry {
@@ -62,11 +62,6 @@ impl Commands {
     /// The plan from what there is to what is configured.
     fn planned(&self, it: &Apply, asked: &Asked, part: &str) -> Plan {
         let areas: Vec<usize> = self.swaps.numbers();
-        let of_part = |name: &String| {
-            let device = of_device(name).0.unwrap_or_default();
-            device == SERVE || device.starts_with(if part == SWAPS { "swap" } else { "zram" })
-        };
-        let wanted = it.asked.iter().filter(|(name, _)| of_part(name));
         let kept = Kept {
             asked: Some(asked.clone()),
             disks: (self.devices.numbers().into_iter())
@@ -78,7 +73,7 @@ impl Commands {
         };
         let configured = Configured {
             transport: self.configuration.transport,
-            asked: wanted.map(|(name, value)| (name.clone(), value.clone())).collect(),
+            asked: it.asked(part),
             ..Configured::default()
         };
         let areas = areas.into_iter().collect();
@@ -117,8 +112,8 @@ enum New<'a> {
 impl New<'_> {
     fn name(&self) -> String {
         match self {
-            New::Disk(disk) => format!("zram{}", disk.add.number.unwrap_or_default()),
-            New::Swap(it) => swap::name(it.number.unwrap_or_default() as usize),
+            New::Disk(disk) => disk.name(),
+            New::Swap(swap) => swap.name(),
         }
     }
 }

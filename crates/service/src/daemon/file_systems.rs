@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, effective_user, mounts};
+use rampack::host::{Unmount, mounts};
 use rampack::sync::Mutex;
 use rampack::zram::Disk;
 
@@ -65,6 +65,12 @@ impl FileSystems {
         self.loops.lock().clone()
     }
 
+    /// Where they are mounted.
+    #[must_use]
+    pub fn targets(&self) -> Vec<PathBuf> {
+        self.mounted.lock().iter().map(|it| it.target.clone()).collect()
+    }
+
     /// Is one mounted?
     pub(super) fn is_mounted(&self) -> bool {
         self.mounted.lock().iter().any(Mounted::is_there)
@@ -80,23 +86,14 @@ impl FileSystems {
         wanted: &ConfiguredDisk,
         root: &Path,
     ) -> Result<Arc<Disk>, ControlError> {
-        let name = wanted.fs.as_deref().or(wanted.mount.as_ref().map(|_| "ext4"));
-        let Some(kind) = name.map(filesystem::kind).transpose()? else {
-            return self.devices.add(&wanted.add);
-        };
-        if effective_user() != 0 {
-            kind.check_for_users()?;
-        }
-        kind.check_installed()?;
-        let prepare = |path: &String| {
-            let path = rampack::path_of(path);
-            fs::create_dir_all(&path)
+        let mount = wanted.mount.as_deref().map(rampack::path_of);
+        if let Some(path) = &mount {
+            fs::create_dir_all(path)
                 .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
-            let target = filesystem::mount_point(&path)?;
-            filesystem::check_beside(&target, root)?;
-            filesystem::check_free(&target).map(|()| target)
-        };
-        let target = wanted.mount.as_ref().map(prepare).transpose()?;
+        }
+        let (kind, target) = filesystem::wanted(wanted.fs.as_deref(), mount.as_deref(), root)?;
+        let Some(kind) = kind else { return self.devices.add(&wanted.add) };
+        target.as_deref().map_or(Ok(()), filesystem::check_free)?;
         let disk = self.add_for(&wanted.add, kind, target.as_deref())?;
         if let Err(error) = self.make(&disk, kind, target.as_deref()) {
             self.devices.remove(&disk.name(), false)?;

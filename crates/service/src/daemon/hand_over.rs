@@ -27,13 +27,22 @@ const PAUSE: Duration = Duration::from_millis(5);
 impl Daemon {
     /// Replaces this program by `program`, after a rehearsal if that can be. Clients of NBD get the
     /// answers to what they asked, and are disconnected. Returns only if it is refused or fails;
-    /// everything is as before then, but for the connections of those clients.
-    pub fn hand_over(&self, program: &Successor) -> ControlError {
+    /// everything is as before then, but for the connections of those clients. It is refused if
+    /// `is_told_to_end` in the end: the next program would not know, and nobody says it again.
+    pub fn hand_over(
+        &self,
+        program: &Successor,
+        is_told_to_end: impl Fn() -> bool,
+    ) -> ControlError {
         let Successor { path, rehearses } = program;
         if *rehearses && let Err(error) = self.rehearse(path) {
             return error;
         }
         self.when_still(|fds| {
+            if is_told_to_end() {
+                let message = "a signal has told the daemon to end, which it does once it can";
+                return ControlError::new(Errno::EBUSY, message);
+            }
             let process = OsString::from(std::process::id().to_string());
             let arguments = env::args_os().collect();
             let error = kept::replace(path, arguments, &[(UPGRADED, process)], &fds);

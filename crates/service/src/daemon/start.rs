@@ -132,6 +132,7 @@ fn begin(
         file_systems: Arc::new(FileSystems::new(devices.clone())),
         devices,
         machine,
+        commands: None,
         control: None,
         nbd: Mutex::new(None),
         nbd_options,

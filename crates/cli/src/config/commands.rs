@@ -9,7 +9,6 @@ use crate::args::{Config, ConfigAction, ConfigApply, ConfigImport};
 use crate::config::{self, Configuration, files, import, merge};
 use crate::terminal::answer;
 use service::client::call;
-use service::daemon::{DISKS, SWAPS};
 use service::failure::{failed, say};
 use service::protocol::{Applied, Apply, Request};
 use service::root::Root;
@@ -46,7 +45,7 @@ fn would_be(configuration: &Configuration) -> String {
     if configuration.disks.is_empty() && configuration.swaps.is_empty() {
         text += "no device is configured\n";
     }
-    for (device, asked) in configuration.asked_of_each() {
+    for (device, asked) in configuration.apply().asked_of_each() {
         let asked: Vec<String> =
             asked.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         let _ = writeln!(text, "{device}: {}", asked.join(" "));
@@ -73,10 +72,7 @@ fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
         let message = "rampack=0 is on the kernel's command line, so nothing was changed";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    let mut asked = configuration.asked(DISKS);
-    asked.extend(configuration.asked(SWAPS));
-    let (disks, swaps) = (configuration.configured_disks(), configuration.swap_requests());
-    let apply = Apply { asked, disks, swaps, dry: true };
+    let apply = Apply { dry: true, ..configuration.apply() };
     let dry: Applied = call(root, &Request::Apply(apply.clone()))?;
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
     answer(lines(&dry.not_followed))?;
