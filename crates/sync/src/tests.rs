@@ -142,7 +142,7 @@ fn retired_words_wait_for_readers_and_no_longer() {
 }
 
 #[test]
-fn a_bag_of_any_size_frees_each_word_once_and_in_order() {
+fn queues_of_any_size_free_each_word_once_and_in_order() {
     for room in 1..=200 {
         let retired = Retired::new(1, room);
         // What is in the queue, by a model.

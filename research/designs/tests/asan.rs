@@ -7,8 +7,6 @@
 mod bench;
 #[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
-#[path = "common/broken_epochs.rs"]
-mod broken_epochs;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -17,7 +15,6 @@ use std::time::Duration;
 use bench::{Bench, Design};
 use block::Plain;
 use broken::{FreesAtOnce, HoldsNothing};
-use broken_epochs::EpochOfNone;
 use designs::slots::Epoch;
 use sim::content::Fill;
 use testkit::dies;
@@ -94,11 +91,6 @@ fn stored_while_read<T: SlotTable + 'static>() {
 fn publishing_and_freeing_at_once_is_found() {
     let name = "publishing_and_freeing_at_once_is_found";
     dies(name, REPORT, stored_while_read::<FreesAtOnce>);
-}
-
-#[test]
-fn epochs_that_nobody_waits_for_are_found() {
-    dies("epochs_that_nobody_waits_for_are_found", REPORT, stored_while_read::<EpochOfNone>);
 }
 
 #[test]

@@ -6,9 +6,7 @@
 //! target directory of its own. Without `--cfg loom` this file is empty. The tree, the stock of its
 //! nodes, and the words and lock bits of `zswap` are compiled into this test, with nodes of two
 //! slots. The models are those of `zswap/tests/loom_index.rs`.
-//!
-//! Beside the tree is a copy with one flaw at a time, which loom must refuse, and which passes
-//! without one.
+//! `testing/mutants` has the trees that loom must refuse.
 #![cfg(loom)]
 
 extern crate alloc;
@@ -28,18 +26,15 @@ mod node_pool;
 #[allow(dead_code)]
 #[path = "../src/indexes/radix.rs"]
 mod radix;
-#[path = "common/radix_copy.rs"]
-mod radix_copy;
 
-use cells::{BITS, Cells, SLOTS};
+use cells::{Cells, SLOTS};
 use index_models::{
     Barriers, Tree, a_neighbour_stays, a_node_moves, a_page_is_invalidated, a_word_is_replaced,
-    an_entry_is_written_first, raw, refused_model, told_and_found, two_change,
+    an_entry_is_written_first, raw, told_and_found, two_change,
 };
 use key::{MAX_OFFSETS, Word};
 use loom::sync::atomic::{AtomicU32, AtomicU64};
 use radix::Radix;
-use radix_copy::{Copy, Flaw};
 use sync::Mutex;
 use units::Cpu;
 
@@ -99,29 +94,6 @@ impl Tree for Real {
     }
 }
 
-impl Tree for Copy {
-    fn get(&self, offset: u64) -> u64 {
-        Copy::get(self, offset)
-    }
-    fn insert(&self, offset: u64, word: u64) -> u64 {
-        Copy::insert(self, offset, word)
-    }
-    fn remove(&self, offset: u64, only: u64) -> u64 {
-        Copy::remove(self, offset, only)
-    }
-}
-
-fn copied(flaw: Flaw) -> Copy {
-    Copy::new(flaw, BITS, LEVELS, NODES)
-}
-
-fn all(flaw: Flaw) {
-    let make = move || copied(flaw);
-    a_node_moves(make);
-    a_neighbour_stays(make);
-    a_word_is_replaced(make);
-}
-
 #[test]
 fn nodes_that_move() {
     a_node_moves(Real::new);
@@ -155,63 +127,4 @@ fn what_a_word_names_was_written() {
 #[test]
 fn invalidated_pages_are_not_written() {
     a_page_is_invalidated(Real::new, Barriers::Real);
-}
-
-#[test]
-fn a_faithful_copy_passes() {
-    all(Flaw::None);
-    a_page_is_invalidated(Real::new, Barriers::Copied { locking: true, removing: true });
-}
-
-fn refused(flaw: Flaw, complaints: &[&str]) {
-    refused_model(|| all(flaw), complaints);
-}
-
-/// What a lookup finds in a node that is used elsewhere: an entry of another page, or one where it
-/// expects a node.
-const ANOTHERS: &[&str] = &["another page's", "index out of bounds"];
-
-#[test]
-fn looking_at_no_life_is_found() {
-    refused(Flaw::LooksAtNoLife, ANOTHERS);
-}
-
-#[test]
-fn looking_before_reading_is_found() {
-    refused(Flaw::LooksBefore, ANOTHERS);
-}
-
-#[test]
-fn ending_no_life_is_found() {
-    refused(Flaw::EndsNoLife, ANOTHERS);
-}
-
-#[test]
-fn filling_without_release_is_found() {
-    refused(Flaw::FillsRelaxed, ANOTHERS);
-}
-
-#[test]
-fn linking_without_release_is_found() {
-    refused(Flaw::LinksRelaxed, ANOTHERS);
-}
-
-#[test]
-fn replacing_in_steps_is_found() {
-    refused(Flaw::ReplacesInSteps, &["page 0 gives"]);
-}
-
-/// Two threads write the page's place at once.
-const BOTH_WRITE: &[&str] = &["Causality violation"];
-
-#[test]
-fn locking_without_a_barrier_is_found() {
-    let barriers = Barriers::Copied { locking: false, removing: true };
-    refused_model(|| a_page_is_invalidated(Real::new, barriers), BOTH_WRITE);
-}
-
-#[test]
-fn removing_without_a_barrier_is_found() {
-    let barriers = Barriers::Copied { locking: true, removing: false };
-    refused_model(|| a_page_is_invalidated(Real::new, barriers), BOTH_WRITE);
 }

@@ -1,17 +1,10 @@
 //! The scenarios of testing/sim/tests/shuttle.rs with the slot schemes, the policies of streams and
-//! the indexes of swap areas that the product does not ship. They must reject broken ones, too.
+//! the indexes of swap areas that the product does not ship. `testing/mutants` has what they must
+//! reject.
 #![cfg(shuttle)]
 
 #[path = "../../../testing/sim/tests/common/bench.rs"]
 mod bench;
-#[path = "../../../crates/zram/tests/common/broken.rs"]
-mod broken;
-#[path = "common/broken_epochs.rs"]
-mod broken_epochs;
-#[path = "common/copied_index.rs"]
-mod copied_index;
-#[path = "common/radix_copy.rs"]
-mod copy;
 #[path = "../../../testing/sim/tests/shuttle/explore.rs"]
 mod explore;
 #[path = "../../../testing/sim/tests/shuttle/history.rs"]
@@ -30,15 +23,12 @@ mod tally;
 use std::sync::Arc;
 
 use bench::Design;
-use broken_epochs::{EpochInTime, EpochOfNone, EpochTooEarly, EpochTooShort};
-use copied_index::Copied;
-use copy::Flaw;
 use designs::indexes::{Forest, RadixTrees, RedBlackTrees, Trees};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
 use designs::{POLICIES, SLOT_TABLES};
-use explore::{Play, holds, rejected};
+use explore::{Play, holds};
 use scenario::Scenario;
-use subjects::{scheme, table};
+use subjects::scheme;
 use zram::slots::SlotTable;
 use zswap::{Index, MAX_OFFSETS};
 
@@ -103,7 +93,6 @@ fn indexes_of_swap_areas() {
         ("rbtree-split", indexes::on(trees::<RedBlackTrees, 16>)),
         ("xarray", indexes::on(trees::<RadixTrees, MAX_OFFSETS>)),
         ("xarray-split", indexes::on(trees::<RadixTrees, 16>)),
-        ("a copy", copied(Flaw::None)),
     ];
     plays.iter().for_each(|(name, play)| holds("indexes_of_swap_areas", name, play));
 }
@@ -111,39 +100,4 @@ fn indexes_of_swap_areas() {
 /// The index of trees of this kind.
 fn trees<F: Forest + 'static, const EACH: u64>() -> Box<dyn Index> {
     indexes::make::<Trees<F, EACH>>()
-}
-
-/// A copy of the radix tree.
-fn copied(flaw: Flaw) -> Play {
-    indexes::on(move || Box::new(Copied::new(flaw, 2, indexes::PAGES, indexes::ENTRIES)))
-}
-
-/// Makes a test for each broken design. Some scenario must reject it.
-macro_rules! controls {
-    ($($test:ident: $play:expr;)*) => {
-        $(
-            #[test]
-            fn $test() {
-                rejected(stringify!($test), &$play);
-            }
-        )*
-    };
-}
-
-controls! {
-    epochs_that_nobody_waits_for_are_found: on(Scenario::CROWD, table::<EpochOfNone>());
-    epochs_that_are_too_short_are_found: on(Scenario::CROWD, table::<EpochTooShort>());
-    epochs_that_end_too_early_are_found: alone::<EpochTooEarly>();
-    lookups_that_look_at_no_life_are_found: copied(Flaw::LooksAtNoLife);
-    lookups_that_look_before_they_read_are_found: copied(Flaw::LooksBefore);
-    nodes_that_are_used_again_too_early_are_found: copied(Flaw::EndsNoLife);
-    nodes_that_are_taken_out_with_an_entry_are_found: copied(Flaw::EndsTooEarly);
-    nodes_that_are_kept_are_found: copied(Flaw::KeepsEmptyNodes);
-    lookups_that_miss_what_is_replaced_are_found: copied(Flaw::ReplacesInSteps);
-}
-
-/// The copy behind a control is right without its flaw.
-#[test]
-fn faithful_copies_hold() {
-    holds("faithful_copies_hold", "", &alone::<EpochInTime>());
 }

@@ -1,20 +1,14 @@
 //! The suite of slot schemes (`crates/zram/tests/common/slot_suite.rs`) for those that the product
-//! does not ship, and epochs that are broken.
+//! does not ship.
 #![cfg(not(loom))]
 
-#[path = "../../../crates/zram/tests/common/broken.rs"]
-mod broken;
 #[path = "../../../crates/zram/tests/common/slot_suite.rs"]
 mod slot_suite;
 
-#[path = "common/broken_epochs.rs"]
-mod broken_epochs;
-
 use std::sync::atomic::Ordering::SeqCst;
 
-use broken_epochs::{EpochOfNone, EpochTooShort};
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
-use slot_suite::{CPUS, Cells, conforming, conforms};
+use slot_suite::{CPUS, Cells, conforming};
 use units::Cpu;
 use zram::slots::SlotTable;
 
@@ -71,16 +65,4 @@ fn a_reader_who_stays_stops_no_writer() {
     });
     assert!(table.quiesce(|slot| cells.free(slot)));
     assert_eq!(cells.wrong.load(SeqCst), 0, "the reader lost what it read");
-}
-
-#[test]
-fn epochs_that_do_not_wait_are_rejected() {
-    let rejected = (0..50).any(|seed| conforms::<EpochOfNone>(seed).is_err());
-    assert!(rejected, "the suite accepted an epoch scheme that frees at once");
-}
-
-#[test]
-fn epochs_that_end_too_early_are_rejected() {
-    let rejected = (0..50).any(|seed| conforms::<EpochTooShort>(seed).is_err());
-    assert!(rejected, "the suite accepted an epoch scheme that frees too early");
 }

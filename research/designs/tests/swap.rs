@@ -18,17 +18,3 @@ mod swap;
 #[path = "../../../testing/sim/tests/swap_device.rs"]
 #[allow(unused_imports)]
 mod swap_device;
-
-#[path = "common/copied_index.rs"]
-mod copied_index;
-#[path = "common/radix_copy.rs"]
-mod copy;
-
-/// The copy of a tree that has flaws in other tests is right without one.
-#[test]
-fn a_copy_without_a_flaw_passes() {
-    let copied = |pages, entries| -> Box<dyn zswap::Index> {
-        Box::new(copied_index::Copied::new(copy::Flaw::None, 6, pages, entries))
-    };
-    sim::indexes::histories(testkit::seed("a_copy_without_a_flaw_passes"), &copied);
-}

@@ -6,7 +6,6 @@
 //! * [`content`]: the contents of writes, chosen to reach every way in which a page is stored.
 //! * [`model`]: an array of bytes that gets each operation, too. A test reports any difference from
 //!   the device with the seed and the events that led to it; [`shrink`] reduces the events.
-//! * [`part`]: a part of a device as a device, so that each thread can have its own model.
 //! * [`indexes`]: the tests that every index of a swap area ([`zswap::Index`]) must pass.
 //! * [`suite`]: the tests that every [`block::BlockDevice`] must pass, under one thread and under
 //!   many.
@@ -21,7 +20,6 @@ pub mod controls;
 pub mod events;
 pub mod indexes;
 pub mod model;
-pub mod part;
 pub mod shrink;
 pub mod suite;
 pub mod swap;

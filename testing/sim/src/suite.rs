@@ -18,7 +18,7 @@ use crate::model::{Drive, listed};
 use crate::shrink;
 
 use crowd::P;
-pub use crowd::{Crowd, Make, together};
+pub use crowd::{Crowd, Make, owners, together};
 pub use edges::edges;
 pub use hot_pages::hot_pages;
 pub use neighbours::neighbours;

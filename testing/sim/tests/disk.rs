@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::Arc;
+
 use block::{BlockDevice, IoError, Operation};
 use common::Plan;
 use sim::content::Fill;
@@ -132,20 +134,13 @@ fn crowds_may_reach_the_limit() {
 #[test]
 fn compaction_moves_objects_under_many_writers() {
     let mut rng = Rng::new(seed("compaction_moves_objects_under_many_writers"));
-    let disk = Plan::new(4 * 256 * P, zcomp::LZ4).build();
+    let disk = Arc::new(Plan::new(4 * 256 * P, zcomp::LZ4).build());
     let compact = || {
         disk.disk.compact().expect("the disk has a size");
     };
-    let seeds: Vec<u64> = (0..4).map(|_| rng.next_u64()).collect();
     let weights = Weights { write_pages: 60, discard: 20, ..Weights::default() };
-    let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
-        let part = sim::part::Part::new(&disk, n as u64 * 256 * P, 256 * P);
-        let drive = Drive { weights, ..Drive::new(*seed, 3000) };
-        Box::new(move || {
-            drive.run(&part);
-        })
-    });
-    suite::together(tasks.collect(), &compact);
+    let drives = [(); 4].map(|()| Drive { weights, ..Drive::new(rng.next_u64(), 3000) });
+    suite::owners(&disk, 256, &drives, &compact);
     assert!(disk.disk.stats().pages_compacted > 0, "nothing was ever moved");
 }
 

@@ -1,13 +1,13 @@
 //! Runs the suite of indexes on the product's index, and on broken ones.
 
-#[path = "common/broken_indexes.rs"]
-mod broken_indexes;
+#[path = "common/broken_index.rs"]
+mod broken_index;
 #[path = "common/swap.rs"]
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use broken_indexes::{Over, Wrong};
+use broken_index::Flaw;
 use common::{INDEXES, Kind};
 use pagealloc::{MemoryProvider, NoMemory};
 use sim::indexes;
@@ -85,11 +85,11 @@ fn without_addresses_there_is_no_index() {
     }
 }
 
-fn over(wrong: Wrong) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
-    move |pages, entries| {
-        let index = Flat::make(&host::Mmap, pages, entries, CPUS);
-        Box::new(Over { index: Box::new(index.expect("there are addresses")), wrong })
+fn broken(flaw: Flaw) -> impl Fn(u64, u32) -> Box<dyn Index> + Sync {
+    fn boxed<I: Index>(pages: u64, entries: u32) -> Box<dyn Index> {
+        Box::new(I::make(&host::Mmap, pages, entries, CPUS).expect("there are addresses"))
     }
+    move |pages, entries| with_flaw!(flaw, boxed(pages, entries))
 }
 
 /// The parts for one thread must find a flaw that one thread can see. Shuttle finds the flaws that
@@ -103,7 +103,7 @@ fn found(complaint: &str, play: impl FnOnce()) {
 #[test]
 fn what_is_not_broken_passes() {
     let seed = seed("what_is_not_broken_passes");
-    let good = over(Wrong::Nothing);
+    let good = broken(Flaw::None);
     indexes::small_scenarios(&good);
     indexes::vast(&good);
     indexes::against_model(seed, &good);
@@ -113,21 +113,21 @@ fn what_is_not_broken_passes() {
 #[test]
 fn removing_another_life_is_found() {
     let seed = seed("removing_another_life_is_found");
-    found("remove_if", || indexes::small_scenarios(&over(Wrong::IgnoresLives)));
-    found("remove_if", || indexes::against_model(seed, &over(Wrong::IgnoresLives)));
+    found("remove_if", || indexes::small_scenarios(&broken(Flaw::IgnoresLives)));
+    found("remove_if", || indexes::against_model(seed, &broken(Flaw::IgnoresLives)));
 }
 
 #[test]
 fn losing_what_was_displaced_is_found() {
     let seed = seed("losing_what_was_displaced_is_found");
-    found("insert(", || indexes::small_scenarios(&over(Wrong::LosesDisplaced)));
-    found("insert(", || indexes::against_model(seed, &over(Wrong::LosesDisplaced)));
-    found("entries are lost", || indexes::owners(seed, &over(Wrong::LosesDisplaced)));
-    found("no order of calls", || indexes::histories(seed, &over(Wrong::LosesDisplaced)));
+    found("insert(", || indexes::small_scenarios(&broken(Flaw::LosesReplaced)));
+    found("insert(", || indexes::against_model(seed, &broken(Flaw::LosesReplaced)));
+    found("entries are lost", || indexes::owners(seed, &broken(Flaw::LosesReplaced)));
+    found("no order of calls", || indexes::histories(seed, &broken(Flaw::LosesReplaced)));
 }
 
 #[test]
 fn draining_wrongly_is_found() {
-    found("drain(", || indexes::vast(&over(Wrong::DrainsBackwards)));
-    found("drain(", || indexes::small_scenarios(&over(Wrong::DrainsTooLittle)));
+    found("drain(", || indexes::vast(&broken(Flaw::DrainsBackwards)));
+    found("drain(", || indexes::small_scenarios(&broken(Flaw::LeavesLast)));
 }

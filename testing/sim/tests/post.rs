@@ -21,7 +21,7 @@ use zram::{Disk, Recompress, Select, Writeback};
 const P: u64 = PAGE_SIZE as u64;
 
 fn plan(bytes: u64, algorithm: &'static str) -> Plan {
-    Plan { backing_pages: bytes / P / 2 + 8, ..Plan::new(bytes, algorithm) }
+    Plan::new(0, algorithm).sized(bytes)
 }
 
 #[test]
@@ -62,8 +62,8 @@ fn every_byte_stays_while_everything_changes() {
     const PAGES: u64 = 200;
     let plan = plan(THREADS * PAGES * P, zcomp::LZ4);
     for log in [false, true] {
-        let disk =
-            Plan { compressed_writeback: true, log, cpus: 2, backing_faults: 2000, ..plan }.build();
+        let plan = Plan { compressed_writeback: true, log, cpus: 2, backing_faults: 2000, ..plan };
+        let disk = Arc::new(plan.build());
         let limits = [0, 100 * P, 400 * P, 0];
         let round = AtomicU32::new(0);
         let meddle = || {
@@ -71,17 +71,13 @@ fn every_byte_stays_while_everything_changes() {
             disk.meddle(number);
             disk.disk.set_mem_limit(limits[number as usize % limits.len()]);
         };
-        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
         let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
-        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
-            let part = sim::part::Part::new(&disk, n as u64 * PAGES * P, PAGES * P);
-            let events = events / THREADS as usize;
-            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
-            Box::new(move || {
-                drive.run(&part);
-            })
+        let drives = [(); THREADS as usize].map(|()| Drive {
+            weights,
+            may_fill_up: true,
+            ..Drive::new(rng.next_u64(), events / THREADS as usize)
         });
-        suite::together(tasks.collect(), &meddle);
+        suite::owners(&disk, PAGES, &drives, &meddle);
         disk.disk.set_mem_limit(0);
         let stats = disk.disk.stats();
         assert!(stats.backed_writes > 0 && stats.backed_reads > 0, "{stats:?}");

@@ -18,8 +18,8 @@
 mod bench;
 #[path = "../../../crates/zram/tests/common/broken.rs"]
 mod broken;
-#[path = "common/broken_indexes.rs"]
-mod broken_indexes;
+#[path = "common/broken_index.rs"]
+mod broken_index;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
@@ -41,8 +41,8 @@ use std::sync::Arc;
 
 use bench::{Design, SLOTS};
 use broken::{FreesAtOnce, HoldsNothing, LosesUpdates};
-use broken_indexes::{Over, Wrong};
-use explore::{Play, holds, rejected};
+use broken_index::Flaw;
+use explore::{Play, controls, holds};
 use scenario::Scenario;
 use subjects::{scheme, table};
 use zram::slots::{BitLock, SlotTable};
@@ -81,36 +81,25 @@ fn writers_make_room_for_themselves() {
 
 #[test]
 fn indexes_of_swap_areas() {
-    let plays = [("flat", indexes::on(indexes::make::<Flat>)), ("over", over(Wrong::Nothing))];
+    let plays = [("flat", indexes::on(indexes::make::<Flat>)), ("broken", broken(Flaw::None))];
     plays.iter().for_each(|(name, play)| holds("indexes_of_swap_areas", name, play));
 }
 
-/// The product's index inside one with a fault.
-fn over(wrong: Wrong) -> Play {
-    indexes::on(move || Box::new(Over { index: indexes::make::<Flat>(), wrong }))
-}
-
-/// Makes a test for each broken part. Some scenario must reject it.
-macro_rules! controls {
-    ($($test:ident: $play:expr;)*) => {
-        $(
-            #[test]
-            fn $test() {
-                rejected(stringify!($test), &$play);
-            }
-        )*
-    };
+/// The product's index with a flaw.
+fn broken(flaw: Flaw) -> Play {
+    use indexes::make;
+    indexes::on(move || with_flaw!(flaw, make()))
 }
 
 controls! {
     publishing_and_freeing_at_once_is_found: on(Scenario::CROWD, table::<FreesAtOnce>());
     losing_updates_is_found: on(Scenario::CROWD, table::<LosesUpdates>());
     readers_who_hold_nothing_are_found: on(Scenario::CROWD, table::<HoldsNothing>());
-    entries_that_are_replaced_in_steps_are_found: over(Wrong::ReplacesInSteps);
-    entries_that_are_removed_in_steps_are_found: over(Wrong::RemovesInSteps);
-    removing_another_life_is_found: over(Wrong::IgnoresLives);
-    entries_that_are_lost_when_replaced_are_found: over(Wrong::LosesDisplaced);
-    drains_that_leave_something_are_found: over(Wrong::DrainsTooLittle);
+    entries_that_are_replaced_in_steps_are_found: broken(Flaw::ReplacesInSteps);
+    entries_that_are_removed_in_steps_are_found: broken(Flaw::RemovesInSteps);
+    removing_another_life_is_found: broken(Flaw::IgnoresLives);
+    entries_that_are_lost_when_replaced_are_found: broken(Flaw::LosesReplaced);
+    drains_that_leave_something_are_found: broken(Flaw::LeavesLast);
 }
 
 /// A table behind a pointer, as the broken ones are, is right.

@@ -56,14 +56,14 @@ fn read(device: &LogDevice, cpu: u32, number: u64, allowed: &[u64]) -> u64 {
     *allowed.iter().find(is).expect("the page is none that it may be")
 }
 
-/// A device of four segments. The first has the page that is read and `live` others, the third has
-/// room for one more page, and the fourth is in reserve.
 /// Discards pages, as a cache does whose pages nobody reads any more.
 fn forget(device: &LogDevice, cpu: u32, first: u64, count: u64) {
     let discard = Operation::Discard { offset: first * P, length: count * P };
     device.perform(Context::at_once(Cpu(cpu)), discard).expect("it needs no waiting");
 }
 
+/// A device of four segments. The first has the page that is read and `live` others, the third has
+/// room for one more page, and the fourth is in reserve.
 fn device(live: u64) -> LogDevice {
     let log = PageLog::new(Arc::new(Plain::new(4 << 20)), "below", CPUS).expect("a log");
     let codec = zcomp::open(zcomp::LZ4, &Params::default()).expect("a codec");

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use common::{Engine, INDEXES, with_index};
 use device_scenario::{MakeEngine, Scenario as Device};
-use explore::{Play, holds, rejected};
+use explore::{Play, controls, holds};
 use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
 
@@ -106,28 +106,16 @@ fn a_naive_cache_holds() {
     }
 }
 
-/// Makes a test for each broken cache. Some scenario must reject it.
-macro_rules! controls {
-    ($($test:ident: $scenario:expr, $make:expr;)*) => {
-        $(
-            #[test]
-            fn $test() {
-                rejected(stringify!($test), &on($scenario, $make));
-            }
-        )*
-    };
-}
-
 controls! {
-    taking_another_out_is_found: Scenario::WRITTEN_BACK, naive(Flaw::TakesAnother);
-    taking_another_out_is_found_by_crowds: Scenario::CROWD, naive(Flaw::TakesAnother);
-    leaving_too_soon_is_found: Scenario::WRITTEN_BACK, naive(Flaw::LeavesTooSoon);
-    refusing_too_soon_is_found: Scenario::REFUSED, naive(Flaw::RefusesTooSoon);
-    old_pages_behind_refused_ones_are_found: Scenario::REFUSED, naive(Flaw::KeepsOldOnRefusal);
-    forgotten_invalidations_are_found: Scenario::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation);
+    taking_another_out_is_found: on(Scenario::WRITTEN_BACK, naive(Flaw::TakesAnother));
+    taking_another_out_is_found_by_crowds: on(Scenario::CROWD, naive(Flaw::TakesAnother));
+    leaving_too_soon_is_found: on(Scenario::WRITTEN_BACK, naive(Flaw::LeavesTooSoon));
+    refusing_too_soon_is_found: on(Scenario::REFUSED, naive(Flaw::RefusesTooSoon));
+    old_pages_behind_refused_ones_are_found: on(Scenario::REFUSED, naive(Flaw::KeepsOldOnRefusal));
+    forgotten_invalidations_are_found: on(Scenario::WRITTEN_BACK, naive(Flaw::ForgetsInvalidation));
     indexes_that_ignore_words_are_found:
-        Scenario::WRITTEN_BACK, indexed(broken_index::Flaw::IgnoresWord);
+        on(Scenario::WRITTEN_BACK, indexed(broken_index::Flaw::IgnoresWord));
     indexes_that_take_nothing_are_found:
-        Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing);
-    pages_that_were_taken_are_found: Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken);
+        on(Scenario::EXCLUSIVE, indexed(broken_index::Flaw::TakesNothing));
+    pages_that_were_taken_are_found: on(Scenario::EXCLUSIVE, naive(Flaw::KeepsWhatWasTaken));
 }

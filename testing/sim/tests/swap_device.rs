@@ -13,7 +13,6 @@ use common::{Engine, INDEXES, Kind, swap_type};
 use pagelog::{LogDevice, PageLog};
 use sim::events::Weights;
 use sim::model::Drive;
-use sim::part::Part;
 use sim::suite::{self, Crowd};
 use sim::swap::{Cache, FRAMES, FaultMode, FaultyDevice, Model, Policy};
 use testkit::{Rng, seed};
@@ -197,20 +196,17 @@ fn every_byte_stays_while_everything_changes() {
     const THREADS: u64 = 4;
     const PAGES: u64 = FRAMES as u64 / 3;
     for &index in crate::INDEXES {
-        let device = Watched::new(index, THREADS * PAGES * P, 2, 40, true);
+        let device = Arc::new(Watched::new(index, THREADS * PAGES * P, 2, 40, true));
         let round = AtomicU32::new(0);
         let meddle = || device.meddle(round.fetch_add(1, Ordering::Relaxed));
-        let seeds: Vec<u64> = (0..THREADS).map(|_| rng.next_u64()).collect();
         let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
-        let tasks = seeds.iter().enumerate().map(|(n, seed)| -> Box<dyn FnOnce() + Send + '_> {
-            let part = Part::new(&device, n as u64 * PAGES * P, PAGES * P);
-            let events = events / THREADS as usize / crate::INDEXES.len();
-            let drive = Drive { weights, may_fill_up: true, ..Drive::new(*seed, events) };
-            Box::new(move || {
-                drive.run(&part);
-            })
+        let events = events / THREADS as usize / crate::INDEXES.len();
+        let drives = [(); THREADS as usize].map(|()| Drive {
+            weights,
+            may_fill_up: true,
+            ..Drive::new(rng.next_u64(), events)
         });
-        suite::together(tasks.collect(), &meddle);
+        suite::owners(&device, PAGES, &drives, &meddle);
         let stats = device.engine.zswap.stats();
         println!("{}: {stats:?}", index.0);
         let moved = [stats.written_back_pages, stats.read_back, stats.through];

@@ -114,7 +114,7 @@ impl<T: SlotTable> World<T> {
         self.table.retire(cpu, old, |slot| self.free(slot));
     }
 
-    /// As `PageStore::modify` does it: claim, read, make, and install if the claim is still there.
+    /// As `Engine::modify` does it: claim, read, make, and install if the claim is still there.
     fn change(&self, cpu: Cpu) {
         loop {
             let claimed = self.table.update(0, |slot| Some(slot.claimed())).expect("any slot");

@@ -18,8 +18,6 @@
 //! A waiting thread needs another thread to run a few more instructions. So it spins for a moment
 //! and then yields the CPU.
 
-use std::marker::PhantomData;
-
 use sync::Backoff;
 use sync::atomic::{AtomicU32, Ordering, barrier_after_rmw, fence};
 
@@ -39,25 +37,9 @@ pub trait Links {
     }
 }
 
-/// The fences of [`SmpLists::del`]. Only tests omit one, to show that it is needed.
-pub trait Fences {
-    /// After the entry was locked, before its predecessor is read again.
-    const LOCKED: bool = true;
-    /// After the entry points to a new predecessor, before the predecessor is read again.
-    const MOVED: bool = true;
-    /// After the successor has its new predecessor, before the successor is read.
-    const TOLD: bool = true;
-}
-
-/// All fences.
-pub struct Fenced;
-
-impl Fences for Fenced {}
-
 /// Lists whose links are in `L`.
-pub struct SmpLists<L, F = Fenced> {
+pub struct SmpLists<L> {
     links: L,
-    fences: PhantomData<fn() -> F>,
 }
 
 /// Nodes that are linked to each other and are in no list. Only their owner accesses them.
@@ -84,10 +66,10 @@ pub struct HeldHead<'a, L> {
     succ: u32,
 }
 
-impl<L: Links, F: Fences> SmpLists<L, F> {
+impl<L: Links> SmpLists<L> {
     /// Makes the table without lists; [`SmpLists::make_list`] adds a list.
-    pub fn new(links: L) -> SmpLists<L, F> {
-        SmpLists { links, fences: PhantomData }
+    pub fn new(links: L) -> SmpLists<L> {
+        SmpLists { links }
     }
 
     /// The storage of the links.
@@ -119,12 +101,9 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
             }
             backoff.wait();
         };
-        if F::LOCKED {
-            // Pairs with the last fence (`TOLD`) of the thread that takes out `pred`: either that
-            // thread sees that this entry points to `pred` and waits, or this thread sees the new
-            // predecessor.
-            barrier_after_rmw();
-        }
+        // Pairs with the last fence of the thread that takes out `pred`: either that thread sees
+        // that this entry points to `pred` and waits, or this thread sees the new predecessor.
+        barrier_after_rmw();
         loop {
             // Acquire pairs with the Release of the thread that made it the predecessor.
             let now = links.prev(node).load(Ordering::Acquire);
@@ -133,10 +112,8 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
                 // Release pairs with the Acquire of the old predecessor, which waits for its
                 // release.
                 links.next(node).store(pred, Ordering::Release);
-                if F::MOVED {
-                    // Pairs with the last fence (`TOLD`), like the fence above.
-                    fence(Ordering::SeqCst);
-                }
+                // Pairs with the last fence, like the barrier above.
+                fence(Ordering::SeqCst);
                 continue;
             }
             let link = links.next(pred);
@@ -151,10 +128,8 @@ impl<L: Links, F: Fences> SmpLists<L, F> {
         }
         // Release pairs with the Acquire of the successor, if a thread takes that out.
         links.prev(succ).store(pred, Ordering::Release);
-        if F::TOLD {
-            // Pairs with the fences above (`LOCKED`, `MOVED`) of the thread that takes out `succ`.
-            fence(Ordering::SeqCst);
-        }
+        // Pairs with the two above of the thread that takes out `succ`.
+        fence(Ordering::SeqCst);
         // Acquire pairs with the Release by which the successor releases this entry.
         while links.next(succ).load(Ordering::Acquire) == node {
             backoff.wait();

@@ -4,9 +4,12 @@ use std::panic::resume_unwind;
 use std::sync::{Arc, Barrier};
 use std::thread;
 
+use block::layer::Part;
 use block::{BlockDevice, IoError};
 use sync::atomic::{AtomicBool, Ordering};
 use units::PAGE_SIZE;
+
+use crate::model::Drive;
 
 /// Makes a fresh device of the given number of bytes, a multiple of the page size.
 pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn BlockDevice>;
@@ -71,4 +74,23 @@ pub fn together<'a>(tasks: Vec<Box<dyn FnOnce() + Send + 'a>>, beside: &(dyn Fn(
             end.unwrap_or_else(|payload| resume_unwind(payload));
         });
     });
+}
+
+/// Threads that each drive `pages` pages of their own, and know every byte of them. One more thread
+/// calls `beside` in a loop.
+///
+/// # Panics
+/// When the device and the model of a thread differ.
+pub fn owners<'a, D: BlockDevice + 'a>(
+    device: &Arc<D>,
+    pages: u64,
+    drives: &[Drive],
+    beside: &(dyn Fn() + Sync),
+) {
+    let task = |(n, drive): (u64, &Drive)| -> Box<dyn FnOnce() + Send + 'a> {
+        let part = Part::behind(device.clone(), n * pages * P).at_most(pages * P);
+        let drive = *drive;
+        Box::new(move || drop(drive.run(&part)))
+    };
+    together((0..).zip(drives).map(task).collect(), beside);
 }

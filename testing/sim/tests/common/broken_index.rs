@@ -32,9 +32,18 @@ pub enum Flaw {
     SharesPlaces,
     /// Removed entries stay counted.
     ForgetsCounts,
+    /// `remove_if` compares the entry's number and ignores its life.
+    IgnoresLives,
+    /// `insert` removes the old word before it inserts the new one.
+    ReplacesInSteps,
+    /// `remove` reads the word, removes it in a second step, and returns the word it read.
+    RemovesInSteps,
+    /// `drain` shows the entries in another order.
+    DrainsBackwards,
 }
 
 impl Flaw {
+    /// Those that a cache shows, one thread after the other.
     pub const ALL: [Flaw; 9] = [
         Flaw::IgnoresWord,
         Flaw::TakesNothing,
@@ -71,6 +80,16 @@ macro_rules! with_flaw {
             Flaw::ForgetsCounts => {
                 $function::<Broken<{ Flaw::ForgetsCounts as u8 }>>($($argument),*)
             }
+            Flaw::IgnoresLives => $function::<Broken<{ Flaw::IgnoresLives as u8 }>>($($argument),*),
+            Flaw::ReplacesInSteps => {
+                $function::<Broken<{ Flaw::ReplacesInSteps as u8 }>>($($argument),*)
+            }
+            Flaw::RemovesInSteps => {
+                $function::<Broken<{ Flaw::RemovesInSteps as u8 }>>($($argument),*)
+            }
+            Flaw::DrainsBackwards => {
+                $function::<Broken<{ Flaw::DrainsBackwards as u8 }>>($($argument),*)
+            }
         }
     }};
 }
@@ -102,14 +121,17 @@ unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
         self.0.get(cpu, self.place(offset))
     }
     fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
-        let old = self.0.insert(cpu, self.place(offset), word)?;
+        let before = if Self::is(Flaw::ReplacesInSteps) { self.0.remove(cpu, offset) } else { None };
+        let old = before.or(self.0.insert(cpu, self.place(offset), word)?);
         Ok(old.filter(|_| !Self::is(Flaw::LosesReplaced)))
     }
     fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
-        match Self::is(Flaw::KeepsRemoved) {
-            true => self.0.get(cpu, offset),
-            false => self.0.remove(cpu, self.place(offset)),
+        if Self::is(Flaw::KeepsRemoved) {
+            return self.0.get(cpu, offset);
         }
+        let seen = if Self::is(Flaw::RemovesInSteps) { self.0.get(cpu, offset) } else { None };
+        let removed = self.0.remove(cpu, self.place(offset));
+        if Self::is(Flaw::RemovesInSteps) { seen } else { removed }
     }
     fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
         if Self::is(Flaw::IgnoresWord) {
@@ -117,7 +139,9 @@ unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
         } else if Self::is(Flaw::TakesNothing) {
             self.0.get(cpu, offset) == Some(word)
         } else {
-            self.0.remove_if(cpu, self.place(offset), word)
+            let there = self.0.get(cpu, offset).filter(|_| Self::is(Flaw::IgnoresLives));
+            let there = there.filter(|there| there.number() == word.number());
+            self.0.remove_if(cpu, self.place(offset), there.unwrap_or(word))
         }
     }
     fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
@@ -126,11 +150,16 @@ unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
             true => offsets.start..offsets.end.saturating_sub(1).max(offsets.start),
             false => offsets,
         };
+        let mut all = Vec::new();
         self.0.drain(cpu, offsets, &mut |offset, word| {
             if !std::mem::take(&mut hidden) {
-                visit(offset, word);
+                all.push((offset, word));
             }
         });
+        if Self::is(Flaw::DrainsBackwards) {
+            all.reverse();
+        }
+        all.into_iter().for_each(|(offset, word)| visit(offset, word));
     }
     fn provide(&self, entries: u32, more: u32) -> bool {
         self.0.provide(entries, more)

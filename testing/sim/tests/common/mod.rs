@@ -87,6 +87,11 @@ impl Plan {
         streams == "mutex" || (streams == "single" && self.max_streams <= 1)
     }
 
+    /// Of this many bytes, with a backing device for half of the pages and a few more.
+    pub fn sized(self, bytes: u64) -> Plan {
+        Plan { bytes, backing_pages: bytes / PAGE_SIZE as u64 / 2 + 8, ..self }
+    }
+
     pub fn build(self) -> Watched {
         let Plan { design, memory, cpus, backing_pages, .. } = self;
         let plan = FaultPlan {
@@ -105,8 +110,8 @@ impl Plan {
         let frames = (memory / PAGE_SIZE as u64) as u32;
         let Made { disk, frames, clock } =
             Bench { design, cpus, frames, ..Bench::new(device_below) }.make();
-        let (submits, meddling) = (0.into(), Mutex::new(()));
-        let watched = Watched { disk, frames, clock, plan: self, submits, meddling };
+        let (submits, round, meddling) = (0.into(), 0.into(), Mutex::new(()));
+        let watched = Watched { disk, frames, clock, plan: self, submits, round, meddling };
         watched.set_up(self);
         watched
     }
@@ -124,6 +129,8 @@ pub struct Watched {
     clock: Arc<Clock>,
     plan: Plan,
     submits: AtomicU32,
+    /// Calls of `meddle_next`.
+    round: AtomicU32,
     /// The lock of `meddle`, because one of its steps may be several steps of the disk.
     meddling: Mutex<()>,
 }
@@ -171,6 +178,11 @@ impl Watched {
         }
         self.disk.set_when_full(plan.when_full).expect("it has no size");
         self.disk.set_disksize(plan.bytes).expect("there are addresses");
+    }
+
+    /// Runs the next of these operations.
+    pub fn meddle_next(&self) {
+        self.meddle(self.round.fetch_add(1, Ordering::Relaxed));
     }
 
     /// Runs one of the operations that an administrator may do on a device in use.

@@ -65,6 +65,20 @@ pub fn rejected(test: &str, play: &Play) {
     println!("{test}: found by schedule {run}: {said}");
 }
 
+/// Makes a test for each broken subject, which some schedule must reject.
+macro_rules! controls {
+    ($($test:ident: $play:expr;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                $crate::explore::rejected(stringify!($test), &$play);
+            }
+        )*
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use controls;
+
 /// Runs the schedule of `RAMPACK_SCHEDULE`, if there is one.
 fn again(what: &str, play: &Play) -> bool {
     let Ok(schedule) = env::var("RAMPACK_SCHEDULE") else { return false };

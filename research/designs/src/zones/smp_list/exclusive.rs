@@ -5,7 +5,7 @@
 
 use super::*;
 
-impl<L: Links, F: Fences> SmpLists<L, F> {
+impl<L: Links> SmpLists<L> {
     /// Makes `head` the head of an empty list.
     pub fn make_list(&mut self, head: u32) {
         self.join(head, head);
