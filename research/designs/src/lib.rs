@@ -21,10 +21,10 @@ mod variants;
 pub mod zones;
 
 #[cfg(not(loom))]
-pub use machine::{Disk, Machine, MachineOptions};
+pub use machine::Machine;
 #[cfg(not(loom))]
 pub use variants::{
-    ALLOCATORS, COUNTERS, INDEX_KINDS, INDEXES, MEMORIES, POLICIES, SLOT_SCHEMES, SLOT_TABLES,
+    ALLOCATORS, INDEX_KINDS, INDEXES, MEMORIES, POLICIES, SLOT_SCHEMES, SLOT_TABLES,
     STREAM_POLICIES, Variants, ZONES, make_index,
 };
 

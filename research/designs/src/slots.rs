@@ -1,11 +1,7 @@
 //! Schemes that guard slots. The product's own scheme is `bit-spinlock`.
 
-mod cas;
 mod epoch;
-mod global_rw_lock;
-mod lock_beside;
+mod locked;
 
-pub use cas::Cas;
 pub use epoch::Epoch;
-pub use global_rw_lock::GlobalRwLock;
-pub use lock_beside::{LockBeside, RwLock, SpinLock, WordLock};
+pub use locked::{Cas, GlobalRwLock, Guard, Locked, RwLock, SpinLock};

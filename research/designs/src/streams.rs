@@ -9,4 +9,4 @@ mod single;
 
 pub use multi::{LentStream, MultiStreams};
 pub use mutex::MutexStream;
-pub use single::{Single, SingleStreams};
+pub use single::SingleStream;

@@ -11,7 +11,7 @@ use zswap::{Parts, Zswap};
 
 use crate::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use crate::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
-use crate::streams::{MultiStreams, MutexStream, SingleStreams};
+use crate::streams::{MultiStreams, MutexStream, SingleStream};
 use crate::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice};
 
 /// The design of each seam, by name. The defaults are the product's designs.
@@ -23,9 +23,6 @@ pub struct Variants {
     pub slots: String,
     /// The policy by which a thread gets a stream: one of [`STREAM_POLICIES`].
     pub streams: String,
-    /// The place of the event counters: a cache line of each CPU, or one that all CPUs share. The
-    /// shared line exists to measure its cost.
-    pub counters: String,
     /// The index of a swap area: one of [`INDEXES`].
     pub index: String,
     /// What the memory of frames and tables is: one of [`MEMORIES`].
@@ -41,7 +38,6 @@ impl Default for Variants {
             zone: ZONES[0].into(),
             slots: SLOT_SCHEMES[0].into(),
             streams: STREAM_POLICIES[0].into(),
-            counters: COUNTERS[0].into(),
             index: INDEXES[0].into(),
             memory: MEMORIES[0].into(),
             alike: false,
@@ -76,31 +72,15 @@ pub const STREAM_POLICIES: &[&str] = names!(POLICIES);
 /// The indexes of swap areas, the product's first.
 pub const INDEXES: &[&str] = names!(INDEX_KINDS);
 
-/// The kinds of counters, the product's first.
-pub const COUNTERS: &[&str] = &["percpu", "shared"];
-
 /// The kinds of memory, the product's first: anonymous memory, and files that outlive the process,
 /// which may be swapped out or not.
 pub const MEMORIES: &[&str] = &["anonymous", "memfd", "noswap"];
 
 impl Variants {
-    /// Checks that every name is known.
-    ///
-    /// # Errors
-    /// `EINVAL`; the message names the known ones.
-    pub fn check(&self) -> Result<(), ControlError> {
-        known("zone", &self.zone, ZONES)?;
-        known("slot scheme", &self.slots, SLOT_SCHEMES)?;
-        known("stream policy", &self.streams, STREAM_POLICIES)?;
-        known("kind of counters", &self.counters, COUNTERS)?;
-        known("index", &self.index, INDEXES)?;
-        known("kind of memory", &self.memory, MEMORIES)
-    }
-
     /// A provider of the kind of memory.
     ///
     /// # Errors
-    /// The error of the system: `EPERM` for memory that is not swapped, without `CAP_SYS_ADMIN`.
+    /// `EINVAL` for an unknown name; the error of the system: `EPERM` for memory that is not swapped, without `CAP_SYS_ADMIN`.
     pub(crate) fn provider(&self) -> Result<Arc<dyn MemoryProvider>, ControlError> {
         let named = |memory: host::Memfds| Arc::new(memory.provider("engine"));
         match &*self.memory {
@@ -112,7 +92,8 @@ impl Variants {
                 })?;
                 Ok(named(made))
             }
-            _ => Ok(Arc::new(host::Mmap)),
+            "anonymous" => Ok(Arc::new(host::Mmap)),
+            name => Err(unknown("kind of memory", name, MEMORIES)),
         }
     }
 
@@ -154,11 +135,6 @@ impl Variants {
         };
         Ok(Arc::new(zswap?))
     }
-
-    /// The number of CPUs that have their own counters.
-    pub(crate) fn counting_cpus(&self, cpus: usize) -> usize {
-        if self.counters == COUNTERS[0] { cpus } else { 1 }
-    }
 }
 
 type MakeZone = fn(&dyn MemoryProvider, ZoneOptions) -> Result<Arc<dyn Frames>, NoMemory>;
@@ -196,7 +172,7 @@ pub const SLOT_TABLES: &[(&str, MakeTable)] = &[
 /// The policies of streams, the product's first.
 pub const POLICIES: &[(&str, Policy)] = &[
     (PerCpuStreams::NAME, Policy::PER_CPU),
-    (SingleStreams::NAME, Policy::of::<SingleStreams>()),
+    (SingleStream::NAME, Policy::of::<SingleStream>()),
     (MultiStreams::NAME, Policy::of::<MultiStreams>()),
     (MutexStream::NAME, Policy::of::<MutexStream>()),
 ];
@@ -242,10 +218,6 @@ fn find<T: Copy>(what: &str, name: &str, table: &[(&str, T)]) -> Result<T, Contr
     row.map(|row| row.1).ok_or_else(|| unknown(what, name, &names))
 }
 
-fn known(what: &str, name: &str, names: &[&str]) -> Result<(), ControlError> {
-    if names.contains(&name) { Ok(()) } else { Err(unknown(what, name, names)) }
-}
-
 fn unknown(what: &str, name: &str, names: &[&str]) -> ControlError {
     ControlError::invalid(format!("no {what} {name:?}; there are: {}", names.join(" ")))
 }
@@ -257,9 +229,8 @@ mod tests {
     #[test]
     fn unknown_names_are_told_the_known_ones() {
         let variants = Variants { slots: "hope".into(), ..Variants::default() };
-        let error = variants.check().unwrap_err();
+        let Err(error) = variants.slot_table() else { panic!("no hope") };
         assert!(error.to_string().contains("bit-spinlock"), "{error}");
-        Variants::default().check().unwrap();
         let Err(error) = make_index("list", &host::Mmap, (1, 1, 1)) else { panic!("no list") };
         assert!(error.to_string().contains("there are: flat xarray-split"), "{error}");
     }

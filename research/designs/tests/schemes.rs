@@ -89,7 +89,8 @@ fn crowds_on_the_same_pages_get_along() {
     let slots = SLOTS[0];
     let waiting = with_streams()
         .map(|plan| Plan { design: Design { slots, ..plan.design }, ..plan.sized(16 * P) });
-    for plan in others().map(|plan| Plan { backing_pages: 6, ..plan.sized(16 * P) }).chain(waiting) {
+    for plan in others().map(|plan| Plan { backing_pages: 6, ..plan.sized(16 * P) }).chain(waiting)
+    {
         let disk = plan.build();
         let meddle = || disk.meddle_next();
         let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
@@ -128,8 +129,7 @@ fn resets_leave_nothing_behind() {
         assert_eq!(disk.frames.stats().allocated, 0, "{plan:?}: a reset kept frames");
         if plan.design.streams.0 != Design::PRODUCT.streams.0 {
             assert_eq!(disk.disk.max_streams(), 1, "{plan:?}: a reset puts the number back");
-            // Under `single` this may change the kind of streams.
-            let wanted = if plan.design.streams.0 == "mutex" { 1 } else { 2 };
+            let wanted = if plan.design.streams.0 == "multi" { 2 } else { 1 };
             disk.disk.set_max_streams(wanted).expect("no size");
         }
         disk.set_up(Plan { max_streams: 0, ..plan.sized(50 * P) });

@@ -8,7 +8,7 @@ mod slot_suite;
 use std::sync::atomic::Ordering::SeqCst;
 
 use designs::slots::{Cas, Epoch, GlobalRwLock, RwLock, SpinLock};
-use slot_suite::{CPUS, Cells, conforming};
+use slot_suite::{CPUS, Cells, conforming, conforms};
 use units::Cpu;
 use zram::slots::SlotTable;
 

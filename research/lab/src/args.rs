@@ -12,10 +12,10 @@ mod figures;
 mod sizes;
 mod zones;
 
-pub use devices::{BackingArgs, DensityArgs, ServeArgs, WritebackArgs};
+pub use devices::{DensityArgs, WritebackArgs};
 pub use figures::FiguresArgs;
 use sizes::{export_size, size, swap_size, thread_size, within};
-pub use zones::{ChurnArgs, ZoneArgs, ZoneSimArgs};
+pub use zones::{ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
 #[derive(Parser)]
@@ -53,18 +53,12 @@ pub enum Command {
     Zone(ZoneArgs),
     /// Simulate threads that want the same zone, on more CPUs than there are
     ZoneSim(ZoneSimArgs),
-    /// Fill a pool, free at random, refill with pages of other sizes, and see what is left over
-    Churn(ChurnArgs),
     /// Store dumps, let pages age, and see how much data a byte of memory holds
     Density(DensityArgs),
     /// Write pages back to a file in each layout, with cleaning, and read them again
     Writeback(WritebackArgs),
-    /// Serve a device of any designs to real programs
-    Serve(ServeArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
-    /// Read and write a file as pages are written back and read again
-    Backing(BackingArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
     KernelBuild(KernelBuildArgs),
 }
@@ -123,9 +117,9 @@ pub struct KernelBuildArgs {
     #[arg(value_parser = size)]
     pub limit: Vec<u64>,
 
-    /// The source: a tree, or a tar archive, which is unpacked in the directory once [default: a
-    /// linux-source tree in the directory or in /usr/src, or the last archive there]. Any tree will
-    /// do whose Makefile has a target `clean`; one of the kernel without .config gets a tinyconfig
+    /// The source [default: the last linux-source tree in the directory or in /usr/src]. Any tree
+    /// will do whose Makefile has a target `clean`; one of the kernel without .config gets a
+    /// tinyconfig
     #[arg(long, value_name = "PATH")]
     pub source: Option<PathBuf>,
 
@@ -182,10 +176,6 @@ pub struct PagesArgs {
     /// tells its own [default: lz4]
     #[arg(long, value_name = "A")]
     pub algorithm: Option<String>,
-
-    /// The codec's level
-    #[arg(long, value_name = "L", allow_hyphen_values = true)]
-    pub level: Option<i32>,
 
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = within(1..=1000))]
@@ -271,10 +261,6 @@ pub struct DriveArgs {
     #[arg(long, value_name = "DEVICE", num_args = 0..=1, default_missing_value = "/dev/zram0")]
     pub kernel: Option<PathBuf>,
 
-    /// The codec of the kernel's device [default: that of ours]
-    #[arg(long, value_name = "A", requires = "kernel")]
-    pub kernel_algorithm: Option<String>,
-
     /// The codec, by the kernel's name
     #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
     pub algorithm: String,
@@ -337,9 +323,9 @@ pub struct StreamsArgs {
 /// `rampack-lab locks-sim`.
 #[derive(Args)]
 pub struct LocksSimArgs {
-    /// The pages: any file, best one that `corpus` has made [default: made-up pages]
+    /// The pages: any file, best one that `corpus` has made
     #[arg(long, value_name = "FILE")]
-    pub corpus: Option<PathBuf>,
+    pub corpus: PathBuf,
 
     /// Threads to simulate, each on a CPU of its own
     #[arg(long, value_name = "N,N", value_delimiter = ',', default_values_t = [4, 16, 112])]
@@ -410,4 +396,23 @@ pub fn chosen(
         found.push(*known);
     }
     Ok(if names.is_empty() { all.to_vec() } else { found })
+}
+
+/// The numbers of threads that an option gives, each once and no more than there are CPUs; 1 to
+/// `usual`, if there are none.
+pub fn threads(asked: &[u32], cpus: usize, usual: usize) -> anyhow::Result<Vec<usize>> {
+    let mut threads: Vec<usize> = Vec::new();
+    for n in asked.iter().map(|n| *n as usize) {
+        if n > cpus {
+            bail!(
+                "--threads {n}: there are {cpus} CPUs, and threads that share one measure the \
+                 scheduler; `zone-sim` and `locks-sim` simulate more"
+            );
+        }
+        if threads.contains(&n) {
+            bail!("--threads {n}: it is there already");
+        }
+        threads.push(n);
+    }
+    Ok(if asked.is_empty() { (1..=usual).collect() } else { threads })
 }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use host::Controller;
 use sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys;
@@ -27,50 +28,6 @@ const LEAVING: Duration = Duration::from_secs(20);
 /// Numbers for the groups of this process.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-/// The cgroup interface of the kernel.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Version {
-    One,
-    Two,
-}
-
-/// The place where this machine makes memory cgroups.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Hierarchy {
-    top: PathBuf,
-    version: Version,
-}
-
-impl Hierarchy {
-    /// The hierarchy in a list of mounts such as `/proc/self/mounts`; `has` says whether a mount of
-    /// version 2 has the memory controller.
-    fn among(mounts: &str, has: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
-        let mut second = None;
-        for line in mounts.lines() {
-            let mut words = line.split(' ').skip(1);
-            let (point, kind) = (words.next()?, words.next()?);
-            let options = words.next().unwrap_or_default();
-            let top = PathBuf::from(point);
-            if kind == "cgroup" && options.split(',').any(|option| option == "memory") {
-                return Some(Hierarchy { top, version: Version::One });
-            }
-            if kind == "cgroup2" && second.is_none() && has(&top) {
-                second = Some(Hierarchy { top, version: Version::Two });
-            }
-        }
-        second
-    }
-
-    fn find() -> Result<Hierarchy> {
-        let mounts = fs::read_to_string("/proc/self/mounts").context("/proc/self/mounts")?;
-        let has = |top: &Path| words_in(&top.join("cgroup.controllers"), "memory");
-        Hierarchy::among(&mounts, has).context(
-            "there are no memory cgroups here: the kernel has none, they are not mounted, or this \
-             is a container that was given none",
-        )
-    }
-}
-
 fn words_in(path: &Path, word: &str) -> bool {
     fs::read_to_string(path).is_ok_and(|text| text.split_ascii_whitespace().any(|it| it == word))
 }
@@ -78,15 +35,19 @@ fn words_in(path: &Path, word: &str) -> bool {
 /// A memory cgroup. Drop kills all its processes and removes it.
 pub struct Group {
     path: PathBuf,
-    version: Version,
+    /// Whether it is of version 1.
+    v1: bool,
     relief: Option<Relief>,
 }
 
 impl Group {
     /// Makes a group that may use `limit` bytes; without `limit`, as much as it wants.
     pub fn new(limit: Option<u64>) -> Result<Group> {
-        let Hierarchy { top, version } = Hierarchy::find()?;
-        if version == Version::Two && !words_in(&top.join("cgroup.subtree_control"), "memory") {
+        let Controller { top, v1, .. } = Controller::find().context(
+            "there are no memory cgroups here: the kernel has none, they are not mounted, or this \
+             is a container that was given none",
+        )?;
+        if !v1 && !words_in(&top.join("cgroup.subtree_control"), "memory") {
             let path = top.join("cgroup.subtree_control");
             fs::write(&path, "+memory").with_context(|| {
                 format!("cannot enable memory cgroups in {}; that takes root", path.display())
@@ -98,16 +59,13 @@ impl Group {
         fs::create_dir(&path).with_context(|| {
             format!("cannot make the memory cgroup {}; that takes root", path.display())
         })?;
-        let mut group = Group { path, version, relief: None };
+        let mut group = Group { path, v1, relief: None };
         if let Some(limit) = limit {
-            let name = match version {
-                Version::One => "memory.limit_in_bytes",
-                Version::Two => "memory.max",
-            };
+            let name = if v1 { "memory.limit_in_bytes" } else { "memory.max" };
             let path = group.path.join(name);
             fs::write(&path, limit.to_string())
                 .with_context(|| format!("cannot write {limit} to {}", path.display()))?;
-            if version == Version::One {
+            if v1 {
                 group.relief = Relief::new(&group.path, limit);
             }
         }
@@ -158,11 +116,9 @@ impl Group {
         self.kill()?;
         self.relief = None;
         // Only page cache is left. It would keep the group in the kernel's memory.
-        let empty = match self.version {
-            Version::One => ("memory.force_empty", "0"),
-            Version::Two => ("memory.reclaim", "1T"),
-        };
-        let _ = fs::write(self.path.join(empty.0), empty.1);
+        let (name, what) =
+            if self.v1 { ("memory.force_empty", "0") } else { ("memory.reclaim", "1T") };
+        let _ = fs::write(self.path.join(name), what);
         let begun = Instant::now();
         loop {
             match fs::remove_dir(&self.path) {
@@ -184,6 +140,3 @@ impl Drop for Group {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

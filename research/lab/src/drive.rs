@@ -55,14 +55,11 @@ impl Experiment {
         if let Some(twice) = (1..threads.len()).find(|&n| threads[..n].contains(&threads[n])) {
             bail!("--threads {} stands there twice", threads[twice]);
         }
-        let kernel = args.kernel.clone().map(|path| {
-            subjects.push(Subject {
-                name: "kernel".to_owned(),
-                variants: None,
-                streams: Count::Usual,
-            });
-            (path, args.kernel_algorithm.as_ref().unwrap_or(&args.algorithm).clone())
-        });
+        let kernel = args.kernel.clone();
+        if kernel.is_some() {
+            let name = "kernel".to_owned();
+            subjects.push(Subject { name, variants: None, streams: Count::Usual });
+        }
         if let Some(twice) = (1..subjects.len())
             .find(|&n| subjects[..n].iter().any(|other| other.name == subjects[n].name))
         {

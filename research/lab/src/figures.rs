@@ -5,12 +5,11 @@
 //! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. The tables of
 //! `figures.md` come from these files only.
 //!
-//! * [`list`]: the measurements: names, arguments, what they need, and [`tables`] of results.
+//! * [`list`]: the measurements: names, arguments, what they need, and tables of results.
 //! * [`taken`]: the results of runs, in files. [`machine`]: the commit, the day and the machine.
 
 mod list;
 mod machine;
-mod tables;
 mod taken;
 
 use std::fs;
@@ -23,7 +22,7 @@ use anyhow::{Context, Result, bail};
 use crate::args::FiguresArgs;
 use crate::interrupt;
 use crate::programs::text_of;
-use list::{MEASUREMENTS, Measurement, Need, Sizes};
+use list::{Measurement, Sizes, measurements, missing};
 use machine::Machine;
 use taken::{Run, Taken};
 
@@ -35,7 +34,7 @@ const QUICK_PACE: f64 = 0.03;
 /// Runs the command.
 pub fn run(args: &FiguresArgs) -> Result<()> {
     if args.list {
-        for measurement in MEASUREMENTS {
+        for measurement in measurements() {
             let long = if measurement.long { ", only if it is named" } else { "" };
             println!(
                 "{:12} {:4} s{long}: {}",
@@ -51,10 +50,10 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
     fs::create_dir_all(&dumps)
         .with_context(|| format!("cannot make the directory {}", dumps.display()))?;
     let begun = Instant::now();
-    if chosen.iter().any(|measurement| measurement.dumps) {
+    if chosen.iter().any(Measurement::has_dumps) {
         make_dumps(out, args.quick)?;
     }
-    let sizes = Sizes::new(args.quick, &dumps, Need::Zram.met());
+    let sizes = Sizes::new(args.quick, &dumps);
     let mut failed = Vec::new();
     let measuring = Instant::now();
     for (number, measurement) in chosen.iter().enumerate() {
@@ -73,7 +72,7 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
             Err(error) => {
                 interrupt::check()?;
                 eprintln!("{}: {error:#}", measurement.name);
-                failed.push(measurement.name);
+                failed.push(measurement.name.clone());
             }
         }
     }
@@ -94,40 +93,42 @@ fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
     if quick {
         text.push_str("\n**A quick run**: it shows that everything runs, and no figures.\n");
     }
-    for measurement in MEASUREMENTS {
+    for measurement in measurements() {
         let path = out.join(format!("{}.json", measurement.name));
         let Ok(file) = fs::read_to_string(&path) else { continue };
         let taken: Taken =
             serde_json::from_str(&file).with_context(|| path.display().to_string())?;
         if taken.commit == machine.commit && taken.quick == quick {
-            text += &format!("\n## {}\n\n{}", measurement.title, taken.describe(measurement));
+            text += &format!("\n## {}\n\n{}", measurement.title, taken.describe(&measurement));
         }
     }
     Ok(text)
 }
 
 /// The measurements of these names, or all that are not long.
-fn choose(names: &[String]) -> Result<Vec<&'static Measurement>> {
-    let known = || MEASUREMENTS.iter().map(|m| m.name).collect::<Vec<_>>().join(", ");
+fn choose(names: &[String]) -> Result<Vec<Measurement>> {
+    let mut all = measurements();
     if names.is_empty() {
-        return Ok(MEASUREMENTS.iter().filter(|measurement| !measurement.long).collect());
+        all.retain(|measurement| !measurement.long);
+        return Ok(all);
     }
     for name in names {
-        if !MEASUREMENTS.iter().any(|measurement| measurement.name == name) {
-            bail!("--only {name}: there are {}", known());
+        if !all.iter().any(|measurement| measurement.name == *name) {
+            let known: Vec<&str> = all.iter().map(|measurement| &*measurement.name).collect();
+            bail!("--only {name}: there are {}", known.join(", "));
         }
     }
-    let named = |m: &&Measurement| names.iter().any(|name| name == m.name);
-    Ok(MEASUREMENTS.iter().filter(named).collect())
+    all.retain(|measurement| names.contains(&measurement.name));
+    Ok(all)
 }
 
 /// Sum of the measurements' times at full size.
-fn seconds(measurements: &[&Measurement]) -> f64 {
+fn seconds(measurements: &[Measurement]) -> f64 {
     measurements.iter().map(|measurement| f64::from(measurement.seconds)).sum()
 }
 
 /// Ratio of the real time to the expected time, from the measurements made so far.
-fn pace(quick: bool, done: &[&Measurement], since: Instant) -> f64 {
+fn pace(quick: bool, done: &[Measurement], since: Instant) -> f64 {
     match seconds(done) {
         0.0 if quick => QUICK_PACE,
         0.0 => 1.0,
@@ -164,13 +165,13 @@ fn measure(
     sizes: &Sizes,
     machine: &Machine,
 ) -> Result<Taken> {
-    let mut taken = Taken::new(measurement.name, sizes.quick, machine);
-    taken.missing = measurement.needs.iter().find(|need| !need.met()).map(|need| need.name());
+    let mut taken = Taken::new(&measurement.name, sizes.quick, machine);
+    taken.missing = measurement.needs.iter().find_map(|need| missing(need));
     if let Some(missing) = &taken.missing {
         eprintln!("{}: left out, there is no {missing}", measurement.name);
         return Ok(taken);
     }
-    let runs = (measurement.runs)(sizes);
+    let runs = measurement.runs(sizes);
     if runs.is_empty() {
         taken.missing = Some("dump of a program".to_owned());
     }

@@ -8,31 +8,21 @@
 mod subject;
 mod workers;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::{Value, json};
 
-use crate::args::{IndexArgs, chosen};
+use crate::args::{IndexArgs, chosen, threads};
 use crate::report::{begin, step};
 use crate::statistics::median;
-use designs::indexes::{RbTree, RbTreeSplit, XArray, XArraySplit};
 use workers::{Measured, Mix, Workers};
-use zswap::index::Flat;
-
-/// All indexes, from the oldest to the product's.
-const INDEXES: [&str; 5] =
-    [RbTree::NAME, RbTreeSplit::NAME, XArray::NAME, XArraySplit::NAME, Flat::NAME];
 
 /// Runs the command.
 pub fn run(args: &IndexArgs) -> Result<Value> {
-    let indexes = chosen("--variants", &args.variants, &INDEXES)?;
+    // From the oldest to the product's.
+    let all: Vec<&str> = designs::INDEXES.iter().copied().rev().collect();
+    let indexes = chosen("--variants", &args.variants, &all)?;
     let cpus = host::allowed_cpus();
-    let mut threads: Vec<usize> = args.threads.iter().map(|n| *n as usize).collect();
-    if threads.is_empty() {
-        threads = (1..=cpus.len()).collect();
-    }
-    if let Some(many) = threads.iter().find(|n| **n > cpus.len()) {
-        bail!("--threads {many}: there are {} CPUs", cpus.len());
-    }
+    let threads = threads(&args.threads, cpus.len(), cpus.len())?;
     let measured = measure(args, &indexes, &threads, &cpus)?;
     Ok(json!({
         "command": "index",

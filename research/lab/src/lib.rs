@@ -1,31 +1,10 @@
 //! The lab: it dumps memory of live programs and measures rampack with the dumps.
 //!
-//! Its commands:
-//!
-//! * `corpus` makes page dumps of installed programs.
-//! * `pages` stores and loads such a dump, page by page, with the engine in process, any block
-//!   device, and the bare codec.
-//! * `codecs` compares the codecs with each other.
-//! * `locks` and `streams` run variants of the engine under the loads of two experiments with
-//!   Linux's zram.
-//! * `locks-sim` simulates threads that want the same slots, on more CPUs than there are.
-//! * `index` compares the indexes of zswap.
-//! * `zone` compares the designs of page allocators; `zone-sim` simulates their threads.
-//! * `churn` measures how much memory a pool keeps that was filled and freed many times.
-//! * `density` measures how much data a byte of memory holds when pages move by themselves.
-//! * `serve` serves a device of any designs to real programs.
-//! * `nbd` compares rampack's NBD server with others.
-//! * `backing` reads and writes a file as writeback does.
-//! * `kernel-build` builds the kernel in a memory cgroup, with several kinds of swap.
-//! * `figures` runs all of these and makes the tables of docs/measuring/figures.md.
-//!
 //! Numbers of one run are comparable, because the subjects take turns; numbers of different runs
 //! are not. The lab is no part of the program `rampack`, and nothing depends on it.
 
 mod args;
-mod backing_file;
 mod cgroup;
-mod churn;
 mod codecs;
 mod corpus;
 mod density;
@@ -36,7 +15,6 @@ mod interrupt;
 mod kernel_build;
 mod locks;
 mod locks_sim;
-mod made_up;
 mod meeting;
 mod nbd;
 mod page;
@@ -46,8 +24,6 @@ mod pressure;
 mod proc_files;
 mod programs;
 mod report;
-mod serve;
-mod served;
 mod sim;
 mod statistics;
 mod streams;
@@ -86,7 +62,6 @@ fn run(command: &Command) -> Result<Value> {
     match command {
         Command::Corpus(args) => corpus::run(args).map(|()| Value::Null),
         Command::Figures(args) => figures::run(args).map(|()| Value::Null),
-        Command::Serve(args) => serve::run(args).map(|()| Value::Null),
         Command::Pages(args) => pages::run(args),
         Command::Codecs(args) => codecs::run(args),
         Command::Locks(args) => locks::run(args),
@@ -95,11 +70,9 @@ fn run(command: &Command) -> Result<Value> {
         Command::Index(args) => index::run(args),
         Command::Zone(args) => zone::run(args),
         Command::ZoneSim(args) => zone_sim::run(args),
-        Command::Churn(args) => churn::run(args),
         Command::Density(args) => density::run(args),
         Command::Writeback(args) => writeback::run(args),
         Command::Nbd(args) => nbd::run(args),
-        Command::Backing(args) => backing_file::run(args),
         Command::KernelBuild(args) => kernel_build::run(args),
     }
 }

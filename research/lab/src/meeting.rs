@@ -16,7 +16,6 @@ pub struct Meeting {
 
 impl Meeting {
     /// A meeting of `threads` threads.
-    #[must_use]
     pub fn new(threads: usize) -> Meeting {
         Meeting {
             threads: threads as u64,
@@ -51,7 +50,6 @@ impl Meeting {
     }
 
     /// Whether all threads have done their part.
-    #[must_use]
     pub fn all_done(&self) -> bool {
         self.done.load(Ordering::Relaxed) >= self.threads || self.is_off()
     }

@@ -30,13 +30,12 @@ pub fn run(args: &PagesArgs) -> Result<Value> {
     let kinds = kinds(args)?;
     // Dropped at the end in every case: the drop resets the device.
     let _setup = setup(args, &kinds, work.pages())?;
-    let mut contestants = contestants(&work, kinds, args.algorithm.as_deref(), args.level)?;
+    let mut contestants = contestants(&work, kinds, args.algorithm.as_deref())?;
     crate::report::begin(u64::from(args.repeat) * contestants.len() as u64);
     for _ in 0..args.repeat {
         contestants.iter_mut().try_for_each(|contestant| contestant.round(&work))?;
     }
-    let outcome = |contestant| report::outcome(contestant, args.level, &work);
-    let outcomes: Vec<Value> = contestants.iter().map(outcome).collect();
+    let outcomes: Vec<Value> = contestants.iter().map(|it| report::outcome(it, &work)).collect();
     if let Some(path) = &args.plot {
         report::bars(&outcomes, &work).write(path)?;
     }

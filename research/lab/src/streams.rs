@@ -1,8 +1,8 @@
 //! `rampack-lab streams`: the policies by which threads get a stream, under the load with which
 //! zram got several streams (Linux commit beca3ec71f, of 2014).
 
-use anyhow::{Result, anyhow, bail};
-use designs::Variants;
+use anyhow::{Result, bail};
+use designs::{STREAM_POLICIES, Variants};
 use serde_json::Value;
 
 use crate::args::StreamsArgs;
@@ -27,8 +27,10 @@ fn subject(name: &str) -> Result<Subject> {
             _ => bail!("--policies {name}: {number:?} is neither N nor a number from 1 to 1024"),
         },
     };
+    if !STREAM_POLICIES.contains(&policy) {
+        bail!("--policies {name}: there are: {}", STREAM_POLICIES.join(" "));
+    }
     let variants = Variants { streams: policy.to_owned(), alike: true, ..Variants::default() };
-    variants.check().map_err(|fault| anyhow!("--policies {name}: {}", fault.message))?;
     Ok(Subject { streams, ..Subject::ours(name, variants) })
 }
 

@@ -26,11 +26,10 @@ use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};
 
 use crate::args::WritebackArgs;
-use crate::backing_file::new_file;
 use crate::statistics::{median, spread};
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
-use round::{CPU, Corpus, SEED, SMALLEST, Sample, back, check, machine};
+use round::{CPU, Corpus, SEED, SMALLEST, Sample, back, check, machine, new_file};
 use swap::Below;
 
 /// The part of the pages that is replaced before each writeback.

@@ -7,7 +7,7 @@ mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use broken_index::Flaw;
+use broken_index::{Flaw, with_flaw};
 use common::{INDEXES, Kind};
 use pagealloc::{MemoryProvider, NoMemory};
 use sim::indexes;

@@ -41,7 +41,7 @@ use std::sync::Arc;
 
 use bench::{Design, SLOTS};
 use broken::{FreesAtOnce, HoldsNothing, LosesUpdates};
-use broken_index::Flaw;
+use broken_index::{Flaw, with_flaw};
 use explore::{Play, controls, holds};
 use scenario::Scenario;
 use subjects::{scheme, table};

@@ -19,6 +19,7 @@ mod scenario;
 
 use std::sync::Arc;
 
+use broken_index::with_flaw;
 use common::{Engine, INDEXES, with_index};
 use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, controls, holds};

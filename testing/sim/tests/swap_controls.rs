@@ -10,6 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use broken_index::with_flaw;
 use common::with_index;
 use sim::swap::{Cache, Crowd, Drive, Events, FaultyDevice, Flaw, Mix, Naive, Policy, crowd};
 use testkit::{Rng, seed};

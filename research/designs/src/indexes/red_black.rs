@@ -402,6 +402,3 @@ unsafe impl Forest for RedBlackTrees {
 
     fn validate_all(&self, _: u64, _: u64) {}
 }
-
-#[cfg(test)]
-mod tests;

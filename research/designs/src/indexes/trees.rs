@@ -22,8 +22,6 @@ use zswap::{Index, MAX_OFFSETS, Word};
 const HEAD: usize = 16;
 /// The word of the head that is the lock.
 const LOCK: usize = 0;
-/// The most entries that one hold of a lock takes out while an index is drained.
-const BATCH: usize = 64;
 /// Trees per word of marks.
 const MARKS: usize = 64;
 
@@ -155,31 +153,6 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
             (marks != 0).then(|| n * MARKS + marks.trailing_zeros() as usize)
         })
     }
-
-    /// Takes out, under one lock, at most a batch of the words within `offsets` of one tree.
-    /// Returns their number, and the offset to continue from if there may be more.
-    fn drain_some(
-        &self,
-        cpu: Cpu,
-        number: usize,
-        offsets: Range<u64>,
-        taken: &mut [Option<(u64, Word)>; BATCH],
-    ) -> (usize, Option<u64>) {
-        let held = self.lock(number);
-        let root = &held.head[F::ROOT];
-        let (mut count, mut from) = (0, offsets.start);
-        while let Some((offset, word)) = self.forest.next(root, from)
-            && offset < offsets.end
-        {
-            if count == BATCH {
-                return (count, Some(offset));
-            }
-            self.forest.remove(cpu, root, offset, None);
-            taken[count] = Some((offset, word));
-            (count, from) = (count + 1, offset + 1);
-        }
-        (count, None)
-    }
 }
 
 // SAFETY: words go into one tree and come out of it under its lock, as the `Forest` promises. The
@@ -251,21 +224,26 @@ unsafe impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {
         let end = offsets.end.min(self.pages);
         let mut from = offsets.start;
-        let mut taken = [None; BATCH];
         while from < end
             && let Some(number) = self.next_tree((from / PAGES) as usize)
         {
             let base = number as u64 * PAGES;
-            if base >= end {
-                return;
+            let held = self.lock(number);
+            let root = &held.head[F::ROOT];
+            let found = self.forest.next(root, from.saturating_sub(base));
+            let found = found.filter(|(offset, _)| base + offset < end);
+            if let Some((offset, _)) = found {
+                self.forest.remove(cpu, root, offset, None);
             }
-            let within = from.saturating_sub(base)..(end - base).min(PAGES);
-            let (count, next) = self.drain_some(cpu, number, within, &mut taken);
-            self.entries.add(cpu, 0, -(count as i64));
-            for (offset, word) in taken[..count].iter().flatten() {
-                visit(base + offset, *word);
-            }
-            from = next.map_or(base + PAGES, |next| base + next);
+            drop(held);
+            from = match found {
+                None => base.saturating_add(PAGES),
+                Some((offset, word)) => {
+                    self.entries.add(cpu, 0, -1);
+                    visit(base + offset, word);
+                    base + offset + 1
+                }
+            };
         }
     }
 

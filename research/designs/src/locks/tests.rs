@@ -60,37 +60,3 @@ fn owners_take_turns() {
     });
     assert_eq!(word.load(Ordering::Relaxed), 15_000);
 }
-
-#[test]
-fn readers_share_and_writers_do_not() {
-    let (queues, word) = (SharedWaitQueues::default(), AtomicU64::new(0));
-    // Two words that are the same whenever nobody writes.
-    let pair = [AtomicU64::new(0), AtomicU64::new(0)];
-    let both = || pair.each_ref().map(|word| word.load(Ordering::Relaxed));
-    thread::scope(|scope| {
-        for n in 0..4 {
-            let (queues, word, pair) = (&queues, &word, &pair);
-            scope.spawn(move || {
-                for round in 0..5_000u64 {
-                    if n < 2 {
-                        queues.write(word, 3);
-                        let value = both()[0] + 1;
-                        pair[0].store(value, Ordering::Relaxed);
-                        if round % 512 == 0 {
-                            thread::yield_now();
-                        }
-                        pair[1].store(value, Ordering::Relaxed);
-                        queues.end_write(word, 3);
-                    } else {
-                        queues.read(word, 3);
-                        let [first, second] = both();
-                        queues.end_read(word, 3);
-                        assert_eq!(first, second, "a reader saw half a write");
-                    }
-                }
-            });
-        }
-    });
-    assert_eq!(both(), [10_000; 2]);
-    assert_eq!(word.load(Ordering::Relaxed), 0);
-}

@@ -8,17 +8,17 @@
 //!
 //! In all designs single frames come from the CPU's pcp list, the newest first, and go back to the
 //! pcp list of the CPU that frees them. An empty pcp list is filled. When a pcp list has
-//! [`ZoneOptions::cache_high`] frames, its oldest batch goes back to the zone. Larger blocks bypass
-//! the pcp lists. Linux's own numbers are a batch of 63 and at most 378 frames in a pcp list.
+//! [`ZoneOptions::cache_high`] frames, its oldest batch goes back to the zone. Linux's own
+//! numbers are a batch of 63 and at most 378 frames in a pcp list.
 //!
 //! The lock order is: pcp lists by ascending CPU, the zone's lock, the lock of a range, the head of
 //! a list. Only [`Frames::drain`] gives memory back to the operating system. It holds the zone's
 //! lock alone, for one 2 MiB block at a time. The zone ignores [`ZoneOptions::keep_free_blocks`]
 //! and [`ZoneOptions::collapse`]. A design that leaves buddies unmerged merges them in `drain`, and
-//! before an allocation fails for lack of memory.
+//! before an allocation fails for lack of memory. Larger blocks are not allocated: the engine wants
+//! none.
 //!
-//! The state of a frame has the order of its allocation, so the zone detects a free of frames that
-//! were not allocated. A debug build panics; any other build counts the call and ignores it. The
+//! The state of a frame says whether it is allocated, so the zone detects a free of one that is not. A debug build panics; any other build counts the call and ignores it. The
 //! zone does not detect two threads that free the same frame at the same instant.
 //!
 //! # Why unsafe
@@ -33,7 +33,6 @@ use sync::{Backoff, CachePadded, Mutex, PerCpu};
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use crate::locks::{RwLock, WriteGuard};
-use crate::zones::Blocks;
 use crate::zones::smp_list::{Chain, Links};
 use pagealloc::{
     Frames, LockClass, LockTrace, MemoryProvider, NoMemory, Region, ZoneOptions, ZoneStats, watch,
@@ -139,7 +138,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         self.refill(cpu, &mut pcp);
         let frame = pcp.pop();
         drop(pcp);
-        frame.or_else(|| self.drain_all(cpu, 0))
+        frame.or_else(|| self.scrape_from(0, cpu))
     }
 
     /// Fills an empty pcp list: with whole clusters if the design has them, and then frame by
@@ -158,7 +157,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
         let mut count = chain.len as usize;
         while count < self.options.batch {
-            if let Some(frame) = free.take(0) {
+            if let Some(frame) = free.take() {
                 pcp.push_under(frame);
                 count += 1;
             } else if count > 0 || !self.grow(free) {
@@ -182,7 +181,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             }
             self.pages.state(frame).store(NOTHING, Ordering::Relaxed);
             self.pages.cluster(frame).store(0, Ordering::Relaxed);
-            self.pages.mark_resident(frame, 0);
+            self.pages.mark_resident(frame);
             pcp.push_under(frame);
         }
         // Release pairs with the Acquire in `wait_for_clusters`.
@@ -195,30 +194,6 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         // Acquire pairs with the Release in `unpack`.
         while self.in_progress.load(Ordering::Acquire) > 0 {
             backoff.wait();
-        }
-    }
-
-    fn take_block(&self, cpu: Cpu, order: u8) -> Option<u32> {
-        let watch = self.watch(cpu);
-        let mut hold = self.alone(&watch);
-        let free = &mut *hold.guard;
-        let mut frame = free.take(order);
-        if frame.is_none() && D::MERGE == Merge::Late && free.is_unmerged() {
-            self.wait_for_clusters();
-            free.merge_late();
-        }
-        frame = frame.or_else(|| self.take_or_grow(free, order));
-        let pages = frame.map_or(0, |_| 1 << order);
-        watch.leave(hold, pages, drop);
-        frame.or_else(|| self.drain_all(cpu, order))
-    }
-
-    fn take_or_grow(&self, free: &mut FreeLists<D>, order: u8) -> Option<u32> {
-        loop {
-            let frame = free.take(order);
-            if frame.is_some() || !self.grow(free) {
-                return frame;
-            }
         }
     }
 
@@ -241,29 +216,26 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         })
     }
 
-    /// The last resort of an allocation: empties and holds every pcp list, and merges all buddies.
-    /// If the zone then has no block, no free block exists.
+    /// The last resort of an allocation: empties and holds the pcp list of a CPU and of those after
+    /// it, then merges all buddies. If the zone then has no frame, none is free. The recursion
+    /// keeps a guard for each CPU on the stack, without the heap.
     #[cold]
-    fn drain_all(&self, cpu: Cpu, order: u8) -> Option<u32> {
-        self.scrape_from(0, cpu, order)
-    }
-
-    /// Holds the pcp list of one CPU and recurses to the next CPU. The recursion keeps a guard for
-    /// each CPU on the stack, without the heap.
-    fn scrape_from(&self, next: usize, cpu: Cpu, order: u8) -> Option<u32> {
+    fn scrape_from(&self, next: usize, cpu: Cpu) -> Option<u32> {
         if next < self.cpus.count() {
             let mut pcp = self.cpus.get(Cpu(next as u32)).lock();
             self.empty(cpu, &mut pcp, pcp::MOST);
-            return self.scrape_from(next + 1, cpu, order);
+            return self.scrape_from(next + 1, cpu);
         }
         let watch = self.watch(cpu);
         let mut hold = self.alone(&watch);
         let free = &mut *hold.guard;
         self.wait_for_clusters();
         free.merge_late();
-        let frame = self.take_or_grow(free, order);
-        let pages = frame.map_or(0, |_| 1 << order);
-        watch.leave(hold, pages, drop);
+        let mut frame = free.take();
+        if frame.is_none() && self.grow(free) {
+            frame = free.take();
+        }
+        watch.leave(hold, u64::from(frame.is_some()), drop);
         frame
     }
 
@@ -359,41 +331,29 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         }
     }
 
-    /// Marks the block as allocated, and permits access to it.
+    /// Marks the frame as not allocated. False if it was not allocated.
     #[inline]
-    fn allocated(&self, frame: u32, order: u8) -> Frame {
-        self.pages.state(frame).store(ALLOCATED | u32::from(order), Ordering::Relaxed);
-        self.open(frame, 1 << order);
-        Frame(frame)
-    }
-
-    /// Marks the block as not allocated. False if it was not allocated.
-    #[inline]
-    fn take_back(&self, frame: Frame, order: u8) -> bool {
-        let allocated = ALLOCATED | u32::from(order);
+    fn take_back(&self, frame: Frame) -> bool {
         let state = self.pages.state_of_any(frame.0);
-        if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == allocated) {
+        if let Some(state) = state.filter(|state| state.load(Ordering::Relaxed) == ALLOCATED) {
             state.store(NOTHING, Ordering::Relaxed);
             return true;
         }
-        self.refuse(frame, order);
+        self.refuse(frame);
         false
     }
 
     #[cold]
-    fn refuse(&self, frame: Frame, order: u8) {
+    fn refuse(&self, frame: Frame) {
         self.bad_frees.fetch_add(1, Ordering::Relaxed);
         if cfg!(debug_assertions) {
             let n = frame.0;
-            let state = self.pages.state_of_any(n).map(|state| state.load(Ordering::Relaxed));
-            match state {
-                None => panic!("frame {n} was freed in a zone of {} frames", self.capacity()),
-                Some(allocated) if allocated & ALLOCATED != 0 => panic!(
-                    "frame {n} was freed with order {order} and allocated with order {}",
-                    allocated & pages::ORDER
-                ),
-                Some(_) => panic!("frame {n} was freed with order {order} and is not allocated"),
-            }
+            assert!(
+                n < self.capacity(),
+                "frame {n} was freed in a zone of {} frames",
+                self.capacity()
+            );
+            panic!("frame {n} was freed and is not allocated");
         }
     }
 
@@ -423,7 +383,8 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
 // SAFETY: the zone hands out blocks only from the free lists, in which each managed frame is in at
 // most one block, and from the pcp lists, which are filled from the free lists. The zone manages
 // frames only after their memory was committed. The zone owns the region, so the region outlives
-// its promises. `take_back` accepts only allocated blocks.
+// its promises. `take_back` accepts only
+// allocated frames.
 unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     fn base(&self) -> NonNull<u8> {
         self.region.base()
@@ -436,12 +397,14 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     #[inline]
     fn alloc(&self, cpu: Cpu) -> Option<Frame> {
         let frame = self.alloc_single(cpu)?;
-        Some(self.allocated(frame, 0))
+        self.pages.state(frame).store(ALLOCATED, Ordering::Relaxed);
+        self.open(frame, 1);
+        Some(Frame(frame))
     }
 
     #[inline]
     fn free(&self, cpu: Cpu, frame: Frame) {
-        if !self.take_back(frame, 0) {
+        if !self.take_back(frame) {
             return;
         }
         self.poison(frame.0, 1);
@@ -491,24 +454,6 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
 
     fn validate(&self) {
         self.check();
-    }
-}
-
-impl<D: Design, P: LockTrace> Blocks for ListZone<D, P> {
-    fn alloc_block(&self, cpu: Cpu, order: u8) -> Option<Frame> {
-        match order {
-            0 => self.alloc(cpu),
-            order => self.take_block(cpu, order).map(|frame| self.allocated(frame, order)),
-        }
-    }
-
-    fn free_block(&self, cpu: Cpu, frame: Frame, order: u8) {
-        if order == 0 {
-            self.free(cpu, frame);
-        } else if self.take_back(frame, order) {
-            self.poison(frame.0, 1 << order);
-            self.give(cpu, &[(frame.0, order)], 1 << order);
-        }
     }
 }
 

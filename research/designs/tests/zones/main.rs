@@ -30,6 +30,7 @@ mod poison;
 #[allow(dead_code)]
 mod provider;
 #[path = "../../../../crates/pagealloc/tests/suite/rest.rs"]
+#[allow(dead_code)]
 mod rest;
 mod tested;
 

@@ -3,21 +3,22 @@
 #![allow(dead_code)]
 
 use designs::zones::{
-    Blocks, Cluster, Design as ListDesign, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice,
+    Cluster, Design as ListDesign, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice,
 };
-use units::{Cpu, Frame, MAX_ORDER};
+use pagealloc::Frames;
+use units::{Cpu, Frame};
 
 use crate::design::{Design, Lender, Make};
 
 impl<D: ListDesign> Lender for ListZone<D> {
     fn largest(&self) -> u8 {
-        MAX_ORDER
+        0
     }
-    fn lend(&self, cpu: Cpu, order: u8) -> Option<Frame> {
-        self.alloc_block(cpu, order)
+    fn lend(&self, cpu: Cpu, _: u8) -> Option<Frame> {
+        self.alloc(cpu)
     }
-    fn take_back(&self, cpu: Cpu, frame: Frame, order: u8) {
-        self.free_block(cpu, frame, order);
+    fn take_back(&self, cpu: Cpu, frame: Frame, _: u8) {
+        self.free(cpu, frame);
     }
 }
 

@@ -1,18 +1,15 @@
 //! The options of the commands about page allocators.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
-use super::sizes::{size, within};
+use super::sizes::within;
 use crate::zone::Workload;
 
 /// `rampack-lab zone`.
 #[derive(Args)]
 pub struct ZoneArgs {
-    /// Designs, with commas between them, or `all`. Besides the engine's there are two controls:
-    /// `pcp-only` (a pcp list that never runs out: what the way there costs) and `no-pcp` (`spin`
-    /// without pcp lists: what they save)
+    /// Designs, with commas between them, or `all`. Besides the engine's there is a control:
+    /// `no-pcp` (`spin` without pcp lists: what they save)
     #[arg(long, value_name = "NAME", value_delimiter = ',', default_value = "all")]
     pub design: Vec<String>,
 
@@ -72,25 +69,4 @@ pub struct ZoneSimArgs {
     /// the same result
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub seed: u64,
-}
-
-/// `rampack-lab churn`.
-#[derive(Args)]
-pub struct ChurnArgs {
-    /// The design of the engine's zone [default: the engine's]
-    #[arg(long, value_name = "NAME")]
-    pub zone: Option<String>,
-
-    /// Rounds, in each of which half of the pages are replaced
-    #[arg(long, value_name = "R", default_value_t = 10, value_parser = within(1..=10_000))]
-    pub rounds: u32,
-
-    /// Bytes of all pages
-    #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size)]
-    pub size: u64,
-
-    /// The pages: any file, best one that `corpus` has made [default: made-up pages that shrink to
-    /// as many different sizes as those of programs do]
-    #[arg(long, value_name = "FILE")]
-    pub corpus: Option<PathBuf>,
 }

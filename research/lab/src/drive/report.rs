@@ -71,7 +71,6 @@ impl Report<'_> {
                 "name": subject.name,
                 "slots": variants.map(|variants| &variants.slots),
                 "streams": variants.map(|variants| &variants.streams),
-                "counters": variants.map(|variants| &variants.counters),
                 "slot_bytes_per_page": subject.slot_bytes()?,
             }))
         };
@@ -111,7 +110,6 @@ impl Report<'_> {
             "workload": workload.name(),
             "content": content.name(),
             "algorithm": setting.algorithm,
-            "kernel_algorithm": setting.kernel.as_ref().map(|(_, algorithm)| algorithm),
             "block_bytes": workload.block(),
             // Bytes of each thread in the modes of iozone, else of the shared device.
             "area_bytes": workload.device_bytes(1),

@@ -41,7 +41,7 @@ impl Subject {
         // The engine counts the table in pieces of 512 slots.
         const PAGES: u64 = 512;
         let Some(variants) = &self.variants else { return Ok(None) };
-        let engine = Engine::new(PAGES as usize, rampack::DEFAULT_ALGORITHM, None, variants)?;
+        let engine = Engine::new(PAGES as usize, rampack::DEFAULT_ALGORITHM, variants)?;
         (0..PAGES).try_for_each(|index| engine.store(index, &[1; PAGE_SIZE]))?;
         Ok(engine.figures().metadata.map(|bytes| bytes as f64 / PAGES as f64))
     }
@@ -49,10 +49,10 @@ impl Subject {
 
 /// The setting that all subjects share.
 pub struct Setting {
-    /// The codec of our engine.
+    /// The codec.
     pub algorithm: String,
-    /// The kernel's device, and its codec.
-    pub kernel: Option<(PathBuf, String)>,
+    /// The kernel's device.
+    pub kernel: Option<PathBuf>,
 }
 
 impl Setting {
@@ -60,16 +60,16 @@ impl Setting {
     pub fn open(&self, subject: &Subject, bytes: usize, threads: usize) -> Result<Box<dyn Target>> {
         let pages = bytes / PAGE_SIZE;
         let Some(variants) = &subject.variants else {
-            let (path, algorithm) = self.kernel.as_ref().context("--kernel is missing")?;
-            return Ok(Box::new(Device::of_kernel(path, algorithm, pages)?));
+            let path = self.kernel.as_ref().context("--kernel is missing")?;
+            return Ok(Box::new(Device::of_kernel(path, &self.algorithm, pages)?));
         };
-        let engine = Engine::new(pages, &self.algorithm, None, variants)?;
+        let engine = Engine::new(pages, &self.algorithm, variants)?;
         let streams = match subject.streams {
             Count::Usual => return Ok(Box::new(engine)),
             Count::Fixed(count) => count,
             Count::Threads => threads as u32,
         };
-        let set = engine.0.device().set_max_streams(streams);
+        let set = engine.disk.set_max_streams(streams);
         set.map_err(|fault| anyhow!("{fault}"))?;
         Ok(Box::new(engine))
     }

@@ -75,7 +75,7 @@ impl Taken {
         let date = self.date.replace('T', " ");
         let date = date.trim_end_matches('Z');
         let mut text = format!("`{first}`{more}; {date} UTC, {seconds:.0} s.\n");
-        for table in measurement.tables {
+        for table in &measurement.tables {
             let rows = self.runs.iter().flat_map(|run| table.rows_of(&run.label, &run.result));
             let rows: Vec<Row> = rows.collect();
             text += &format!("\n{}\n\n{}", table.about, drawn(&rows, true));

@@ -11,8 +11,7 @@ use designs::Variants;
 use units::{PAGE_SIZE, Page};
 
 use super::schemes::{Content, Op, Workload};
-use crate::made_up;
-use crate::page::{page, page_mut};
+use crate::page::{page, page_mut, read};
 use crate::pages::{Engine, Target};
 use crate::sys::Memory;
 use crate::threads::on_each;
@@ -27,7 +26,7 @@ const SINGLE: usize = 3000;
 const MOST: usize = 4096;
 const SEED: u64 = 0x6c6f_636b_7300;
 
-/// The pages that the threads store: from a corpus, or made up.
+/// The pages that the threads store.
 pub struct Contents {
     /// The name of the contents.
     pub name: String,
@@ -37,16 +36,15 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Reads the pages of a corpus, or makes them up.
-    pub fn new(corpus: Option<&Path>) -> Result<Contents> {
-        let mut random = fastrand::Rng::with_seed(SEED);
-        let (name, bytes) = made_up::or_read(corpus, &mut random)?;
+    /// Reads the pages of a corpus.
+    pub fn new(corpus: &Path) -> Result<Contents> {
+        let (name, bytes) = (corpus.display().to_string(), read(corpus)?);
         let mut chosen: Vec<usize> = (0..bytes.len() / PAGE_SIZE).collect();
         chosen.retain(|&at| zcomp::same_filled(page(&bytes, at)).is_none());
         if chosen.len() < Workload::Eight.slots() {
             bail!("{name}: fewer than 8 pages that are not one pattern over and over");
         }
-        random.shuffle(&mut chosen);
+        fastrand::Rng::with_seed(SEED).shuffle(&mut chosen);
         chosen.truncate(MOST);
         Ok(Contents { name, bytes, chosen })
     }
@@ -67,7 +65,7 @@ impl Device {
         content: Content,
         contents: &Contents,
     ) -> Result<Device> {
-        let engine = Engine::new(workload.slots(), rampack::DEFAULT_ALGORITHM, None, variants)?;
+        let engine = Engine::new(workload.slots(), rampack::DEFAULT_ALGORITHM, variants)?;
         let device = Device { engine, workload, content };
         let mut hand = Hand::new(&device, contents, 0)?;
         (0..workload.slots()).try_for_each(|slot| hand.store(slot))?;

@@ -227,7 +227,7 @@ pub fn study(args: &LocksSimArgs) -> Result<Value> {
     let cpus = two_cpus()?;
     let cells = Cell::all();
     begin(cells.len() as u64 * (u64::from(args.repeat) + 1));
-    let contents = Contents::new(args.corpus.as_deref())?;
+    let contents = Contents::new(&args.corpus)?;
     let ground = measure(&cells, args, &contents, cpus)?;
     let (mut validation, mut predictions) = (Vec::new(), Vec::<Value>::new());
     for (number, cell) in cells.iter().enumerate() {

@@ -68,14 +68,13 @@ impl Kind {
         }
     }
 
-    fn open(&self, pages: usize, algorithm: &str, level: Option<i32>) -> Result<Box<dyn Target>> {
+    fn open(&self, pages: usize, algorithm: &str) -> Result<Box<dyn Target>> {
         let (seam, design) = match self {
             Kind::Device(path) => return Ok(Box::new(Device::open(path, pages)?)),
             Kind::Ours(seam, design) => (*seam, (*design).to_owned()),
         };
         let usual = Variants::default();
         let variants = match seam {
-            "swap" if level.is_some() => bail!("--level: codecs of swap have their default levels"),
             "swap" => {
                 let variants = Variants { index: design, ..usual };
                 return Ok(Box::new(Swap::new(pages, algorithm, variants)?));
@@ -84,7 +83,7 @@ impl Kind {
             "memory" => Variants { memory: design, ..usual },
             _ => Variants { slots: design, ..usual },
         };
-        Ok(Box::new(Engine::new(pages, algorithm, level, &variants)?))
+        Ok(Box::new(Engine::new(pages, algorithm, &variants)?))
     }
 }
 
@@ -98,7 +97,6 @@ pub struct Contestant {
     codec: Option<Rc<Codec>>,
     /// Bytes of the corpus compressed by that codec.
     pub codec_bytes: Option<u64>,
-    level: Option<i32>,
     /// The results of each round.
     pub rounds: Vec<Round>,
 }
@@ -134,7 +132,6 @@ pub fn contestants(
     work: &Work<'_>,
     kinds: Vec<Kind>,
     algorithm: Option<&str>,
-    level: Option<i32>,
 ) -> Result<Vec<Contestant>> {
     let mut contestants: Vec<Contestant> = Vec::new();
     for kind in kinds {
@@ -143,13 +140,13 @@ pub fn contestants(
         let codec = match contestants.iter().find(|other| other.algorithm == algorithm) {
             Some(other) => other.codec.clone(),
             None if zcomp::ALGORITHMS.contains(&&*algorithm) => {
-                let codec = zcomp::open(&algorithm, &Params::at_level(level))?;
+                let codec = zcomp::open(&algorithm, &Params::default())?;
                 Some(Rc::new(Codec::new(work, || Ok(codec.context()?))?))
             }
             None => None,
         };
         let (codec_bytes, rounds) = (None, Vec::new());
-        contestants.push(Contestant { kind, algorithm, codec, codec_bytes, level, rounds });
+        contestants.push(Contestant { kind, algorithm, codec, codec_bytes, rounds });
     }
     Ok(contestants)
 }
@@ -165,7 +162,7 @@ impl Contestant {
         }
         let codec = self.codec.as_deref();
         let before = host::resident_bytes();
-        let target = &*self.kind.open(work.pages(), &self.algorithm, self.level)?;
+        let target = &*self.kind.open(work.pages(), &self.algorithm)?;
         let store = work.store_first(target)?;
         let first_figures = target.figures();
         target.rest();

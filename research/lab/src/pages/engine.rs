@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use block::{BlockDevice, Operation};
-use designs::{Disk, Machine, Variants};
-use rampack::{DiskOptions, HostFiles, MachineOptions};
+use control::ControlError;
+use designs::{Machine, Variants};
+use pagealloc::Frames;
+use rampack::{HostFiles, MachineOptions};
 use units::{PAGE_SIZE, Page};
+use zram::Disk;
 
 use super::target::{Figures, Target};
 
@@ -23,32 +26,37 @@ pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<rampack:
 }
 
 /// Our engine with one device.
-pub struct Engine(pub Disk);
+pub struct Engine {
+    /// The device.
+    pub disk: Arc<Disk>,
+    frames: Arc<dyn Frames>,
+}
 
 impl Engine {
     /// Makes a new device of this many pages in a machine of its own.
-    pub fn new(
-        pages: usize,
-        algorithm: &str,
-        level: Option<i32>,
-        variants: &Variants,
-    ) -> Result<Engine> {
-        let (size, algorithm) = ((pages * PAGE_SIZE) as u64, algorithm.to_owned());
-        let options = DiskOptions { size, algorithm, level, ..Default::default() };
-        let make = || Machine::of(variants.clone())?.disk(&options);
-        make().map(Engine).map_err(|error| anyhow!("{error}")).context("the engine")
+    pub fn new(pages: usize, algorithm: &str, variants: &Variants) -> Result<Engine> {
+        let make = || -> Result<Engine, ControlError> {
+            let machine = Machine::of(variants.clone())?;
+            let disk = machine.add();
+            disk.set_algorithm(algorithm)?;
+            disk.set_disksize((pages * PAGE_SIZE) as u64)?;
+            Ok(Engine { disk, frames: machine.frames().clone() })
+        };
+        make().map_err(|error| anyhow!("{error}")).context("the engine")
     }
 }
 
 impl Target for Engine {
     #[inline]
     fn store(&self, index: u64, page: &Page) -> Result<()> {
-        self.0.store(index, page).map_err(|error| anyhow!("storing page {index}: {error}"))
+        let stored = self.disk.store_page(host::cpu(), index, page);
+        stored.map_err(|error| anyhow!("storing page {index}: {error}"))
     }
 
     #[inline]
     fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        self.0.load(index, page).map_err(|error| anyhow!("loading page {index}: {error}"))
+        let loaded = self.disk.load_page(host::cpu(), index, page);
+        loaded.map_err(|error| anyhow!("loading page {index}: {error}"))
     }
 
     #[inline]
@@ -56,7 +64,7 @@ impl Target for Engine {
         if let Ok(page) = from.try_into() {
             return self.store(offset / PAGE_SIZE as u64, page);
         }
-        let done = self.0.device().submit(host::cpu(), Operation::Write { offset, from });
+        let done = self.disk.submit(host::cpu(), Operation::Write { offset, from });
         done.map_err(|error| anyhow!("writing at {offset}: {error}"))
     }
 
@@ -65,12 +73,12 @@ impl Target for Engine {
         if let Ok(page) = <&mut Page>::try_from(&mut *into) {
             return self.load(offset / PAGE_SIZE as u64, page);
         }
-        let done = self.0.device().submit(host::cpu(), Operation::Read { offset, into });
+        let done = self.disk.submit(host::cpu(), Operation::Read { offset, into });
         done.map_err(|error| anyhow!("reading at {offset}: {error}"))
     }
 
     fn figures(&self) -> Figures {
-        let stats = self.0.stats();
+        let stats = self.disk.stats();
         Figures {
             orig: Some(stats.orig_bytes),
             compressed: Some(stats.compressed_bytes),
@@ -80,6 +88,6 @@ impl Target for Engine {
     }
 
     fn rest(&self) {
-        self.0.maintain(u32::MAX);
+        self.frames.maintain(u32::MAX);
     }
 }

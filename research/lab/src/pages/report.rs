@@ -23,7 +23,7 @@ const DECOMPRESS: Pass = |round| round.decompress;
 /// one. `cpu` has the figures by the threads' CPU time: they help where other programs take the CPU
 /// away, and the target does all its work in the calling thread. `samples` has nanoseconds for a
 /// page in each round; a pass and the codec's pass next to it have the same index.
-pub fn outcome(contestant: &Contestant, level: Option<i32>, work: &Work<'_>) -> Value {
+pub fn outcome(contestant: &Contestant, work: &Work<'_>) -> Value {
     let rounds = &contestant.rounds;
     let samples = |of: Pass, value: fn(Speed) -> f64| -> Vec<f64> {
         rounds.iter().filter_map(|round| of(round).map(value)).collect()
@@ -55,7 +55,6 @@ pub fn outcome(contestant: &Contestant, level: Option<i32>, work: &Work<'_>) -> 
     json!({
         "target": contestant.kind.name(),
         "algorithm": contestant.algorithm,
-        "level": level,
         "threads": work.threads(),
         "rounds": rounds.len(),
         "pages": work.pages(),

@@ -1,7 +1,7 @@
 //! Our swap: `rampack swap on` in a process of its own, outside the cgroup it serves.
 
 use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
@@ -78,7 +78,7 @@ impl Ours {
         let mut running = Running::start_gently(command.stdout(out), LEAVING)?;
         let device = running.wait_until(PATIENCE, || {
             let text = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
-            Ok(device(&text, &active()?))
+            Ok(device(&text, &active()))
         })?;
         Ok(Ours {
             program,
@@ -112,10 +112,7 @@ impl Ours {
         let Some((running, backing)) = self.parts.take() else { return Ok(()) };
         let root = self.root.to_string_lossy().into_owned();
         let asked = programs::said(&self.program, &["--root", &root, "swap", "off"]);
-        let is_on = |device: &Path| {
-            active().unwrap_or_default().iter().any(|path| Path::new(path) == device)
-        };
-        if is_on(&self.device) {
+        if active().contains(&self.device) {
             // The daemon could not turn the swap off, or is gone.
             if let Err(error) = host::swap_off(&self.device) {
                 // Without the daemon, a process with pages in its swap would be killed.
@@ -132,10 +129,9 @@ impl Ours {
 }
 
 /// The block device in the daemon's message, once the system swaps to it.
-fn device(text: &str, active: &[String]) -> Option<PathBuf> {
+fn device(text: &str, active: &[PathBuf]) -> Option<PathBuf> {
     let words = text.split_ascii_whitespace().map(|word| word.trim_end_matches([',', '.', ':']));
-    let mut devices = words.filter(|word| word.starts_with("/dev/"));
-    devices.find(|word| active.iter().any(|path| path == word)).map(PathBuf::from)
+    words.map(PathBuf::from).find(|word| active.contains(word))
 }
 
 impl Area for Ours {
@@ -191,8 +187,8 @@ mod tests {
     fn the_device_is_known_when_it_is_swapped_to() {
         let text = "swap0 is ready: 4G\n  block device  /dev/loop3\n  backing /var/x\n";
         assert_eq!(device(text, &[]), None);
-        assert_eq!(device(text, &["/dev/sda2".to_owned()]), None);
-        let active = ["/dev/sda2".to_owned(), "/dev/loop3".to_owned()];
+        assert_eq!(device(text, &["/dev/sda2".into()]), None);
+        let active = ["/dev/sda2".into(), "/dev/loop3".into()];
         assert_eq!(device(text, &active), Some(PathBuf::from("/dev/loop3")));
         assert_eq!(device("swap0: /dev/loop3, 4G", &active), Some(PathBuf::from("/dev/loop3")));
     }

@@ -86,7 +86,8 @@ impl Shop {
             false => None,
         };
         let lock = turn()?;
-        let others = active()?.join(", ");
+        let others = active().iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+        let others = others.join(", ");
         if !others.is_empty() && !args.force {
             bail!(
                 "this machine swaps to {others} already, so nobody could tell who used which; take \
@@ -126,13 +127,6 @@ fn turn() -> Result<File> {
 }
 
 /// Paths of the swap that is on.
-pub fn active() -> Result<Vec<String>> {
-    let text = fs::read_to_string("/proc/swaps").context("/proc/swaps")?;
-    Ok(paths(&text))
-}
-
-/// The first column of `/proc/swaps`.
-pub(super) fn paths(text: &str) -> Vec<String> {
-    let first = |line: &str| line.split_ascii_whitespace().next().map(str::to_owned);
-    text.lines().skip(1).filter_map(first).collect()
+pub fn active() -> Vec<PathBuf> {
+    host::swaps::all().into_iter().map(|active| active.path).collect()
 }

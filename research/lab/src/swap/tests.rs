@@ -1,4 +1,3 @@
-use super::shop::paths;
 use super::*;
 
 #[test]
@@ -30,12 +29,4 @@ fn modes_in_lists() {
     assert_eq!(two.len(), 2);
     let twice = Mode::list(&texts(&["file", "all"])).expect_err("twice");
     assert!(twice.to_string().contains("file is there already"), "{twice}");
-}
-
-#[test]
-fn swap_that_is_on() {
-    let text =
-        "Filename\t\t\tType\t\tSize\n/swap\\040file  file 1 0 -2\n/dev/sda2 partition 9 9 1\n";
-    assert_eq!(paths(text), ["/swap\\040file", "/dev/sda2"]);
-    assert!(paths("Filename Type\n").is_empty());
 }

@@ -1,12 +1,14 @@
 //! What the rounds of `writeback` share: pages, a file, and how pages come back.
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use block::{BlockDevice, Operation};
 use rampack::{HostSystem, Machine};
+use tempfile::NamedTempFile;
 use units::{Cpu, PAGE_SIZE, Page};
 
 use crate::page;
@@ -44,6 +46,14 @@ pub struct Sample {
     pub alone_us: f64,
     pub together_us: f64,
     pub verified_pages: u64,
+}
+
+/// Makes a file of this length, which is removed at the end.
+pub fn new_file(dir: &Path, bytes: u64) -> Result<NamedTempFile> {
+    let file = NamedTempFile::with_prefix_in("rampack-lab-", dir)
+        .with_context(|| format!("cannot make a file in {}", dir.display()))?;
+    file.as_file().set_len(bytes).context("cannot make the file as long as wanted")?;
+    Ok(file)
 }
 
 pub fn machine() -> Result<Machine> {

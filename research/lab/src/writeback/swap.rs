@@ -12,9 +12,8 @@ use rampack::{AreaOptions, HostFiles, HostSystem, SwapDevice, SwapType};
 use units::PAGE_SIZE;
 use zswap::PARAMETERS;
 
-use super::round::{CPU, Corpus, SMALLEST, Sample, back, machine};
+use super::round::{CPU, Corpus, SMALLEST, Sample, back, machine, new_file};
 use crate::args::WritebackArgs;
-use crate::backing_file::new_file;
 
 /// The path in messages.
 const FILE: &str = "the file";

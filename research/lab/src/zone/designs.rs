@@ -10,7 +10,6 @@ use designs::zones::{Cluster, ListZone, NoMerge, Premerge, RangeRw, Spin, Splice
 use pagealloc::{Frames, LockTrace, MemoryProvider, NoMemory, Zone, ZoneOptions};
 
 use super::lock_stat::LockStat;
-use super::pcp_only::PcpOnly;
 use crate::args::chosen;
 
 type Made = Result<Arc<dyn Frames>, NoMemory>;
@@ -25,8 +24,8 @@ pub struct Design {
     pub control: bool,
     /// Makes a zone without a probe.
     pub plain: MakePlain,
-    /// Makes a zone with a probe. A design without one does not show its free blocks, either.
-    pub probed: Option<MakeProbed>,
+    /// Makes a zone with a probe.
+    pub probed: MakeProbed,
 }
 
 /// A control: `spin` without pcp lists. Every call takes the lock for one frame, which shows the
@@ -46,13 +45,13 @@ macro_rules! design {
             name: $name,
             control: $control,
             plain: |provider, options| Ok(Arc::new($make(provider, options, ())?)),
-            probed: Some(|provider, options, probe| Ok(Arc::new($make(provider, options, probe)?))),
+            probed: |provider, options, probe| Ok(Arc::new($make(provider, options, probe)?)),
         }
     };
 }
 
-/// The engine's designs, the default first, and the controls.
-static DESIGNS: [Design; 9] = [
+/// The engine's designs, the default first, and the control.
+static DESIGNS: [Design; 8] = [
     design!(Zone::NAME, Zone::with_probe, control: false),
     design!(ListZone::<Spin>::NAME, ListZone::<Spin, _>::with_probe, control: false),
     design!(ListZone::<RangeRw>::NAME, ListZone::<RangeRw, _>::with_probe, control: false),
@@ -61,18 +60,9 @@ static DESIGNS: [Design; 9] = [
     design!(ListZone::<NoMerge>::NAME, ListZone::<NoMerge, _>::with_probe, control: false),
     design!(ListZone::<Cluster>::NAME, ListZone::<Cluster, _>::with_probe, control: false),
     design!("no-pcp", without_pcp, control: true),
-    Design {
-        name: PcpOnly::NAME,
-        control: true,
-        plain: |provider, options| Ok(Arc::new(PcpOnly::new(provider, options)?)),
-        probed: None,
-    },
 ];
 
 /// The designs of these names; `all` means all.
-///
-/// # Errors
-/// A name is unknown, or appears twice.
 pub fn named(names: &[String]) -> Result<Vec<&'static Design>> {
     let all = names.iter().any(|name| name == "all");
     if all && names.len() > 1 {

@@ -64,20 +64,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_time_keeps_its_first_digits() {
-        let clock = Clock { ticks_per_ns: 1.0, reading: 0.0 };
-        for ticks in (0..3_000).chain((0..40).map(|bit| 1 << bit)) {
-            let mut times = Histogram::default();
-            times.add(ticks);
-            let found = times.quantile(&clock, 0.5).expect("there is one");
-            assert!((found - ticks as f64).abs() <= ticks as f64 / 100.0, "{ticks} is {found}");
-        }
-        let mut times = Histogram::default();
-        times.add(u64::MAX);
-        assert!(times.quantile(&clock, 0.5) >= Some((MOST - 1) as f64));
-    }
-
-    #[test]
     fn quantiles() {
         let clock = Clock { ticks_per_ns: 1.0, reading: 2.0 };
         let mut times = Histogram::default();

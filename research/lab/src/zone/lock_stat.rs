@@ -61,7 +61,6 @@ fn add(to: &AtomicU64, more: u64) {
 
 impl LockStat {
     /// A probe for this many CPUs. It counts nothing until [`LockStat::listen`] is called.
-    #[must_use]
     pub fn new(cpus: usize) -> LockStat {
         let book = |_| {
             let entries = std::array::from_fn(|_| std::array::from_fn(|_| Entry::new()));
@@ -89,7 +88,6 @@ impl LockStat {
     }
 
     /// The sums over all CPUs. Called when no thread works any more.
-    #[must_use]
     pub fn locks(&self, clock: &Clock) -> LockTimes {
         let mut locks = LockTimes::default();
         for (phase, lock_classes) in locks.0.iter_mut().enumerate() {
@@ -131,7 +129,7 @@ impl LockTrace for LockStat {
 }
 
 /// The sums of a phase and a lock class.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct Sum {
     /// Number of times the lock was taken.
     pub taken: f64,
@@ -159,42 +157,16 @@ impl Sum {
         self.pages += get(&entry.pages);
         self.holds.merge(&entry.holds.lock());
     }
-
-    /// Adds all of another sum.
-    pub fn merge(&mut self, other: &Sum) {
-        self.taken += other.taken;
-        self.shut += other.shut;
-        self.waited_ns += other.waited_ns;
-        self.held_ns += other.held_ns;
-        self.pages += other.pages;
-        self.holds.merge(&other.holds);
-    }
 }
 
 /// All records.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub struct LockTimes([[Sum; GATES]; PHASES]);
 
 impl LockTimes {
     /// The sums of a phase and a lock class.
-    #[must_use]
     pub fn of(&self, phase: Phase, class: LockClass) -> &Sum {
         &self.0[phase as usize][class as usize]
-    }
-
-    /// The sums of a lock class in both phases.
-    #[must_use]
-    pub fn class(&self, class: LockClass) -> Sum {
-        let mut sum = self.of(Phase::Alloc, class).clone();
-        sum.merge(self.of(Phase::Free, class));
-        sum
-    }
-
-    /// Adds all of another record.
-    pub fn merge(&mut self, other: &LockTimes) {
-        for (mine, theirs) in self.0.iter_mut().flatten().zip(other.0.iter().flatten()) {
-            mine.merge(theirs);
-        }
     }
 }
 
@@ -222,8 +194,8 @@ mod tests {
         assert_eq!((alloc.waited_ns, alloc.held_ns), (10.0, 50.0));
         let head = locks.of(Phase::Free, LockClass::Head);
         assert_eq!((head.taken, head.shut, head.waited_ns), (1.0, 0.0, 0.0));
-        let both = locks.class(LockClass::Write);
-        assert_eq!((both.taken, both.held_ns, both.holds.count()), (2.0, 100.0, 2));
-        assert_eq!(locks.class(LockClass::Read).taken, 0.0);
+        let free = locks.of(Phase::Free, LockClass::Write);
+        assert_eq!((free.taken, free.held_ns, free.holds.count()), (1.0, 50.0, 1));
+        assert_eq!(locks.of(Phase::Alloc, LockClass::Read).taken, 0.0);
     }
 }

@@ -18,9 +18,6 @@ const LOOKS: u32 = 10_000;
 
 /// Nanoseconds from one CPU's write to the other's answer, which is half of a round trip: the
 /// median of some batches.
-///
-/// # Errors
-/// A thread cannot run on its CPU.
 pub fn measure(cpus: [usize; 2]) -> Result<f64> {
     let word = CachePadded::new(AtomicU64::new(0));
     let times = threads::on_each(&cpus, Ok, |me| {

@@ -5,7 +5,6 @@ use indicatif::ProgressBar;
 use pagealloc::{Frames, ZoneOptions};
 
 use super::designs::Design;
-use super::lock_stat::LockStat;
 use super::picture::Picture;
 use super::run::{Gathered, Run};
 use super::ticks::Clock;
@@ -37,9 +36,6 @@ pub struct Plan {
 
 impl Plan {
     /// Checks whether the plan is possible.
-    ///
-    /// # Errors
-    /// The plan is not possible; the message says why.
     pub fn check(&self) -> Result<()> {
         for (workload, threads) in self.cells() {
             let (frames, share) = self.sizes(workload, threads);
@@ -55,13 +51,9 @@ impl Plan {
     }
 
     /// Number of all turns.
-    #[must_use]
     pub fn turns(&self) -> u64 {
-        let seldom = self.repeat.div_ceil(SELDOM);
-        let of_design =
-            |design: &&Design| self.repeat + if design.probed.is_some() { seldom } else { 0 };
-        let each: usize = self.designs.iter().map(of_design).sum();
-        (self.cells().count() * each) as u64
+        let each = self.repeat + self.repeat.div_ceil(SELDOM);
+        (self.cells().count() * self.designs.len() * each) as u64
     }
 
     fn cells(&self) -> impl Iterator<Item = (Workload, usize)> {
@@ -75,9 +67,6 @@ impl Plan {
     }
 
     /// Makes all turns.
-    ///
-    /// # Errors
-    /// Memory is out, a thread cannot run on its CPU, or a zone allocates wrong frames.
     pub fn measure(&self, bar: &ProgressBar) -> Result<Vec<Run>> {
         let clock = Clock::calibrate();
         let mut runs = Vec::new();
@@ -94,10 +83,7 @@ impl Plan {
                     bar.set_message(format!("{}, {}, {threads}", design.name, workload.name()));
                     let made = self.turns_of(design, &job, round, frames, &mut gathered[which]);
                     made.with_context(|| format!("{} under {}", design.name, workload.name()))?;
-                    bar.inc(1);
-                    if round.is_multiple_of(SELDOM) && design.probed.is_some() {
-                        bar.inc(1);
-                    }
+                    bar.inc(1 + u64::from(round.is_multiple_of(SELDOM)));
                 }
             }
             runs.extend(self.designs.iter().zip(gathered).map(|(design, gathered)| {
@@ -126,13 +112,14 @@ impl Plan {
         gathered.timed(&tallies, Picture::of(&*zone));
         zone.drain();
         come_to_rest(&*zone, round + 1 == self.repeat && frames <= CHECKED)?;
-        if let Some(probed) = design.probed.filter(|_| round.is_multiple_of(SELDOM)) {
+        if round.is_multiple_of(SELDOM) {
             interrupt::check()?;
-            let lock_stat = LockStat::new(job.threads);
-            let zone = probed(&host::Mmap, options, lock_stat.clone()).map_err(no_memory)?;
+            let lock_stat = gathered.probe(job.threads);
+            let zone =
+                (design.probed)(&host::Mmap, options, lock_stat.clone()).map_err(no_memory)?;
             let tallies = workers::turn(job, &*zone, Some(&lock_stat))?;
             come_to_rest(&*zone, false)?;
-            gathered.listened(&lock_stat, &tallies);
+            gathered.listened(&tallies);
         }
         Ok(())
     }

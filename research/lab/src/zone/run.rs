@@ -10,6 +10,7 @@ use super::ticks::Clock;
 use super::workers::Tally;
 use super::workload::Workload;
 use crate::statistics::median;
+use crate::zone_sim::load::Visit;
 
 /// The raw results of turns.
 #[derive(Default)]
@@ -20,7 +21,8 @@ pub struct Gathered {
     pair_ns: Vec<f64>,
     rates: Vec<f64>,
     pictures: Vec<Picture>,
-    probes: Vec<LockStat>,
+    /// Heard all turns with a probe.
+    probe: Option<LockStat>,
     heard_pages: f64,
     heard_ns: f64,
 }
@@ -42,15 +44,19 @@ impl Gathered {
         self.pictures.push(picture);
     }
 
-    /// Adds a turn with a probe at the locks.
-    pub fn listened(&mut self, probe: &LockStat, tallies: &[Tally]) {
+    /// The probe at the locks of this many threads.
+    pub fn probe(&mut self, threads: usize) -> LockStat {
+        self.probe.get_or_insert_with(|| LockStat::new(threads)).clone()
+    }
+
+    /// Adds a turn with that probe.
+    pub fn listened(&mut self, tallies: &[Tally]) {
         self.heard_ns += tallies.iter().map(Tally::busy_ns).sum::<f64>();
         self.heard_pages += tallies.iter().map(|tally| tally.pages as f64).sum::<f64>();
-        self.probes.push(probe.clone());
     }
 
     /// The visits of a phase: a page is allocated in one phase and freed in the other.
-    fn visits(&self, locks: &LockTimes, phase: Phase, clock: &Clock) -> Visits {
+    fn visits(&self, locks: &LockTimes, phase: Phase, clock: &Clock) -> Visit {
         let of = |class| locks.of(phase, class);
         let (read, write, head) = (of(LockClass::Read), of(LockClass::Write), of(LockClass::Head));
         let locked = read.taken + write.taken;
@@ -58,9 +64,12 @@ impl Gathered {
         let each = |ns: f64, times: f64| if times > 0.0 { ns.max(0.0) / times } else { 0.0 };
         // The mean clips the slowest holds, which the system causes.
         let mean = |sum: &Sum| sum.holds.mean(clock).unwrap_or(0.0);
-        Visits {
-            pages: (taken > 0.0).then(|| self.heard_pages / taken),
-            lockless: locked == 0.0,
+        if taken == 0.0 {
+            return Visit::NONE;
+        }
+        Visit {
+            pages: self.heard_pages / taken,
+            lockless: f64::from(u8::from(locked == 0.0)),
             reads: each(read.taken, taken),
             read_ns: (mean(read)
                 - each(head.taken, read.taken) * mean(head)
@@ -73,28 +82,7 @@ impl Gathered {
     }
 }
 
-/// The visits to the zone in one phase, for the simulation.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct Visits {
-    /// Pages for each acquisition of the zone's lock or, if it was never taken, of the head of a
-    /// list. `None` if neither was taken.
-    pub pages: Option<f64>,
-    /// Whether the zone's lock was never taken.
-    pub lockless: bool,
-    /// The part of the acquisitions that were shared.
-    pub reads: f64,
-    /// Nanoseconds of a shared hold, without heads of lists.
-    pub read_ns: f64,
-    /// Nanoseconds of an exclusive hold.
-    pub write_ns: f64,
-    /// Heads of lists taken in each visit.
-    pub heads: f64,
-    /// Nanoseconds that a head is held.
-    pub head_ns: f64,
-}
-
-/// The results of one design in one situation. Lock figures are null if the design has no probe,
-/// and those of free memory if it does not show its free blocks.
+/// The results of one design in one situation.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     pub design: &'static str,
@@ -118,23 +106,23 @@ pub struct Run {
     /// The mean of each turn.
     pub pair_ns_samples: Vec<f64>,
     /// Waiting for the zone's lock, in percent of the time of all threads.
-    pub lock_wait_percent: Option<f64>,
+    pub lock_wait_percent: f64,
     /// Nanoseconds the zone's lock is held for a page that is allocated and freed again.
-    pub lock_held_ns_per_page: Option<f64>,
+    pub lock_held_ns_per_page: f64,
     /// Acquisitions of the zone's lock for such a page.
-    pub acquisitions_per_page: Option<f64>,
+    pub acquisitions_per_page: f64,
     /// Visits to the zone to allocate, and to free.
-    pub alloc_visits: Option<Visits>,
-    pub free_visits: Option<Visits>,
+    pub alloc_visits: Visit,
+    pub free_visits: Visit,
     /// The part of free memory in blocks of order 0, after all was freed and while pcp lists were
     /// full: the median.
-    pub order0_share: Option<f64>,
+    pub order0_share: f64,
     /// Free buddies that were not merged at that moment: the most of any turn.
-    pub unmerged_buddies: Option<u64>,
+    pub unmerged_buddies: u64,
     /// Free blocks by order at that moment, of the last turn.
-    pub buddyinfo: Option<[u64; 11]>,
+    pub buddyinfo: [u64; 11],
     /// Gorman's unusable-free index of each order.
-    pub unusable_free_index: Option<[f64; 11]>,
+    pub unusable_free_index: [f64; 11],
 }
 
 impl Run {
@@ -146,17 +134,11 @@ impl Run {
         clock: &Clock,
         gathered: Gathered,
     ) -> Run {
-        let shown = if design.probed.is_some() { &gathered.pictures[..] } else { &[] };
-        let last = shown.last();
-        let mut locks = None::<LockTimes>;
-        for probe in &gathered.probes {
-            locks.get_or_insert_default().merge(&probe.locks(clock));
-        }
-        let locks = locks.as_ref();
+        let (shown, last) = (&gathered.pictures, gathered.pictures.last());
+        let locks = gathered.probe.as_ref().map(|probe| probe.locks(clock)).unwrap_or_default();
         let zone_lock = |of: fn(&Sum) -> f64, whole: f64| {
-            let classes = [LockClass::Read, LockClass::Write];
-            let sum = |locks: &LockTimes| classes.map(|class| of(&locks.class(class)));
-            locks.map(|locks| sum(locks).iter().sum::<f64>() / whole.max(1.0))
+            let both = |class| of(locks.of(Phase::Alloc, class)) + of(locks.of(Phase::Free, class));
+            (both(LockClass::Read) + both(LockClass::Write)) / whole.max(1.0)
         };
         let some = |values: &[f64]| (!values.is_empty()).then(|| median(values.iter().copied()));
         Run {
@@ -174,12 +156,12 @@ impl Run {
             lock_wait_percent: zone_lock(|sum| 100.0 * sum.waited_ns, gathered.heard_ns),
             lock_held_ns_per_page: zone_lock(|sum| sum.held_ns, gathered.heard_pages),
             acquisitions_per_page: zone_lock(|sum| sum.taken, gathered.heard_pages),
-            alloc_visits: locks.map(|locks| gathered.visits(locks, Phase::Alloc, clock)),
-            free_visits: locks.map(|locks| gathered.visits(locks, Phase::Free, clock)),
-            order0_share: last.map(|_| median(shown.iter().map(|picture| picture.order0_share))),
-            unmerged_buddies: shown.iter().map(|picture| picture.unmerged_buddies).max(),
-            buddyinfo: last.map(|picture| picture.buddyinfo),
-            unusable_free_index: last.map(|picture| picture.unusable_free_index),
+            alloc_visits: gathered.visits(&locks, Phase::Alloc, clock),
+            free_visits: gathered.visits(&locks, Phase::Free, clock),
+            order0_share: median(shown.iter().map(|picture| picture.order0_share)),
+            unmerged_buddies: shown.iter().map(|it| it.unmerged_buddies).max().unwrap_or(0),
+            buddyinfo: last.map_or_else(Default::default, |picture| picture.buddyinfo),
+            unusable_free_index: last.map_or_else(Default::default, |it| it.unusable_free_index),
         }
     }
 }

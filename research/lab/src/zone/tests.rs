@@ -35,32 +35,14 @@ fn shares_fit_into_the_zone() {
 fn a_lock_without_pcp_lists_is_seen_to_be_taken_once_for_each_call() {
     let plan = small(&["no-pcp"], &EVERY, &[1]);
     for run in plan.measure(&ProgressBar::hidden()).expect("runs") {
-        let taken = run.acquisitions_per_page.expect("it is listened to");
-        assert!((taken - 2.0).abs() < 1e-9, "{run:?}");
+        assert!((run.acquisitions_per_page - 2.0).abs() < 1e-9, "{run:?}");
         // One thread never waits for itself.
-        assert_eq!(run.lock_wait_percent, Some(0.0), "{run:?}");
-        let visits = run.alloc_visits.expect("visits");
+        assert_eq!(run.lock_wait_percent, 0.0, "{run:?}");
+        let visits = run.alloc_visits;
         let each = if run.workload == Workload::Repeat { 0.5 } else { 1.0 };
-        assert_eq!((visits.pages, visits.reads, visits.heads), (Some(each), 0.0, 0.0));
-        assert_eq!((run.order0_share, run.unmerged_buddies), (Some(0.0), Some(0)));
-        assert_eq!(run.buddyinfo, Some([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8]));
-    }
-}
-
-#[test]
-fn every_design_gives_everything_back_under_every_workload() {
-    let threads: Vec<usize> = (1..=host::allowed_cpus().len().min(2)).collect();
-    let plan = Plan { cycles: 1, ..small(&["all"], &EVERY, &threads) };
-    plan.check().expect("a plan");
-    let bar = ProgressBar::hidden();
-    let runs = plan.measure(&bar).expect("runs");
-    assert_eq!(bar.position(), plan.turns());
-    assert_eq!(runs.len(), threads.len() * EVERY.len() * plan.designs.len());
-    for run in runs {
-        assert!(run.pair_ns > 0.0, "{run:?}");
-        let both = run.alloc_ns.zip(run.free_ns);
-        assert_eq!(both.is_none(), run.workload == Workload::Repeat, "{run:?}");
-        assert!(both.is_none_or(|(a, f)| (a + f - run.pair_ns).abs() < run.pair_ns), "{run:?}");
+        assert_eq!((visits.pages, visits.reads, visits.heads), (each, 0.0, 0.0));
+        assert_eq!((run.order0_share, run.unmerged_buddies), (0.0, 0));
+        assert_eq!(run.buddyinfo, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8]);
     }
 }
 
@@ -74,10 +56,10 @@ fn a_zone_that_is_too_small_is_refused() {
 
 #[test]
 fn threads_are_never_more_than_cpus() {
-    assert_eq!(threads(&[], &[3]).expect("one"), [1]);
-    assert_eq!(threads(&[], &[3, 4, 5]).expect("two"), [1, 2]);
-    assert_eq!(threads(&[3, 1], &[3, 4, 5]).expect("these"), [3, 1]);
-    let error = threads(&[4], &[3, 4, 5]).expect_err("too many").to_string();
+    assert_eq!(threads(&[], 1, 1).expect("one"), [1]);
+    assert_eq!(threads(&[], 3, 2).expect("two"), [1, 2]);
+    assert_eq!(threads(&[3, 1], 3, 2).expect("these"), [3, 1]);
+    let error = threads(&[4], 3, 2).expect_err("too many").to_string();
     assert!(error.contains("there are 3 CPUs"), "{error}");
-    assert!(threads(&[1, 1], &[3]).is_err());
+    assert!(threads(&[1, 1], 1, 1).is_err());
 }

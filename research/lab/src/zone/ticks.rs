@@ -15,7 +15,6 @@ use crate::statistics::median;
 /// nanoseconds of the system's clock.
 #[cfg(target_arch = "x86_64")]
 #[inline]
-#[must_use]
 pub fn now() -> u64 {
     // SAFETY: it reads a register; every x86-64 processor has the instruction.
     unsafe { core::arch::x86_64::_rdtsc() }
@@ -24,7 +23,6 @@ pub fn now() -> u64 {
 /// The time in ticks, which here are nanoseconds of the system's clock.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline]
-#[must_use]
 pub fn now() -> u64 {
     static START: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
@@ -44,7 +42,6 @@ const CALIBRATION: Duration = Duration::from_millis(20);
 
 impl Clock {
     /// Compares ticks with the system's clock.
-    #[must_use]
     pub fn calibrate() -> Clock {
         let (begun, first) = (Instant::now(), now());
         let mut elapsed = begun.elapsed();
@@ -61,7 +58,6 @@ impl Clock {
     }
 
     /// Nanoseconds of `ticks` ticks.
-    #[must_use]
     pub fn ns(&self, ticks: f64) -> f64 {
         ticks / self.ticks_per_ns
     }

@@ -43,16 +43,12 @@ pub struct Tally {
 
 impl Tally {
     /// Nanoseconds of all these calls.
-    #[must_use]
     pub fn busy_ns(&self) -> f64 {
         self.alloc_ns + self.free_ns + self.pair_ns
     }
 }
 
 /// Runs the job on its threads. If there is a probe, it hears the calls that count.
-///
-/// # Errors
-/// A thread cannot run on its CPU, or the zone wrongly reports that memory is out.
 pub fn turn(job: &Job<'_>, zone: &dyn Frames, probe: Option<&LockStat>) -> Result<Vec<Tally>> {
     let meeting = &Meeting::new(job.threads);
     let holders: &Vec<Mutex<Vec<Frame>>> =

@@ -22,7 +22,6 @@ pub enum Workload {
 
 impl Workload {
     /// Its name.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Workload::Bulk => "bulk",
@@ -33,13 +32,11 @@ impl Workload {
     }
 
     /// Whether threads wait for each other between phases.
-    #[must_use]
     pub fn meets(self) -> bool {
         matches!(self, Workload::Bulk | Workload::CrossFree)
     }
 
     /// Frames of each thread in a cycle, for a zone of `frames` frames and `threads` threads.
-    #[must_use]
     pub fn share(self, frames: u32, threads: usize) -> usize {
         let all = frames as usize / threads;
         match self {
@@ -56,7 +53,6 @@ pub const PAGE_FAULT1: usize = 32_768;
 const USUAL: u32 = 1 << 18;
 
 /// Frames of a zone for a workload, without a number on the command line.
-#[must_use]
 pub fn usual_frames(workload: Workload, threads: usize) -> u32 {
     match workload {
         Workload::PageFault1 => USUAL.max((2 * PAGE_FAULT1 * threads) as u32),

@@ -57,8 +57,6 @@ struct Engine<'a> {
     /// From when on everything counts, and until when.
     counted: [f64; 2],
     pages: f64,
-    /// A flaw for tests: the lock lets all threads in.
-    lets_all_in: bool,
 }
 
 /// Simulates a zone. The same arguments give the same result.
@@ -69,8 +67,7 @@ pub fn simulate(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> Outco
 impl<'a> Engine<'a> {
     fn new(demand: &'a Demand, load: &'a Load, costs: &'a Costs) -> Engine<'a> {
         let threads = vec![Thread { allocates: true, left: load.pages }; load.threads];
-        let (counted, pages, lets_all_in) = ([0.0; 2], 0.0, false);
-        Engine { demand, load, costs, threads, counted, pages, lets_all_in }
+        Engine { demand, load, costs, threads, counted: [0.0; 2], pages: 0.0 }
     }
 
     fn run(mut self, seed: u64) -> Outcome {
@@ -83,7 +80,6 @@ impl<'a> Engine<'a> {
         let whole = load.pages
             * (load.alloc_ns + load.free_ns + demand.per_page(self.costs.hand_off)).max(1.0);
         let mut machine = Machine::new(load.threads, seed);
-        machine.lets_all_in = self.lets_all_in;
         machine.add(Gate::new("lock", self.costs.hand_off));
         machine.add(Gate { crowd: Some(self.costs.waiter), ..Gate::new("head", 0.0) });
         let stagger = if load.stagger { whole } else { 0.0 };

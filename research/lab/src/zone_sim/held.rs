@@ -1,6 +1,6 @@
 //! The times for which locks are held, measured.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use indicatif::ProgressBar;
 use units::FRAMES_PER_PAGEBLOCK;
 
@@ -9,7 +9,7 @@ use crate::args::ZoneSimArgs;
 use crate::zone::Workload;
 use crate::zone::designs;
 use crate::zone::plan::Plan;
-use crate::zone::run::{Run, Visits};
+use crate::zone::run::Run;
 
 /// The known data of a design.
 pub struct Held {
@@ -22,9 +22,9 @@ pub struct Held {
     /// A thread's own time for a page, allocating and freeing, in nanoseconds.
     pub own_ns: (f64, f64),
     /// Measured under page-fault1: the part of free memory in blocks of order 0 at rest.
-    pub order0_share: Option<f64>,
+    pub order0_share: f64,
     /// Measured under page-fault1: free buddies that were not merged.
-    pub unmerged_buddies: Option<u64>,
+    pub unmerged_buddies: u64,
     /// Measured under cross-free: the demand of a page on the zone, and pages a second.
     pub measured: Vec<Measured>,
 }
@@ -40,38 +40,14 @@ pub struct Measured {
     pub pages_per_s: f64,
 }
 
-fn visit(visits: Option<Visits>) -> Visit {
-    let Some(visits) = visits else { return Visit::NONE };
-    let Some(pages) = visits.pages else { return Visit::NONE };
-    Visit {
-        pages,
-        lockless: f64::from(u8::from(visits.lockless)),
-        reads: visits.reads,
-        read_ns: visits.read_ns,
-        write_ns: visits.write_ns,
-        heads: visits.heads,
-        head_ns: visits.head_ns,
-    }
-}
-
 fn demand_of(run: &Run) -> Demand {
-    Demand { alloc: visit(run.alloc_visits), free: visit(run.free_visits) }
+    Demand { alloc: run.alloc_visits, free: run.free_visits }
 }
 
 /// What is measured of the designs that the arguments ask for.
-///
-/// # Errors
-/// A design is unknown, or says nothing of its lock.
 pub fn plan(args: &ZoneSimArgs, cpus: Vec<usize>) -> Result<Plan> {
-    let mut designs = designs::named(&args.design)?;
-    if let Some(design) = designs.iter().find(|design| design.probed.is_none())
-        && !args.design.iter().any(|name| name == "all")
-    {
-        bail!("--design {}: it says nothing of its lock", design.name);
-    }
-    designs.retain(|design| design.probed.is_some());
     let plan = Plan {
-        designs,
+        designs: designs::named(&args.design)?,
         threads: (1..=cpus.len().clamp(1, 2)).collect(),
         workloads: vec![Workload::CrossFree, Workload::PageFault1],
         frames: Some(args.frames / FRAMES_PER_PAGEBLOCK * FRAMES_PER_PAGEBLOCK),
@@ -85,9 +61,6 @@ pub fn plan(args: &ZoneSimArgs, cpus: Vec<usize>) -> Result<Plan> {
 
 /// Measures on up to two threads that free each other's frames. So the zone's own memory is as far
 /// from the lock's holder as on a large machine.
-///
-/// # Errors
-/// Memory is out, or a zone allocates wrong frames.
 pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
     let runs = plan.measure(bar)?;
     let most = plan.threads.last().copied().unwrap_or(1);
@@ -98,12 +71,13 @@ pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
                 (run.design, run.workload, run.threads) == (design.name, workload, threads)
             })
         };
-        let (Some(alone), Some(cross)) =
-            (run(Workload::CrossFree, 1), run(Workload::CrossFree, most))
-        else {
+        let (Some(alone), Some(cross), Some(rest)) = (
+            run(Workload::CrossFree, 1),
+            run(Workload::CrossFree, most),
+            run(Workload::PageFault1, most),
+        ) else {
             continue;
         };
-        let rest = run(Workload::PageFault1, most);
         let points = plan.threads.iter().filter_map(|&threads| {
             let run = run(Workload::CrossFree, threads)?;
             Some(Measured { threads, demand: demand_of(run), pages_per_s: run.pages_per_s })
@@ -113,8 +87,8 @@ pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
             threads: most,
             demand: demand_of(cross),
             own_ns: own(alone),
-            order0_share: rest.and_then(|run| run.order0_share),
-            unmerged_buddies: rest.and_then(|run| run.unmerged_buddies),
+            order0_share: rest.order0_share,
+            unmerged_buddies: rest.unmerged_buddies,
             measured: points.collect(),
         });
     }
@@ -123,11 +97,10 @@ pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
 
 /// A page's time on one thread, less the time under the lock.
 fn own(run: &Run) -> (f64, f64) {
-    let held = |visits: Option<Visits>| {
-        let visits = visits?;
-        let each = visits.reads * visits.read_ns + (1.0 - visits.reads) * visits.write_ns;
-        Some((each + visits.heads * visits.head_ns) / visits.pages?)
+    let held = |visit: Visit| {
+        let each = visit.reads * visit.read_ns + (1.0 - visit.reads) * visit.write_ns;
+        (each + visit.heads * visit.head_ns) / visit.pages
     };
-    let rest = |ns: Option<f64>, visits| (ns.unwrap_or(0.0) - held(visits).unwrap_or(0.0)).max(0.5);
+    let rest = |ns: Option<f64>, visit| (ns.unwrap_or(0.0) - held(visit)).max(0.5);
     (rest(run.alloc_ns, run.alloc_visits), rest(run.free_ns, run.free_visits))
 }

@@ -7,6 +7,7 @@
 //! time divided by the number of threads.
 
 use serde::Serialize;
+use serde_json::Value;
 
 use super::engine::simulate;
 use super::load::{Costs, Demand, Load, Visit};
@@ -207,57 +208,10 @@ pub fn page_fault1(threads: usize, pages: f64, cycles: u32, stagger: bool) -> Lo
     Load { threads, pages, frees: true, cycles, alloc_ns: OWN_NS, free_ns: 0.0, stagger }
 }
 
-/// An input number of the simulation.
-#[derive(Clone, Debug, Serialize)]
-pub struct Constant {
-    /// Its meaning.
-    pub name: &'static str,
-    /// Its value, with the unit.
-    pub value: String,
-    /// Its source.
-    pub source: &'static str,
-}
-
-/// Every number that is not measured in the same run. None was chosen by the results.
-pub fn constants() -> Vec<Constant> {
-    let curve = "llfree-bench, Linux 6.0 on a Xeon Gold 5320";
-    let costs = Costs::of(SOCKET);
-    let [alloc, free] = [&BUDDY_ALLOC, &BUDDY_FREE].map(|curve| held_ns(curve, BATCH, &costs));
-    let constant = |name, value, source| Constant { name, value, source };
-    vec![
-        constant(
-            "a line from one core of a socket to another",
-            format!("{SOCKET:.0} ns"),
-            "core-to-core-latency: 47 to 51 for these processors",
-        ),
-        constant(
-            "the same in the bands, within a socket and across",
-            "40 to 60 ns, 110 to 140 ns".to_owned(),
-            "core-to-core-latency, from one processor to another",
-        ),
-        constant("pages moved at a time", format!("{BATCH:.0}"), "Linux since 4.19"),
-        constant(
-            "the lock is held for a page, patch1, allocating and freeing",
-            format!("{alloc:.0} ns, {free:.0} ns"),
-            curve,
-        ),
-        constant(
-            "lines that a locked list's head wants",
-            format!("{LIST_LINES:.0}"),
-            "counted: the lock, the head, the element, the lock again",
-        ),
-        constant(
-            "lines that the list of clusters wants",
-            format!("{CLUSTER_LINES:.0}"),
-            "counted: the head, the first and the last page",
-        ),
-        constant(
-            "a thread's own time for a page, page-fault1",
-            format!("{OWN_NS:.0} ns"),
-            "the seed's row that hardly waits: 112 threads do 12.09 M pages a second",
-        ),
-        constant("times under the lock in the band", "±20 %".to_owned(), "assumed"),
-    ]
+/// Every number that is not measured in the same run, with its source. None was chosen by the
+/// results.
+pub fn constants() -> Value {
+    serde_json::from_str(include_str!("constants.json")).expect("a test reads it")
 }
 
 #[cfg(test)]
@@ -295,9 +249,19 @@ mod tests {
     }
 
     #[test]
-    fn each_constant_has_a_source() {
-        for constant in constants() {
-            assert!(!constant.source.is_empty() && !constant.value.is_empty(), "{constant:?}");
-        }
+    fn constants_are_those_of_the_code() {
+        let costs = Costs::of(SOCKET);
+        let held = [&BUDDY_ALLOC, &BUDDY_FREE].map(|curve| held_ns(curve, BATCH, &costs));
+        let values: Vec<String> =
+            [SOCKET, BATCH, held[0], held[1], LIST_LINES, CLUSTER_LINES, OWN_NS]
+                .map(|value| format!("{value:.0}"))
+                .to_vec();
+        let [line, batch, alloc, free, list, cluster, own] = &values[..] else { unreachable!() };
+        let constants = constants();
+        let texts =
+            [0, 2, 3, 4, 5, 6].map(|n: usize| constants[n]["value"].as_str().expect("a text"));
+        let held = format!("{alloc} ns, {free} ns");
+        let (line, own) = (format!("{line} ns"), format!("{own} ns"));
+        assert_eq!(texts, [&*line, batch, &held, list, cluster, &own]);
     }
 }

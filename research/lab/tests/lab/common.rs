@@ -107,6 +107,16 @@ pub fn rampack() -> PathBuf {
     rampack
 }
 
+/// The list of this name.
+pub fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
+    result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
+}
+
+/// The number of this name.
+pub fn number(result: &Value, key: &str) -> f64 {
+    result[key].as_f64().unwrap_or_else(|| panic!("{key} of {result}"))
+}
+
 /// A file of pages that look like memory: pointers into a few regions, small numbers, text, zeroes;
 /// and some that are the same all over, equal to another, or noise.
 pub fn write_corpus(path: &Path, pages: usize) {

@@ -1,14 +1,10 @@
 //! `rampack-lab density`, at a small size: what it promises of its results, never how fast
 //! anything was.
 
-use crate::common::{Place, write_corpus};
+use crate::common::{Place, list, number, write_corpus};
 use serde_json::Value;
 
 const PAGES: &str = "2048";
-
-fn number(run: &Value, key: &str) -> f64 {
-    run[key].as_f64().unwrap_or_else(|| panic!("{key}: {run}"))
-}
 
 #[test]
 fn every_load_has_a_run_with_all_its_figures() {
@@ -17,7 +13,7 @@ fn every_load_has_a_run_with_all_its_figures() {
     let loads = "--idle 0,50,100 --ages zipf,sweeps,phases";
     let report =
         place.json(&format!("density --corpus small.pages {loads} --pages {PAGES} --cpu 100"));
-    let runs = report["runs"].as_array().expect("a list");
+    let runs = list(&report, "runs");
     assert_eq!(runs.len(), 6);
     for run in runs {
         assert_eq!((&run["corpus"], &run["pages"]), (&"small".into(), &2048.into()));
@@ -49,7 +45,7 @@ fn the_swap_cache_has_a_run_for_each_codec() {
     write_corpus(&place.path("small.pages"), 1024);
     let line = "density --swap --corpus small.pages --cpu 100";
     let report = place.json(line);
-    let runs = report["runs"].as_array().expect("a list");
+    let runs = list(&report, "runs");
     assert_eq!(runs.len(), 3);
     for run in runs {
         let [before, after] = [0, 1].map(|at| run["pool_per_page"][at].as_f64().expect("a number"));

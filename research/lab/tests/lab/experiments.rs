@@ -147,15 +147,11 @@ fn the_kernels_device_beside_ours() {
     }
     let _alone = crate::common::zram();
     let known = fs::read_to_string("/sys/block/zram0/comp_algorithm").expect("algorithms");
-    let bare = |word: &str| word.trim_matches(['[', ']']).to_owned();
-    let algorithm = known.split_ascii_whitespace().map(bare).next().expect("an algorithm");
     let place = Place::new();
-    let kernel = format!("--kernel /dev/zram0 --kernel-algorithm {algorithm}");
-    let ours = "locks --size 320K --schemes epoch --threads 1,2 --repeat 1";
-    let result = place.json(&format!("{ours} {kernel}"));
+    let ours = "locks --size 320K --schemes epoch --threads 1,2 --repeat 1 --algorithm lz4";
+    let result = place.json(&format!("{ours} --kernel /dev/zram0"));
     assert_whole(&result, &[1, 2], &MODES, 1);
     assert_eq!(names(&result), ["epoch", "kernel"]);
-    assert_eq!(result["kernel_algorithm"], algorithm);
     assert!(result["subjects"][1]["slot_bytes_per_page"].is_null());
     let now =
         |name: &str| fs::read_to_string(format!("/sys/block/zram0/{name}")).expect("an attribute");

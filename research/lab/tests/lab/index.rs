@@ -1,13 +1,8 @@
 //! `rampack-lab index`, at a small size: what it promises of its results, never how fast it was.
 
-use crate::common::Place;
-use serde_json::Value;
+use crate::common::{Place, list};
 
 const SHORT: &str = "index --pages 32768 --milliseconds 2 --repeat 2";
-
-fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
-    result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
-}
 
 #[test]
 fn every_index_is_measured_in_every_mix() {

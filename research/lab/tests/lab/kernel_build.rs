@@ -11,46 +11,8 @@ use testkit::Need;
 
 /// Makes a program that fills memory, reads it back and writes a source from it, as generators of
 /// code do; and runs the compiler on that.
-const MAKEFILE: &str = "\
-all: result
-
-generator: generator.c
-\tgcc -O1 -o generator generator.c
-
-made.c: generator
-\t./generator 64 > made.c
-
-result: made.c
-\tgcc -O1 -c -o result made.c
-
-clean:
-\trm -f generator made.c result
-";
-
-const GENERATOR: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-int main(int argc, char **argv)
-{
-    size_t pages = (argc > 1 ? atoi(argv[1]) : 1) * 256, wrong = 0;
-    unsigned *memory = malloc(pages * 4096);
-    if (!memory)
-        return 1;
-    for (unsigned round = 1; round <= 2; round++) {
-        for (size_t page = 0; page < pages; page++)
-            for (size_t word = 0; word < 1024; word++)
-                memory[page * 1024 + word] = word % 8 ? page * round : page * 2654435761u + word;
-        for (size_t page = 0; page < pages; page++)
-            for (size_t word = 0; word < 1024; word++)
-                wrong += memory[page * 1024 + word] !=
-                    (unsigned)(word % 8 ? page * round : page * 2654435761u + word);
-    }
-    printf("int made(void) { return %zu; }\n", wrong);
-    return wrong ? 2 : 0;
-}
-"#;
+const MAKEFILE: &str = include_str!("tree/Makefile");
+const GENERATOR: &str = include_str!("tree/generator.c");
 
 const TOOLS: [Need; 2] =
     [Need::program("make", "build-essential"), Need::program("gcc", "build-essential")];

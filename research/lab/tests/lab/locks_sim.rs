@@ -1,15 +1,11 @@
 //! `rampack-lab locks-sim`, at a small size: what it promises of its results, never how fast it was
 //! or how right.
 
-use crate::common::{Place, write_corpus};
+use crate::common::{Place, list, write_corpus};
 use serde_json::Value;
 use testkit::Need;
 
 const SHORT: &str = "locks-sim --milliseconds 1 --repeat 1 --operations 200";
-
-fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
-    result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
-}
 
 fn is_positive(value: &Value) -> bool {
     value.as_f64().is_some_and(|number| number > 0.0)
@@ -80,11 +76,12 @@ fn errors_come_first() {
         return;
     }
     let place = Place::new();
-    let output = testkit::run(&mut place.lab(&format!("{SHORT} --threads 3")));
+    write_corpus(&place.path("c"), 200);
+    let output = testkit::run(&mut place.lab(&format!("{SHORT} --corpus c --threads 3")));
     let at = |text: &str| {
         output.stdout.find(text).unwrap_or_else(|| panic!("no {text:?} in {}", output.stdout))
     };
-    assert!(at("made up") < at("\nerrors\n") && at("\nerrors\n") < at("\npredictions\n"));
+    assert!(at("contents: ") < at("\nerrors\n") && at("\nerrors\n") < at("\npredictions\n"));
     // Every simulated rate has its mark.
     let predictions = &output.stdout[at("\npredictions\n")..];
     let rates: Vec<&str> = predictions.lines().filter(|line| line.contains("percpu")).collect();

@@ -13,6 +13,5 @@ mod locks_sim;
 mod nbd;
 mod pages;
 mod refused;
-mod serve;
 mod writeback;
 mod zone;

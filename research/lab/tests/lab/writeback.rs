@@ -1,12 +1,7 @@
 //! `rampack-lab writeback`, at a small size: its figures fit together, and a log writes less than
 //! one block for each page does.
 
-use crate::common::{Place, write_corpus};
-use serde_json::Value;
-
-fn number(row: &Value, key: &str) -> f64 {
-    row[key].as_f64().unwrap_or_else(|| panic!("{key}: {row}"))
-}
+use crate::common::{Place, list, number, write_corpus};
 
 #[test]
 fn every_layout_has_a_row_with_all_its_figures() {
@@ -16,7 +11,7 @@ fn every_layout_has_a_row_with_all_its_figures() {
         let line = "writeback --corpus small.pages --dir . --pages 4096 --full 50,80 --repeat 2";
         let report = place.json(&format!("{line} {plain}"));
         assert_eq!(report["sealed"], plain.is_empty());
-        let out = report["out"].as_array().expect("a list");
+        let out = list(&report, "out");
         assert_eq!(out.len(), 6);
         for row in out {
             assert_eq!(row["corpus"], "small");
@@ -32,7 +27,7 @@ fn every_layout_has_a_row_with_all_its_figures() {
         assert!(written(2) < written(0) && written(2) >= number(&out[2], "object_bytes"));
         assert!(written(4) < written(3) && written(4) > 0.0, "the log of a swap cache");
         assert!(written(5) < written(3) && written(5) > 0.0, "it compresses whole pages itself");
-        let replaced = report["replaced"].as_array().expect("a list");
+        let replaced = list(&report, "replaced");
         assert_eq!(replaced.len(), 2);
         for row in replaced {
             assert!(number(row, "written_bytes") >= number(row, "copied_bytes"), "{row}");

@@ -1,21 +1,12 @@
-//! `rampack-lab zone`, `zone-sim` and `churn`, at small sizes: what they promise of their results,
-//! never how fast it was or how right.
+//! `rampack-lab zone` and `zone-sim`, at small sizes: what they promise of their results, never how
+//! fast it was or how right.
 
-use crate::common::{Place, write_corpus};
+use crate::common::{Place, list, number};
 use serde_json::Value;
 use testkit::Need;
 
 const ZONE: &str = "zone --frames 8192 --repeat 2 --cycles 1";
 const SIM: &str = "zone-sim --frames 8192 --repeat 1 --pages 256 --cycles 1";
-const CHURN: &str = "churn --size 8M --rounds 3";
-
-fn list<'a>(result: &'a Value, key: &str) -> &'a Vec<Value> {
-    result[key].as_array().unwrap_or_else(|| panic!("{key} of {result}"))
-}
-
-fn number(result: &Value, key: &str) -> f64 {
-    result[key].as_f64().unwrap_or_else(|| panic!("{key} of {result}"))
-}
 
 fn assert_buddyinfo(run: &Value) {
     let counts = list(run, "buddyinfo");
@@ -40,16 +31,12 @@ fn every_workload_of_every_design() {
     let runs = list(&result, "runs");
     for workload in all.split(',') {
         let of: Vec<&Value> = runs.iter().filter(|run| run["workload"] == workload).collect();
-        assert_eq!(of.len(), 9, "{workload} of {result}");
+        assert_eq!(of.len(), 8, "{workload} of {result}");
         for run in of {
             assert!(number(run, "pages_per_s") > 0.0 && number(run, "pair_ns") > 0.0, "{run}");
             assert_eq!(list(run, "pair_ns_samples").len(), 2);
-            if run["buddyinfo"].is_null() {
-                assert_eq!(run["design"], "pcp-only");
-            } else {
-                assert_buddyinfo(run);
-                assert_eq!(number(run, "lock_wait_percent"), 0.0, "one thread waits for nobody");
-            }
+            assert_buddyinfo(run);
+            assert_eq!(number(run, "lock_wait_percent"), 0.0, "one thread waits for nobody");
             if run["design"] == "no-pcp" {
                 assert_eq!(number(run, "acquisitions_per_page"), 2.0);
                 assert_eq!(number(run, "order0_share"), 0.0);
@@ -66,17 +53,11 @@ fn two_threads_meet_at_a_lock() {
     }
     let place = Place::new();
     let more = "--workload cross-free,page-fault1 --threads 1,2";
-    let result = place.json(&format!("{ZONE} {more} --design no-pcp,pcp-only"));
+    let result = place.json(&format!("{ZONE} {more} --design no-pcp,spin"));
     assert!(number(&result, "line_transfer_ns") > 0.0);
     let runs = list(&result, "runs");
     assert_eq!(runs.len(), 2 * 2 * 2);
-    for run in runs {
-        let wait = &run["lock_wait_percent"];
-        match run["design"].as_str() {
-            Some("no-pcp") => assert!(wait.as_f64() >= Some(0.0), "{run}"),
-            _ => assert!(wait.is_null(), "{run}"),
-        }
-    }
+    assert!(runs.iter().all(|run| number(run, "lock_wait_percent") >= 0.0), "{result}");
 }
 
 #[test]
@@ -134,28 +115,4 @@ fn the_same_times_give_the_same_simulation() {
     // From published times; those of this machine are never the same.
     assert_eq!(one["seed_rows"], other["seed_rows"]);
     assert_eq!(one["validation"], other["validation"]);
-}
-
-#[test]
-fn a_pool_is_churned() {
-    let place = Place::new();
-    write_corpus(&place.path("c"), 300);
-    for corpus in ["", "--corpus c"] {
-        let result = place.json(&format!("{CHURN} {corpus}"));
-        let rounds = list(&result, "rounds");
-        assert_eq!(rounds.len(), 3);
-        let mut worst: f64 = 0.0;
-        for round in rounds {
-            let ratio = number(round, "pool_bytes") / number(round, "fresh_pool_bytes");
-            assert!((number(round, "ratio") - ratio).abs() < 1e-9, "{round}");
-            worst = worst.max(ratio);
-            assert!(number(round, "pool_bytes") <= number(round, "pool_bytes_before_compaction"));
-            assert!(number(round, "half_free_pool_bytes") < number(round, "pool_bytes"));
-            assert_eq!(number(round, "replaced_pages"), 1024.0);
-        }
-        assert!((number(&result, "worst_ratio") - worst).abs() < 1e-9, "{result}");
-        assert_eq!(result["within_target"], worst <= number(&result, "target_ratio"));
-        assert_eq!(number(&result, "emptied_pool_bytes"), 0.0);
-        assert_eq!(number(&result, "verified_pages"), 2048.0);
-    }
 }

@@ -61,10 +61,9 @@ impl Flaw {
 pub struct Broken<const FLAW: u8>(Flat);
 
 /// Calls a function with the type of the index that has the flaw.
-#[macro_export]
 macro_rules! with_flaw {
     ($flaw:expr, $function:ident($($argument:expr),*)) => {{
-        use $crate::broken_index::{Broken, Flaw};
+        use broken_index::{Broken, Flaw};
         match $flaw {
             Flaw::None => $function::<Broken<{ Flaw::None as u8 }>>($($argument),*),
             Flaw::IgnoresWord => $function::<Broken<{ Flaw::IgnoresWord as u8 }>>($($argument),*),
@@ -93,6 +92,7 @@ macro_rules! with_flaw {
         }
     }};
 }
+pub(crate) use with_flaw;
 
 impl<const FLAW: u8> Broken<FLAW> {
     const fn is(flaw: Flaw) -> bool {
@@ -121,7 +121,8 @@ unsafe impl<const FLAW: u8> Index for Broken<FLAW> {
         self.0.get(cpu, self.place(offset))
     }
     fn insert(&self, cpu: Cpu, offset: u64, word: Word) -> Result<Option<Word>, NoMemory> {
-        let before = if Self::is(Flaw::ReplacesInSteps) { self.0.remove(cpu, offset) } else { None };
+        let before =
+            if Self::is(Flaw::ReplacesInSteps) { self.0.remove(cpu, offset) } else { None };
         let old = before.or(self.0.insert(cpu, self.place(offset), word)?);
         Ok(old.filter(|_| !Self::is(Flaw::LosesReplaced)))
     }

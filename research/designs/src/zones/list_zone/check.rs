@@ -56,7 +56,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             let order = (state & ORDER) as u8;
             assert!(state == NOTHING || order <= MAX_ORDER, "frame {frame} has order {order}");
             if state & ALLOCATED != 0 {
-                map.put(frame, order, Place::Allocated);
+                map.put(frame, 0, Place::Allocated);
             }
             let listed = map.places[frame as usize] == Place::Free(order);
             assert!(state & FREE == 0 || listed, "frame {frame} says it is free, order {order}");

@@ -22,7 +22,7 @@ pub enum Merge {
     /// spliced to the zone's list at the end. Two buddies that are freed at the same time may stay
     /// unmerged.
     Beside,
-    /// Single frames only when an allocation needs a larger block; larger blocks at once.
+    /// When the zone is drained, or has no frames left.
     Late,
 }
 

@@ -172,18 +172,17 @@ impl<D: Design> FreeLists<D> {
 
     // Exclusive mode.
 
-    /// Takes a block of `order`: splits the first block of the smallest order that is large enough,
-    /// and puts the rest back.
+    /// Takes a frame: splits the first block of the smallest order, and puts the rest back.
     #[inline]
-    pub fn take(&mut self, order: u8) -> Option<u32> {
+    pub fn take(&mut self) -> Option<u32> {
         let (found, first) =
-            (order..=MAX_ORDER).find_map(|found| Some((found, self.lists.first(head(found))?)))?;
+            (0..=MAX_ORDER).find_map(|found| Some((found, self.lists.first(head(found))?)))?;
         let first = frame(first);
         self.remove(first, found);
-        for half in (order..found).rev() {
+        for half in (0..found).rev() {
             self.insert(first + (1 << half), half);
         }
-        self.pages().mark_resident(first, order);
+        self.pages().mark_resident(first);
         Some(first)
     }
 

@@ -30,11 +30,11 @@ const FIRST: u32 = HEAD_STEP * (ORDERS as u32 + 1);
 pub(super) const MOST_FRAMES: u32 = NIL - FIRST;
 
 /// The state of a frame that begins no block: it is inside a block, in a pcp list, in a batch that
-/// moves, or in a block that was taken and is not allocated yet.
+/// moves, or was taken and is not allocated yet.
 pub(super) const NOTHING: u32 = 0;
 /// With an order: the frame is the first of a free block that is in a list.
 pub(super) const FREE: u32 = 0x100;
-/// With an order: the frame is the first of a block that is allocated.
+/// The frame is allocated.
 pub(super) const ALLOCATED: u32 = 0x200;
 /// The order in a state.
 pub(super) const ORDER: u32 = 0xff;
@@ -99,16 +99,12 @@ impl Pages {
         self.blocks.get(block as usize)
     }
 
-    /// Marks the 2 MiB blocks of a block that was taken.
+    /// Marks the 2 MiB block of a frame that was taken.
     #[inline]
-    pub fn mark_resident(&self, frame: u32, order: u8) {
-        let first = frame / FRAMES_PER_PAGEBLOCK;
-        let last = (frame + (1 << order) - 1) / FRAMES_PER_PAGEBLOCK;
-        for block in first..=last {
-            let entry = self.block(block);
-            if entry.load(Ordering::Relaxed) != RESIDENT {
-                entry.store(RESIDENT, Ordering::Relaxed);
-            }
+    pub fn mark_resident(&self, frame: u32) {
+        let entry = self.block(frame / FRAMES_PER_PAGEBLOCK);
+        if entry.load(Ordering::Relaxed) != RESIDENT {
+            entry.store(RESIDENT, Ordering::Relaxed);
         }
     }
 }

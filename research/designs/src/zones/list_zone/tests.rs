@@ -1,4 +1,3 @@
-use std::string::String;
 use std::sync::Mutex as StdMutex;
 use std::vec::Vec;
 
@@ -111,21 +110,6 @@ fn designs_leave_unmerged_what_they_are_known_to() {
 }
 
 #[test]
-fn what_was_not_merged_is_merged_when_a_larger_block_is_asked_for() {
-    fn case<D: Design>() {
-        let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(1, 2048) };
-        let zone = zone::<D>(options);
-        for frame in singles(&zone, 2048) {
-            zone.free(Cpu(0), frame);
-        }
-        assert_eq!(zone.alloc_block(Cpu(0), MAX_ORDER).map(|frame| frame.0 % 1024), Some(0));
-        assert_eq!(zone.alloc_block(Cpu(0), 9).map(|frame| frame.0 % 512), Some(0));
-        zone.validate();
-    }
-    every_design!(case);
-}
-
-#[test]
 fn clusters_go_out_as_they_came_in() {
     let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(2, 1024) };
     let zone = zone::<Cluster>(options);
@@ -195,7 +179,7 @@ impl LockTrace for Diary {
 
 #[test]
 fn probes_are_told_of_each_gate() {
-    fn case<D: Design>(of_batch: &[(LockClass, u64)], of_block: &[(LockClass, u64)]) {
+    fn case<D: Design>(of_batch: &[(LockClass, u64)]) {
         let options = ZoneOptions { batch: 4, cache_high: 4, ..ZoneOptions::new(1, 64) };
         let zone: ListZone<D, Diary> =
             ListZone::with_probe(&HeapProvider::default(), options, Diary::default()).unwrap();
@@ -218,80 +202,20 @@ fn probes_are_told_of_each_gate() {
             zone.free(Cpu(0), frame);
         }
         assert_eq!(diary(), of_batch, "{}: a batch", D::NAME);
-        let block = zone.alloc_block(Cpu(0), 5).unwrap();
-        assert_eq!(diary(), [(LockClass::Write, 32)], "{}: a block", D::NAME);
-        zone.free_block(Cpu(0), block, 5);
-        assert_eq!(diary(), of_block, "{}: giving it back", D::NAME);
     }
     use LockClass::{Head, Range, Read, Write};
-    case::<Spin>(&[(Write, 4)], &[(Write, 32)]);
-    case::<NoMerge>(&[(Write, 4)], &[(Write, 32)]);
-    case::<Cluster>(&[(Write, 4)], &[(Write, 32)]);
+    case::<Spin>(&[(Write, 4)]);
+    case::<NoMerge>(&[(Write, 4)]);
+    case::<Cluster>(&[(Write, 4)]);
     // Frames 0 to 3: the last one merges with all that is left of the zone's first half, and that
     // with the other half.
     let pages = [(Head, 1), (Range, 1), (Head, 2), (Range, 1), (Head, 1), (Range, 1)];
     let all: Vec<_> = pages.into_iter().chain([(Head, 64), (Range, 1), (Read, 4)]).collect();
-    case::<RangeRw>(&all, &[(Head, 64), (Range, 32), (Read, 32)]);
+    case::<RangeRw>(&all);
     // What is in the batch does not merge with itself.
-    case::<Splice>(&[(Head, 4), (Read, 4)], &[(Head, 32), (Read, 32)]);
-    case::<Premerge>(&[(Head, 64), (Read, 4)], &[(Head, 64), (Read, 32)]);
+    case::<Splice>(&[(Head, 4), (Read, 4)]);
+    case::<Premerge>(&[(Head, 64), (Read, 4)]);
 }
-
-fn finds(expected: &str, corrupt: impl FnOnce(&ListZone<Cluster>) + std::panic::UnwindSafe) {
-    let panic = std::panic::catch_unwind(|| {
-        let options = ZoneOptions { batch: 16, cache_high: 16, ..ZoneOptions::new(2, 2048) };
-        let zone = zone::<Cluster>(options);
-        let frames = singles(&zone, 40);
-        for frame in &frames[..16] {
-            zone.free(Cpu(1), *frame);
-        }
-        zone.validate();
-        corrupt(&zone);
-        zone.validate();
-    })
-    .expect_err(expected);
-    let text = panic.downcast_ref::<String>().unwrap();
-    assert!(text.contains(expected), "{expected}: {text}");
-}
-
-#[test]
-fn validation_finds_contradictions() {
-    let set = |zone: &ListZone<Cluster>, frame: u32, state: u32| {
-        zone.pages.state(frame).store(state, Ordering::Relaxed);
-    };
-    let cached = |zone: &ListZone<Cluster>| {
-        let pcp = zone.cpus.get(Cpu(0)).lock();
-        pcp.frames().next().unwrap()
-    };
-    finds("is lost", |zone| {
-        zone.cpus.get(Cpu(0)).lock().pop();
-    });
-    finds("is PcpList(1) as well", move |zone| {
-        let frame = cached(zone);
-        zone.cpus.get(Cpu(1)).lock().push(frame);
-    });
-    finds("only 2048 are managed", |zone| zone.cpus.get(Cpu(1)).lock().push(5000));
-    finds("says it is free", move |zone| set(zone, cached(zone), pages::FREE));
-    finds("of the list of order 10: its state", move |zone| set(zone, 0, NOTHING));
-    finds("is Allocated with order 2", move |zone| set(zone, 1042, ALLOCATED | 2));
-    finds("has order 11", move |zone| set(zone, 1042, ALLOCATED | 11));
-    finds("clusters: in the list, in use", |zone| {
-        assert_ne!(zone.free.write().clusters.open(0, 1), 0);
-    });
-    finds("is the last of cluster", |zone| {
-        let mut free = zone.free.write();
-        let first = free.lists.first(pages::head(0)).unwrap();
-        zone.pages.cluster(pages::frame(first)).store(0, Ordering::Relaxed);
-    });
-    finds("and the one in front of it", |zone| {
-        let mut free = zone.free.write();
-        let first = free.lists.first(pages::head(0)).unwrap();
-        zone.pages.prev(first).store(NIL_NODE, Ordering::Relaxed);
-    });
-}
-
-/// A node that is none.
-const NIL_NODE: u32 = crate::zones::smp_list::NIL;
 
 #[test]
 fn worlds_that_refuse_are_reported() {
@@ -304,9 +228,7 @@ fn worlds_that_refuse_are_reported() {
     fn case<D: Design>() {
         assert!(ListZone::<D>::new(&Nowhere, ZoneOptions::new(1, 1)).is_err());
         let empty = zone::<D>(ZoneOptions::new(1, 0));
-        for order in [0, MAX_ORDER] {
-            assert_eq!(empty.alloc_block(Cpu(0), order), None);
-        }
+        assert_eq!(empty.alloc(Cpu(0)), None);
         empty.drain();
         empty.validate();
     }

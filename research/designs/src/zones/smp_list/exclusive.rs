@@ -17,12 +17,6 @@ impl<L: Links> SmpLists<L> {
         self.behind(head, head)
     }
 
-    /// Whether the list is empty.
-    #[inline]
-    pub fn is_empty(&mut self, head: u32) -> bool {
-        self.first(head).is_none()
-    }
-
     /// The entry behind `node`.
     #[inline]
     pub fn behind(&mut self, head: u32, node: u32) -> Option<u32> {
@@ -50,14 +44,6 @@ impl<L: Links> SmpLists<L> {
         let succ = self.links.next(node).load(Ordering::Relaxed);
         let pred = self.links.prev(node).load(Ordering::Relaxed);
         self.join(pred, succ);
-    }
-
-    /// Takes the first entry out.
-    #[inline]
-    pub fn pop(&mut self, head: u32) -> Option<u32> {
-        let node = self.first(head)?;
-        self.remove(node);
-        Some(node)
     }
 
     /// Takes all entries up to `last` out, and returns the first. These entries stay linked to each
