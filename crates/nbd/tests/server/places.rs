@@ -58,12 +58,7 @@ fn who_has_the_answer_has_its_place() {
 fn clients_that_do_not_choose_give_way() {
     let options = Options { max_connections: 6, ..Options::default() };
     let server = common::new_server(Arc::new(One::new("disk", "", plain(4096))), options).unwrap();
-    let connect = || {
-        let (ours, theirs) = UnixStream::pair().unwrap();
-        ours.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-        server.spawn(Stream::from(theirs)).unwrap();
-        ours
-    };
+    let connect = || connect_own(&server);
     let used = connect();
     use_it(&used);
     let idle: Vec<_> = (0..5).map(|_| connect()).collect();
@@ -122,17 +117,23 @@ fn clients_over_tcp_leave_places_for_others() {
     server.join();
 }
 
+/// The same on a socket for two users, and an idle client on a socket of its own.
+fn server_for_users(directory: &TempDir) -> (Server, PathBuf, UnixStream) {
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = directory.join("nbd.sock");
+    let server = server_with_16_places();
+    server.listen(Listener::unix_for(&path, &[65534, 12]).unwrap()).unwrap();
+    let own_idle = connect_own(&server);
+    (server, path, own_idle)
+}
+
 #[test]
 fn users_have_shares_of_the_places() {
     if !testkit::met("users_have_shares_of_the_places", &[testkit::Need::Root]) {
         return;
     }
     let directory = TempDir::new();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = directory.join("nbd.sock");
-    let server = server_with_16_places();
-    server.listen(Listener::unix_for(&path, &[65534, 12]).unwrap()).unwrap();
-    let own_idle = connect_own(&server);
+    let (server, path, own_idle) = server_for_users(&directory);
     let connect = |user, count: usize| -> Vec<UnixStream> {
         let all: Vec<_> = (0..count).map(|_| connect_as(user, path.clone()).unwrap()).collect();
         all.iter().for_each(use_it);
@@ -156,11 +157,7 @@ fn who_does_not_choose_gives_way_to_clients_like_it() {
         return;
     }
     let directory = TempDir::new();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = directory.join("nbd.sock");
-    let server = server_with_16_places();
-    server.listen(Listener::unix_for(&path, &[65534, 12]).unwrap()).unwrap();
-    let own_idle = connect_own(&server);
+    let (server, path, own_idle) = server_for_users(&directory);
     // A server takes the connections of a listener in order.
     let greet = |user| {
         let mut stream = connect_as(user, path.clone()).unwrap();

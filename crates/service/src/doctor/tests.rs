@@ -99,6 +99,18 @@ fn nothing_is_wrong_with_a_whole_machine() {
 /// its command.
 type Case = (fn(&mut Observed), &'static str, Level, &'static str, Option<&'static str>);
 
+fn check(make: fn() -> Observed, cases: &[Case]) {
+    for (change, name, level, words, command) in cases {
+        let mut machine = make();
+        change(&mut machine);
+        let all = findings(&machine);
+        let it = found(name, &all);
+        let command = command.map(str::to_owned);
+        assert_eq!((it.level, &it.command), (*level, &command), "{it:?}");
+        assert!(it.text.contains(words), "{words:?} is missing: {it:?}");
+    }
+}
+
 #[test]
 fn each_line_says_what_is_wrong_and_what_mends_it() {
     use Level::{Note, Ok as Fine, Problem};
@@ -409,15 +421,7 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
         ),
         (|it| it.huge_pages = String::new(), "huge pages", Fine, "not in this kernel", None),
     ];
-    for (change, name, level, words, command) in cases {
-        let mut machine = whole();
-        change(&mut machine);
-        let all = findings(&machine);
-        let it = found(name, &all);
-        let command = command.map(str::to_owned);
-        assert_eq!((it.level, &it.command), (*level, &command), "{it:?}");
-        assert!(it.text.contains(words), "{words:?} is missing: {it:?}");
-    }
+    check(whole, cases);
     // Each line that can be wrong has been.
     let tried: BTreeSet<_> = cases.iter().map(|case| case.1).collect();
     let of_users = ["fusermount3", "fuse2fs", "oomd", "fs.fuse.default_request_timeout"];
@@ -473,14 +477,10 @@ fn an_ordinary_user_is_told_what_is_theirs() {
             Some("echo N | sudo tee /sys/module/zswap/parameters/enabled"),
         ),
     ];
-    for (change, name, level, words, command) in cases {
+    check(of_a_user, cases);
+    for (change, name, ..) in cases {
         let mut machine = of_a_user();
         change(&mut machine);
-        let all = findings(&machine);
-        let it = found(name, &all);
-        let command = command.map(str::to_owned);
-        assert_eq!((it.level, &it.command), (*level, &command), "{it:?}");
-        assert!(it.text.contains(words), "{words:?} is missing: {it:?}");
         let is_mount = ["fusermount3", "fuse2fs", "/dev/fuse"].contains(name);
         assert_eq!(!abilities(&machine)[1].missing.is_empty(), is_mount, "{name}");
     }
