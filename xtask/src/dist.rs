@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
 
 use crate::cargo::cargo;
+use crate::git;
 
 /// The largest program in bytes.
 const LIMIT: u64 = 12 << 20;
@@ -81,7 +82,7 @@ pub fn manuals(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 
 /// Writes `man` and `completions` into `out`, with the date of the last commit.
 fn write_manuals(root: &Path, out: &Path) -> Result<bool> {
-    let date = ask_git(root, &["log", "-1", "--format=%cs"]).filter(|date| !date.is_empty());
+    let date = git::said(root, &["log", "-1", "--format=%cs"]).ok().filter(|it| !it.is_empty());
     let mut make = cargo(root);
     make.args(["run", "--quiet", "--package", "rampack-cli", "--example", "manuals", "--"]);
     // Below the directory of the caller, not of the checkout.
@@ -116,17 +117,11 @@ fn host() -> Result<String> {
 
 /// The commit of the checkout, with a `+` if something has changed since; empty outside of git.
 fn commit(root: &Path) -> String {
-    let Some(commit) = ask_git(root, &["rev-parse", "--short=12", "HEAD"]) else {
+    let Ok(commit) = git::said(root, &["rev-parse", "--short=12", "HEAD"]) else {
         return String::new();
     };
-    let is_clean = ask_git(root, &["status", "--porcelain"]).is_some_and(|it| it.is_empty());
+    let is_clean = git::said(root, &["status", "--porcelain"]).is_ok_and(|it| it.is_empty());
     if is_clean { commit } else { commit + "+" }
-}
-
-fn ask_git(root: &Path, words: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(words).current_dir(root).output().ok()?;
-    let text = String::from_utf8_lossy(&output.stdout).trim().to_string();
-    output.status.success().then_some(text)
 }
 
 /// Runs the program in a directory with nothing but the program and /proc: it must serve a disk,

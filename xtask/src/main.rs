@@ -8,6 +8,7 @@ mod count;
 mod crates;
 mod dist;
 mod fuzz;
+mod git;
 mod guest;
 mod mutants;
 mod package;

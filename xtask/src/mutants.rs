@@ -3,7 +3,6 @@
 //! fail.
 
 mod copy;
-mod git;
 pub mod patch;
 mod suite;
 
@@ -14,6 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
+use crate::git;
 use copy::Copy;
 use patch::Mutant;
 use suite::{Suite, Verdict};

@@ -2,7 +2,6 @@
 //! Debian and as an rpm. What is in them is said in crates/cli/Cargo.toml, for cargo-deb and
 //! cargo-generate-rpm.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -10,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
 
 use crate::cargo::cargo;
-use crate::dist;
+use crate::{dist, git};
 
 /// Where the manifest expects what is made here, below the checkout.
 const STAGE: &str = "target/package";
@@ -94,7 +93,7 @@ fn stage(root: &Path, from: &Path, stage: &Path) -> Result<()> {
     put(&stage.join("rampack"), &fs::read(from.join("rampack"))?)?;
     let changes = fs::read(root.join(CHANGELOG))?;
     put(&rpm.join("doc/rampack").join(CHANGELOG), &changes)?;
-    put(&deb.join("doc/rampack/changelog.gz"), &gzip(&changes)?)?;
+    put_gzip(&deb.join("doc/rampack/changelog"), &changes)?;
     let [date, _] = date(root);
     let version = env!("CARGO_PKG_VERSION");
     let entry = format!(
@@ -102,14 +101,13 @@ fn stage(root: &Path, from: &Path, stage: &Path) -> Result<()> {
          /usr/share/doc/rampack/changelog.gz has what is new.\n\n -- The rampack authors \
          <rampack@users.noreply.github.com>  {date}\n"
     );
-    put(&deb.join("doc/rampack/changelog.Debian.gz"), &gzip(entry.as_bytes())?)?;
+    put_gzip(&deb.join("doc/rampack/changelog.Debian"), entry.as_bytes())?;
     for page in files(&from.join("man"))? {
         let name =
             page.file_name().and_then(|name| name.to_str()).context("a page without a name")?;
         let section = name.rsplit('.').next().unwrap_or_default();
-        let text = gzip(&fs::read(&page)?)?;
         for kind in [&deb, &rpm] {
-            put(&kind.join(format!("man/man{section}/{name}.gz")), &text)?;
+            put_gzip(&kind.join(format!("man/man{section}/{name}")), &fs::read(&page)?)?;
         }
     }
     let completions = [
@@ -142,29 +140,20 @@ fn put(path: &Path, bytes: &[u8]) -> Result<()> {
     Ok(fs::write(path, bytes)?)
 }
 
-/// Compressed as packages have it: as small as it gets, without name and time.
-fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
-    let mut gzip = Command::new("gzip");
-    let mut child = gzip.arg("-9n").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut input = child.stdin.take().context("no input")?;
-    let bytes = bytes.to_vec();
-    let writer = std::thread::spawn(move || input.write_all(&bytes));
-    let output = child.wait_with_output()?;
-    writer.join().map_err(|_| anyhow::anyhow!("gzip was told nothing"))??;
-    ensure!(output.status.success(), "gzip fails");
-    Ok(output.stdout)
+/// Puts it compressed as packages have it: as small as it gets, without name and time.
+fn put_gzip(path: &Path, bytes: &[u8]) -> Result<()> {
+    put(path, bytes)?;
+    let status = Command::new("gzip").arg("-9nf").arg(path).status()?;
+    ensure!(status.success(), "gzip fails");
+    Ok(())
 }
 
 /// The date of the last commit, as mails have it, and in seconds.
 fn date(root: &Path) -> [String; 2] {
-    let mut git = Command::new("git");
-    let git = git.args(["log", "-1", "--format=%cD%n%ct"]).current_dir(root).output();
-    let text = git.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    let text = text.unwrap_or_default();
-    let mut lines = text.lines().map(str::to_owned);
-    match [lines.next(), lines.next()] {
-        [Some(date), Some(seconds)] => [date, seconds],
-        _ => NO_DATE.map(str::to_owned),
+    let text = git::said(root, &["log", "-1", "--format=%cD%n%ct"]).unwrap_or_default();
+    match text.split_once('\n') {
+        Some((date, seconds)) => [date, seconds].map(str::to_owned),
+        None => NO_DATE.map(str::to_owned),
     }
 }
 

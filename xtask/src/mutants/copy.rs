@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use fs_err as fs;
 
-use super::git;
+use crate::git;
 use crate::tree;
 
 /// The copy.

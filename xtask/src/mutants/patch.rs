@@ -20,8 +20,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail, ensure};
 use fs_err as fs;
 
-use super::git;
 use super::suite::Suite;
+use crate::git;
 use crate::rules::Finding;
 
 /// Where the patches are, from the top of the checkout.

@@ -1,4 +1,4 @@
-//! What git is asked: to apply a patch, and what has changed.
+//! What git is asked: to apply a patch, what has changed, and what it says.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,14 +37,18 @@ pub fn last_change(root: &Path) -> Option<BTreeSet<String>> {
     let head = said(root, &["rev-parse", "HEAD"]).ok()?;
     let left = said(root, &["merge-base", "origin/main", "HEAD"]).ok();
     let base = left.filter(|left| *left != head).unwrap_or_else(|| "HEAD~".into());
-    changed_since(root, base.trim()).ok()
+    changed_since(root, &base).ok()
 }
 
-fn said(root: &Path, words: &[&str]) -> Result<String> {
+/// What it says to these words, without white space around.
+///
+/// # Errors
+/// It cannot be run, or fails.
+pub fn said(root: &Path, words: &[&str]) -> Result<String> {
     let output = Command::new("git").args(words).current_dir(root).output();
     let output = output.context("git, of the package git")?;
     if !output.status.success() {
         bail!("git {}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
