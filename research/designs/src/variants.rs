@@ -78,9 +78,6 @@ pub const MEMORIES: &[&str] = &["anonymous", "memfd", "noswap"];
 
 impl Variants {
     /// A provider of the kind of memory.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown name; the error of the system: `EPERM` for memory that is not swapped, without `CAP_SYS_ADMIN`.
     pub(crate) fn provider(&self) -> Result<Arc<dyn MemoryProvider>, ControlError> {
         let named = |memory: host::Memfds| Arc::new(memory.provider("engine"));
         match &*self.memory {
@@ -98,18 +95,12 @@ impl Variants {
     }
 
     /// The slot table; `None` for the product's.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown name.
     pub(crate) fn slot_table(&self) -> Result<Option<MakeSlots>, ControlError> {
         let table = find("slot scheme", &self.slots, SLOT_TABLES)?();
         Ok(table.or_else(|| self.alike.then(AnySlots::make::<BitLock>)))
     }
 
     /// The policy of streams.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown name.
     pub(crate) fn stream_policy(&self) -> Result<Policy, ControlError> {
         match find("stream policy", &self.streams, POLICIES)? {
             _ if self.alike && self.streams == PerCpuStreams::NAME => {
@@ -120,9 +111,6 @@ impl Variants {
     }
 
     /// A cache whose areas have the index.
-    ///
-    /// # Errors
-    /// `EINVAL` for an unknown name; as [`Zswap::new`].
     pub(crate) fn swap(
         &self,
         provider: Arc<dyn MemoryProvider>,

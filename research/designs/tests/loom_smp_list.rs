@@ -114,34 +114,31 @@ fn entries(lists: Arc<SmpLists<Nodes>>) -> Vec<u32> {
     entries
 }
 
-/// A scenario: the list at first, what each thread does (the first is this one), and what must be
-/// left.
-struct Scenario {
-    entries: &'static [u32],
-    threads: &'static [&'static [Act]],
-    left: &'static [u32],
-}
-
-fn run(scenario: &Scenario) {
-    let lists = Arc::new(new(5, scenario.entries));
-    let others: Vec<_> = scenario.threads[1..]
-        .iter()
-        .map(|acts| {
-            let (lists, acts) = (lists.clone(), *acts);
-            thread::spawn(move || acts.iter().for_each(|what| act(&lists, *what)))
-        })
-        .collect();
-    scenario.threads[0].iter().for_each(|what| act(&lists, *what));
+/// Runs a scenario: the list at first, what each thread does (the first is this one), and what must
+/// be left.
+fn run(there: &[u32], threads: &[&'static [Act]], left: &[u32]) {
+    let lists = Arc::new(new(5, there));
+    let start = |acts: &&'static [Act]| {
+        let (lists, acts) = (lists.clone(), *acts);
+        thread::spawn(move || acts.iter().for_each(|what| act(&lists, *what)))
+    };
+    let others: Vec<_> = threads[1..].iter().map(start).collect();
+    threads[0].iter().for_each(|what| act(&lists, *what));
     others.into_iter().for_each(|other| other.join().expect("no thread of the model panics"));
-    assert_eq!(entries(lists), scenario.left, "what is left in the list");
+    assert_eq!(entries(lists), left, "what is left in the list");
 }
 
 /// Every interleaving, or those with at most so many preemptions.
-fn check(preemptions: Option<usize>, scenario: &'static Scenario) {
+fn check(
+    preemptions: Option<usize>,
+    there: &'static [u32],
+    threads: &'static [&'static [Act]],
+    left: &'static [u32],
+) {
     let mut builder = Builder::new();
     builder.preemption_bound = preemptions;
     builder.max_branches = 10_000;
-    builder.check(move || run(scenario));
+    builder.check(move || run(there, threads, left));
 }
 
 /// What happens when two take out the same node: one touches it when it is spent, waits for ever
@@ -151,68 +148,33 @@ const ANY: &[&str] =
 
 use Act::{Add, Borrow, Del, Splice};
 
-const TWO_NEIGHBOURS: Scenario =
-    Scenario { entries: &[1, 2, 3], threads: &[&[Del(1)], &[Del(2)]], left: &[3] };
-const THREE_NEIGHBOURS: Scenario =
-    Scenario { entries: &[1, 2, 3], threads: &[&[Del(1)], &[Del(2)], &[Del(3)]], left: &[] };
-const DEL_AND_ADD: Scenario =
-    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Add(3)]], left: &[2, 3] };
-const TWO_DELS_AND_ADD: Scenario =
-    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Del(2)], &[Add(3)]], left: &[3] };
-const TWO_ADDS_AND_DEL: Scenario =
-    Scenario { entries: &[1], threads: &[&[Add(2)], &[Add(3)], &[Del(1)]], left: &[2, 3] };
-const SPLICE_AND_TWO_DELS: Scenario =
-    Scenario { entries: &[1, 2], threads: &[&[Splice(3, 4)], &[Del(1)], &[Del(2)]], left: &[3, 4] };
-const AGAIN_AND_TWO_DELS: Scenario = Scenario {
-    entries: &[1, 2, 3],
-    threads: &[&[Borrow(2), Add(2)], &[Del(3)], &[Del(1)]],
-    left: &[2],
-};
-/// One comes and goes in front of one that is being taken out.
-const PASSER_BY: Scenario =
-    Scenario { entries: &[1], threads: &[&[Del(1)], &[Add(2), Del(2)]], left: &[] };
-const SAME_TWICE: Scenario =
-    Scenario { entries: &[1, 2], threads: &[&[Del(1)], &[Del(1)]], left: &[2] };
-
 #[test]
-fn two_neighbours_are_taken_out() {
-    check(None, &TWO_NEIGHBOURS);
+fn neighbours_are_taken_out() {
+    check(None, &[1, 2, 3], &[&[Del(1)], &[Del(2)]], &[3]);
+    check(Some(2), &[1, 2, 3], &[&[Del(1)], &[Del(2)], &[Del(3)]], &[]);
 }
 
 #[test]
-fn three_neighbours_are_taken_out() {
-    check(Some(2), &THREE_NEIGHBOURS);
-}
-
-#[test]
-fn one_is_taken_out_beside_one_put_in() {
-    check(None, &DEL_AND_ADD);
-    check(Some(2), &TWO_DELS_AND_ADD);
-}
-
-#[test]
-fn one_is_taken_out_beside_two_put_in() {
-    check(Some(2), &TWO_ADDS_AND_DEL);
-}
-
-#[test]
-fn two_are_taken_out_beside_a_chain_put_in() {
-    check(Some(2), &SPLICE_AND_TWO_DELS);
+fn some_are_taken_out_beside_others_put_in() {
+    check(None, &[1, 2], &[&[Del(1)], &[Add(3)]], &[2, 3]);
+    check(Some(2), &[1, 2], &[&[Del(1)], &[Del(2)], &[Add(3)]], &[3]);
+    check(Some(2), &[1], &[&[Add(2)], &[Add(3)], &[Del(1)]], &[2, 3]);
+    check(Some(2), &[1, 2], &[&[Splice(3, 4)], &[Del(1)], &[Del(2)]], &[3, 4]);
 }
 
 #[test]
 fn one_comes_again_while_its_neighbours_go() {
-    check(Some(2), &AGAIN_AND_TWO_DELS);
+    check(Some(2), &[1, 2, 3], &[&[Borrow(2), Add(2)], &[Del(3)], &[Del(1)]], &[2]);
 }
 
 #[test]
 fn one_comes_and_goes_in_front_of_one_that_goes() {
-    check(Some(4), &PASSER_BY);
+    check(Some(4), &[1], &[&[Del(1)], &[Add(2), Del(2)]], &[]);
 }
 
 #[test]
 fn taking_one_out_twice_is_found() {
-    refused(ANY, || run(&SAME_TWICE));
+    refused(ANY, || run(&[1, 2], &[&[Del(1)], &[Del(1)]], &[2]));
 }
 
 /// Puts a chain in and then says of each node that others may take it out, while another does so as

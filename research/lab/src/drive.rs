@@ -26,7 +26,6 @@ use workers::Rate;
 pub use content::half_compressible;
 pub use subject::{Count, Subject};
 
-/// A run.
 pub struct Experiment {
     plan: Plan,
     source: Source,

@@ -4,18 +4,17 @@
 //! once, each on a Unix socket in a directory of its own. All but one are idle at any time.
 
 mod fio;
-mod report;
 mod server;
 
 use anyhow::{Context, Result};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::args::NbdArgs;
 use crate::programs;
 use crate::report::{begin, step};
-use fio::{Fio, Load};
-use report::Outcome;
+use crate::statistics::median;
+use fio::{Figures, Fio, Load, QUEUE_DEPTH};
 use server::Server;
 
 /// Runs the command.
@@ -54,5 +53,58 @@ pub fn run(args: &NbdArgs) -> Result<Value> {
     }
     let resident = outcomes.iter().map(|outcome| outcome.server.resident_bytes());
     let resident = resident.collect::<Result<Vec<u64>>>()?;
-    Ok(report::json(&version, args, &outcomes, &resident))
+    Ok(report(&version, args, &outcomes, &resident))
+}
+
+/// A server with its figures in each round: of writes, and of reads.
+struct Outcome {
+    server: Server,
+    /// Its figures in each round.
+    writes: Vec<Figures>,
+    /// The same of reads.
+    reads: Vec<Figures>,
+}
+
+fn rate(figures: &[Figures]) -> f64 {
+    median(figures.iter().map(|figures| figures.per_second))
+}
+
+fn side(figures: &[Figures]) -> Value {
+    json!({
+        "per_second": rate(figures),
+        "p50_us": median(figures.iter().map(|figures| figures.p50_us)),
+        "p99_us": median(figures.iter().map(|figures| figures.p99_us)),
+        "requests": figures.iter().map(|figures| figures.requests).sum::<u64>(),
+        "rounds": figures.iter().map(|figures| figures.per_second).collect::<Vec<f64>>(),
+    })
+}
+
+/// All results, with the ratios of our requests a second to those of each other server.
+fn report(tool: &str, args: &NbdArgs, outcomes: &[Outcome], resident: &[u64]) -> Value {
+    let line = |(Outcome { server, writes, reads }, resident): (&Outcome, &u64)| {
+        json!({
+            "name": server.name,
+            "version": server.version,
+            "command": server.command,
+            "write": side(writes),
+            "read": side(reads),
+            "resident_bytes": resident,
+        })
+    };
+    let ratio = |other: &Outcome| {
+        json!({
+            "over": other.server.name,
+            "write": rate(&outcomes[0].writes) / rate(&other.writes),
+            "read": rate(&outcomes[0].reads) / rate(&other.reads),
+        })
+    };
+    json!({
+        "tool": tool,
+        "size_bytes": args.size,
+        "queue_depth": QUEUE_DEPTH,
+        "milliseconds": args.milliseconds,
+        "rounds": args.repeat,
+        "servers": outcomes.iter().zip(resident).map(line).collect::<Vec<Value>>(),
+        "ratios": outcomes[1..].iter().map(ratio).collect::<Vec<Value>>(),
+    })
 }

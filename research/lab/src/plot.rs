@@ -10,7 +10,6 @@ const SIZE: (u32, u32) = (960, 540);
 /// A bar chart: each group has one bar of each series.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Bars {
-    /// The title.
     pub title: String,
     /// The unit of the bars.
     pub unit: String,

@@ -107,7 +107,6 @@ impl Running {
         Ok(Running { child, name, log, backoff })
     }
 
-    /// The process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }

@@ -114,7 +114,6 @@ pub fn run(args: &WritebackArgs) -> Result<Value> {
     Ok(json!({
         "command": "writeback",
         "algorithm": args.algorithm,
-        "sealed": !args.plain,
         "repeat": args.repeat,
         "out": out,
         "replaced": replaced,
@@ -157,7 +156,6 @@ fn disk(
     let make = || {
         let disk = machine.add()?;
         disk.set_algorithm(&args.algorithm)?;
-        disk.set_sealed_backing(!args.plain)?;
         disk.set_backing_log(layout == Layout::Log)?;
         disk.set_backing(&file.display().to_string())?;
         disk.set_compressed_writeback(layout == Layout::Compressed)?;

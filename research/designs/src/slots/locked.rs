@@ -1,4 +1,4 @@
-//! Tables whose readers keep writers out: with one lock for the whole table, with a lock beside each
+//! Tables whose readers keep writers out: with a lock for the whole table, with a lock beside each
 //! slot, or with a lock in the slot. So a writer frees what it displaces at once.
 //!
 //! # Why unsafe
@@ -31,7 +31,7 @@ pub unsafe trait Guard<const WORDS: usize>: Default + Send + Sync {
     fn end_write(&self, words: &[AtomicU64; WORDS], index: usize, slot: u64);
 }
 
-/// `global-rwlock`: one reader-writer lock for the whole table, with which experiments compare finer
+/// `global-rwlock`: a reader-writer lock for the whole table, with which experiments compare finer
 /// schemes. The kernel's `tb_lock` was such a lock until each entry got its own. Readers share it
 /// while they decompress; a writer holds it while it swaps one word.
 #[derive(Default)]
@@ -164,7 +164,7 @@ pub struct Locked<G, const WORDS: usize> {
     guard: G,
 }
 
-// SAFETY: a writer has a slot alone while it swaps the word, and a reader keeps writers out until it
+// SAFETY: a writer has a slot alone while it swaps the word; a reader keeps writers out until it
 // has read. A displaced slot is freed once, after that.
 unsafe impl<G: Guard<WORDS>, const WORDS: usize> SlotTable for Locked<G, WORDS> {
     const NAME: &'static str = G::NAME;

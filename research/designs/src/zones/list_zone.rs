@@ -18,8 +18,9 @@
 //! before an allocation fails for lack of memory. Larger blocks are not allocated: the engine wants
 //! none.
 //!
-//! The state of a frame says whether it is allocated, so the zone detects a free of one that is not. A debug build panics; any other build counts the call and ignores it. The
-//! zone does not detect two threads that free the same frame at the same instant.
+//! The state of a frame says whether it is allocated, so the zone detects a free of one that is
+//! not. A debug build panics; any other build counts the call and ignores it. The zone does not
+//! detect two threads that free the same frame at the same instant.
 //!
 //! # Why unsafe
 //! [`Frames`] is a promise about addresses. The zone never touches the frames, except through

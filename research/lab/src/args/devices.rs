@@ -68,10 +68,6 @@ pub struct WritebackArgs {
     #[arg(value_parser = within(64..=16_777_216))]
     pub pages: u32,
 
-    /// Write pages as they are, neither encrypted nor authenticated
-    #[arg(long)]
-    pub plain: bool,
-
     /// How full the log is while pages are replaced, in percent of its bytes
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "50,80,90")]
     #[arg(value_parser = within(1..=95))]

@@ -21,7 +21,6 @@ pub struct Recipe {
     version: &'static str,
 }
 
-/// All recipes.
 pub static RECIPES: [Recipe; 4] = [
     Recipe { name: "python", needs: &[("python3", "python3")], make: python, version: "--version" },
     Recipe { name: "node", needs: &[("node", "nodejs")], make: node, version: "--version" },
@@ -41,7 +40,6 @@ pub static RECIPES: [Recipe; 4] = [
 
 /// A program that grows.
 pub struct Subject {
-    /// The program.
     pub running: Running,
     /// Makes the program grow a little, where it does not grow by itself. Called again and again.
     pub grow: Box<dyn FnMut() -> Result<()>>,

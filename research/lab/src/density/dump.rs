@@ -9,18 +9,13 @@ use crate::page;
 /// The seed of all that is drawn at random.
 pub const SEED: u64 = 1;
 
-/// A dump.
 pub struct Corpus<'a> {
-    /// Its name.
     pub name: String,
-    /// Its bytes.
     pub bytes: &'a [u8],
-    /// Its pages.
     pub pages: usize,
 }
 
 impl Corpus<'_> {
-    /// A page of it.
     pub fn page(&self, index: usize) -> &Page {
         page::page(self.bytes, index)
     }

@@ -35,7 +35,6 @@ pub fn order(pages: usize, random: &mut fastrand::Rng) -> Vec<usize> {
 }
 
 impl Load {
-    /// Its name.
     pub fn name(self) -> String {
         match self {
             Load::Rest(idle) => format!("{idle}% idle"),

@@ -1,17 +1,15 @@
 //! `density --swap`: what recompression gains in the cache of swap areas, and what it costs.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
-use rampack::{Machine, NoHostFiles};
 use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
-use zswap::{AreaOptions, Key, Memcg, SwapType, Zswap};
+use zswap::{Key, Zswap};
 
 use super::dump::{Corpus, SEED, percentiles};
 use crate::args::DensityArgs;
-use crate::pages::machine;
+use crate::pages::Swap;
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
 
@@ -27,47 +25,23 @@ const READS: usize = 4096;
 pub fn runs(corpus: &Corpus<'_>, args: &DensityArgs) -> Result<Vec<Value>> {
     let run = |codec| {
         report::step(format!("{}: {codec}", corpus.name))?;
-        measure(&machine(Arc::new(NoHostFiles), true)?, corpus, codec, args)
+        measure(corpus, codec, args)
     };
     CODECS.into_iter().map(run).collect()
 }
 
-fn cache(
-    machine: &Machine,
-    pages: usize,
-    codec: &str,
-    percent: u32,
-) -> Result<(Arc<Zswap>, Memcg)> {
-    let make = || {
-        let zswap = machine.swap()?;
-        zswap.set_compressor(codec)?;
-        zswap.set_max_pool_percent(100)?;
-        zswap.policy().set_auto_cpu_percent(percent)?;
-        zswap.set_auto(true)?;
-        let memcg = zswap.memcg("default")?;
-        let options = AreaOptions { device: None, memcg: memcg.clone() };
-        zswap.swapon(SwapType::new(0)?, pages as u64, options)?;
-        Ok((zswap, memcg))
-    };
-    make().map_err(|fault: control::ControlError| anyhow!("the cache: {fault}"))
-}
-
-fn measure(
-    machine: &Machine,
-    corpus: &Corpus<'_>,
-    codec: &str,
-    args: &DensityArgs,
-) -> Result<Value> {
-    let (zswap, memcg) = cache(machine, corpus.pages, codec, args.cpu)?;
-    let swap = SwapType::new(0).map_err(|fault| anyhow!("{fault}"))?;
-    let key = |index: usize| Key { swap, offset: index as u64 };
+fn measure(corpus: &Corpus<'_>, codec: &str, args: &DensityArgs) -> Result<Value> {
+    let Swap { zswap, swap, memcg, .. } =
+        &Swap::new(corpus.pages, codec, designs::Variants::default())?;
+    let auto = zswap.policy().set_auto_cpu_percent(args.cpu).and_then(|()| zswap.set_auto(true));
+    auto.map_err(|fault| anyhow!("the cache: {fault}"))?;
+    let key = |index: usize| Key { swap: *swap, offset: index as u64 };
     // A page that does not shrink stays with its owner: nothing is below the area.
-    let is_kept =
-        |index: &usize| zswap.store(CPU, key(*index), &memcg, corpus.page(*index)).is_ok();
+    let is_kept = |index: &usize| zswap.store(CPU, key(*index), memcg, corpus.page(*index)).is_ok();
     let mut kept: Vec<usize> = (0..corpus.pages).filter(is_kept).collect();
     fastrand::Rng::with_seed(SEED).shuffle(&mut kept);
     let data = (kept.len() * PAGE_SIZE) as f64;
-    let before = (zswap.stats(), loads(&zswap, corpus, &kept, &key)?);
+    let before = (zswap.stats(), loads(zswap, corpus, &kept, &key)?);
     let (mut seconds, mut last, mut still) = (0, 0, 0);
     // Nothing moves for a while when all pages were looked at.
     while seconds < PATIENCE && still < 2 * zswap.policy().auto_age() {
@@ -78,7 +52,7 @@ fn measure(
         still = if waits || moved != last { 0 } else { still + 1 };
         last = moved;
     }
-    let after = (zswap.stats(), loads(&zswap, corpus, &kept, &key)?);
+    let after = (zswap.stats(), loads(zswap, corpus, &kept, &key)?);
     let (was, is) = (before.0.pool_bytes as f64, after.0.pool_bytes as f64);
     let pages = kept.len().max(1) as f64;
     let tried = after.0.recompressed + after.0.recompress_vain;

@@ -153,7 +153,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Number of blocks.
     pub fn blocks(&self) -> usize {
         self.memory.len() / self.block
     }

@@ -49,7 +49,6 @@ impl Subject {
 
 /// The setting that all subjects share.
 pub struct Setting {
-    /// The codec.
     pub algorithm: String,
     /// The kernel's device.
     pub kernel: Option<PathBuf>,

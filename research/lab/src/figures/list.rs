@@ -1,9 +1,9 @@
 //! The list of all measurements: `list.json`, in the order of runs and tables.
 //!
-//! In a run, `[FULL|QUICK]` is what stands there at full size, or in a quick run; `<WORDS>` is there
-//! if the kernel's zram takes part; `{dump}` is the name of each dump of `each` in turn, `{file}`
-//! its path, and `{typical}` the path of the first dump of a program. A run without its dump is
-//! left out.
+//! In a run, `[FULL|QUICK]` is what stands there at full size, or in a quick run; `<WORDS>` stands
+//! there if the kernel's zram takes part; `{dump}` is the name of each dump of `each` in turn,
+//! `{file}` its path, and `{typical}` the path of the first dump of a program. A run without its
+//! dump is left out.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -55,7 +55,6 @@ pub struct Table {
     columns: Vec<(String, String)>,
 }
 
-/// All measurements.
 pub fn measurements() -> Vec<Measurement> {
     serde_json::from_str(include_str!("list.json")).expect("a test reads it")
 }

@@ -14,11 +14,9 @@ use crate::report::{Row, drawn};
 /// A measurement with its runs, or with the reason why it was not made.
 #[derive(Serialize, Deserialize)]
 pub struct Taken {
-    /// Its name.
     pub name: String,
     /// Whether sizes were small. Then the figures are worth nothing.
     pub quick: bool,
-    /// The commit.
     pub commit: String,
     /// The time in UTC.
     pub date: String,
@@ -33,7 +31,6 @@ pub struct Taken {
 pub struct Run {
     /// The subject of the run. Runs with the same label are rounds of one measurement.
     pub label: String,
-    /// The arguments.
     pub line: String,
     /// Its time in seconds.
     pub seconds: f64,

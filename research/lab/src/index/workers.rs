@@ -38,7 +38,6 @@ pub enum Call {
 }
 
 impl Mix {
-    /// All mixes.
     pub const ALL: [Mix; 3] = [Mix::StoreHeavy, Mix::LoadHeavy, Mix::LoadThenInvalidate];
 
     /// The calls of a round.
@@ -55,13 +54,10 @@ impl Mix {
     }
 }
 
-/// A situation.
 pub struct Workers {
-    /// The index.
     pub index: &'static str,
     /// The mix of calls.
     pub mix: Mix,
-    /// The number of threads.
     pub threads: usize,
     /// The size of the area, in pages.
     pub pages: u32,
@@ -72,11 +68,9 @@ pub struct Workers {
 /// The measurements of a situation.
 #[derive(Serialize)]
 pub struct Measured {
-    /// The index.
     pub variant: &'static str,
     /// The mix of calls.
     pub mix: Mix,
-    /// The number of threads.
     pub threads: usize,
     /// A thread's nanoseconds for a call: the median of the rounds.
     pub ns: f64,

@@ -12,9 +12,8 @@ use crate::programs;
 const USUAL: &str = "/usr/src";
 /// The prefix of their names, as of what Debian's package has in an archive.
 const PREFIX: &str = "linux-source-";
-/// The tools that the kernel's build needs, and their packages.
-const TOOLS: [(&str, &str); 5] =
-    [("make", "make"), ("gcc", "gcc"), ("flex", "flex"), ("bison", "bison"), ("bc", "bc")];
+/// The tools that the kernel's build needs; the packages that have them have the same names.
+const TOOLS: [&str; 4] = ["gcc", "flex", "bison", "bc"];
 
 /// A tree to build.
 pub struct Source {
@@ -40,17 +39,11 @@ impl Source {
         }
         let make = programs::find("make").context("make is not installed (package make)")?;
         let source = Source { tree, make };
-        if source.is_kernel() {
-            let missing: Vec<String> = TOOLS
-                .iter()
-                .filter(|(tool, _)| programs::find(tool).is_none())
-                .map(|(tool, package)| format!("{tool} (package {package})"))
-                .collect();
-            if !missing.is_empty() {
-                bail!("the kernel's build takes {}", missing.join(", "));
-            }
+        let missing = TOOLS.iter().find(|tool| programs::find(tool).is_none());
+        match missing.filter(|_| source.is_kernel()) {
+            Some(tool) => bail!("the kernel's build takes {tool} (the package has the same name)"),
+            None => Ok(source),
         }
-        Ok(source)
     }
 
     fn is_kernel(&self) -> bool {

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 
-use super::schemes::{Cell, Content, Guard, LINE, Op, Streams};
+use super::schemes::{Cell, Content, Guard, LINE, Streams};
 use crate::sim::{Gate, GateId, Length, Machine, Mode, Model, Outcome, Sleep, Step};
 
 /// What threads pay for each other, in nanoseconds. All are measured, except in tests.
@@ -128,12 +128,7 @@ impl Model for Engine<'_> {
         let scene = self.scene;
         let slot = self.slots[machine.random.usize(..self.slots.len())];
         let factor = scene.spread[machine.random.usize(..scene.spread.len())];
-        let stores = match scene.cell.op {
-            Op::Store => true,
-            Op::Load => false,
-            Op::Mix => machine.random.bool(),
-        };
-        let steps = if stores {
+        let steps = if scene.cell.op.stores(&mut machine.random) {
             self.store(slot, Step::Work(scene.store_ns * factor), machine.cpus())
         } else {
             self.load(slot, Step::Work(scene.load_ns * factor))

@@ -111,12 +111,7 @@ impl<'a> Hand<'a> {
     #[inline]
     fn go(&mut self, op: Op) -> Result<()> {
         let slot = self.random.usize(..self.device.workload.slots());
-        let stores = match op {
-            Op::Store => true,
-            Op::Load => false,
-            Op::Mix => self.random.bool(),
-        };
-        match stores {
+        match op.stores(&mut self.random) {
             true => self.store(slot),
             false => self.device.engine.load(slot as u64, page_mut(&mut self.buffer, 0)),
         }

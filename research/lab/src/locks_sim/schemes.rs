@@ -22,7 +22,6 @@ pub struct Scheme {
     pub name: &'static str,
     /// Bytes of a slot with its lock. They tell how many slots share a line.
     pub bytes: usize,
-    /// Its guard.
     pub guard: Guard,
 }
 
@@ -75,6 +74,13 @@ pub enum Op {
     Mix,
 }
 
+impl Op {
+    /// Whether the next operation is a store.
+    pub fn stores(self, random: &mut fastrand::Rng) -> bool {
+        self == Op::Store || self == Op::Mix && random.bool()
+    }
+}
+
 /// The contents of the pages.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
@@ -96,7 +102,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Its number of slots.
     pub fn slots(self) -> usize {
         match self {
             Workload::Spread => 4096,
@@ -122,13 +127,8 @@ impl Cell {
         for &workload in Workload::value_variants() {
             for &content in Content::value_variants() {
                 for &op in Op::value_variants() {
-                    cells.extend(SCHEMES.map(|scheme| Cell {
-                        scheme,
-                        workload,
-                        content,
-                        op,
-                        streams,
-                    }));
+                    let cell = |scheme| Cell { scheme, workload, content, op, streams };
+                    cells.extend(SCHEMES.map(cell));
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! The simulated machine against what can be worked out by hand, and a flaw it must not have.
+//! The simulated machine against what can be worked out by hand.
 
 use super::engine::{Costs, Scene, simulate};
 use super::schemes::{Cell, Guard, Op, SCHEMES};
@@ -17,14 +17,8 @@ impl<F: FnMut(usize, &mut Machine) -> Vec<Step>> Model for Loop<F> {
 /// The only gate of a machine.
 const GATE: GateId = 0;
 
-fn run(
-    threads: usize,
-    lets_all_in: bool,
-    gate: Gate,
-    mut plan: impl FnMut(&mut Machine) -> Vec<Step>,
-) -> Outcome {
+fn run(threads: usize, gate: Gate, mut plan: impl FnMut(&mut Machine) -> Vec<Step>) -> Outcome {
     let mut machine = Machine::new(threads, 1);
-    machine.lets_all_in = lets_all_in;
     machine.add(gate);
     let plan = |_: usize, machine: &mut Machine| plan(machine);
     machine.run(&mut Loop(plan), Length::of(40_000), 1000.0)
@@ -42,28 +36,26 @@ fn exponential(mean: f64, machine: &mut Machine) -> Step {
     Step::Work(-mean * (1.0 - machine.chance()).ln())
 }
 
-fn near(what: &str, rate: f64, wanted: f64, percent: f64) -> Result<(), String> {
+fn near(what: &str, rate: f64, wanted: f64, percent: f64) {
     let error = (rate / wanted - 1.0) * 100.0;
-    if error.abs() <= percent {
-        return Ok(());
-    }
-    Err(format!("{what}: {rate:.0} operations a second, not {wanted:.0} ({error:+.1} %)"))
+    assert!(error.abs() <= percent, "{what}: {rate:.0} operations a second, not {wanted:.0}");
 }
 
-/// All that can be worked out by hand; the first difference, if there is one.
-fn closed_forms(lets_all_in: bool) -> Result<(), String> {
+/// All that can be worked out by hand.
+#[test]
+fn agrees_with_closed_forms() {
     // One lock held for H, and work W without it: N / (W + H) until the lock is full, then 1 / H.
     let (inside, work) = (100.0, 400.0);
     for threads in [1, 2, 4, 8, 32] {
-        let outcome = run(threads, lets_all_in, lock(), |_| {
+        let outcome = run(threads, lock(), |_| {
             [&held(Step::Work(inside), Mode::Write)[..], &[Step::Work(work)]].concat()
         });
         let wanted = (threads as f64 / (work + inside)).min(1.0 / inside) * 1e9;
-        near(&format!("a lock, {threads} threads"), outcome.rate, wanted, 3.0)?;
+        near(&format!("a lock, {threads} threads"), outcome.rate, wanted, 3.0);
     }
     // Work and holding drawn exponentially: the machine repairman, M/M/1 with N customers.
     for threads in [2, 6] {
-        let outcome = run(threads, lets_all_in, lock(), |machine| {
+        let outcome = run(threads, lock(), |machine| {
             let (inside, outside) = (exponential(inside, machine), exponential(work, machine));
             [&held(inside, Mode::Write)[..], &[outside]].concat()
         });
@@ -73,51 +65,39 @@ fn closed_forms(lets_all_in: bool) -> Result<(), String> {
             sum += state;
         }
         let wanted = (1.0 - 1.0 / sum) / inside * 1e9;
-        near(&format!("repairman, {threads} threads"), outcome.rate, wanted, 3.0)?;
+        near(&format!("repairman, {threads} threads"), outcome.rate, wanted, 3.0);
     }
     // A line that everybody changes is a server with a queue: the same with its transfer for H.
     for threads in [2, 4, 16] {
-        let outcome = run(threads, lets_all_in, Gate::new("a line", 100.0), |_| {
+        let outcome = run(threads, Gate::new("a line", 100.0), |_| {
             [&held(Step::Work(0.0), Mode::Write)[..], &[Step::Work(work)]].concat()
         });
         let wanted = (threads as f64 / (work + 100.0)).min(1.0 / 100.0) * 1e9;
-        near(&format!("a line that {threads} change"), outcome.rate, wanted, 3.0)?;
+        near(&format!("a line that {threads} change"), outcome.rate, wanted, 3.0);
     }
     // With W drawn exponentially, work after which the line is asked for comes as M/D/1 while the
     // line is little used: each waits for U / (2 (1 - U)) transfers.
-    let outcome = run(32, lets_all_in, Gate::new("a line", 10.0), |machine| {
+    let outcome = run(32, Gate::new("a line", 10.0), |machine| {
         [&held(Step::Work(0.0), Mode::Write)[..], &[exponential(1000.0, machine)]].concat()
     });
     let used: f64 = outcome.rate * 10.0 / 1e9;
     let wait = 10.0 * used / (2.0 * (1.0 - used));
-    near("M/D/1", outcome.rate, 32.0 / (1000.0 + 10.0 + wait) * 1e9, 2.0)?;
+    near("M/D/1", outcome.rate, 32.0 / (1000.0 + 10.0 + wait) * 1e9, 2.0);
     // Readers of one reader-writer lock exclude nobody.
     for threads in [1, 2, 32] {
-        let outcome = run(threads, lets_all_in, lock(), |_| {
+        let outcome = run(threads, lock(), |_| {
             [&held(Step::Work(2000.0), Mode::Read)[..], &[Step::Work(work)]].concat()
         });
-        near("readers", outcome.rate, threads as f64 / (2000.0 + work) * 1e9, 3.0)?;
+        near("readers", outcome.rate, threads as f64 / (2000.0 + work) * 1e9, 3.0);
     }
     // So many streams, each for S: N / S until there are no more streams.
     for (threads, places) in [(2, 4), (16, 4)] {
-        let outcome = run(threads, lets_all_in, Gate { places, ..lock() }, |_| {
+        let outcome = run(threads, Gate { places, ..lock() }, |_| {
             held(Step::Work(500.0), Mode::Write).to_vec()
         });
         let wanted = (threads as f64).min(f64::from(places)) / 500.0 * 1e9;
-        near("streams", outcome.rate, wanted, 3.0)?;
+        near("streams", outcome.rate, wanted, 3.0);
     }
-    Ok(())
-}
-
-#[test]
-fn agrees_with_closed_forms() {
-    closed_forms(false).unwrap_or_else(|difference| panic!("{difference}"));
-}
-
-#[test]
-fn a_lock_that_lets_all_in_is_found() {
-    let difference = closed_forms(true).expect_err("a lock that lets all in");
-    assert!(difference.contains("threads"), "{difference}");
 }
 
 /// Waiters that sleep make a full lock slower, and are all woken in the end.
@@ -126,7 +106,7 @@ fn sleepers_are_woken() {
     let sleep = crate::sim::Sleep { after: 50.0, waker: 30.0, latency: 5000.0 };
     for (threads, mode) in [(2, Mode::Write), (16, Mode::Write), (16, Mode::Read)] {
         let gate = Gate { sleep: Some(sleep), ..lock() };
-        let outcome = run(threads, false, gate, |machine| {
+        let outcome = run(threads, gate, |machine| {
             let mode = if machine.random.u32(..8) == 0 { Mode::Write } else { mode };
             [&held(Step::Work(100.0), mode)[..], &[Step::Work(20.0)]].concat()
         });

@@ -15,7 +15,6 @@ pub const QUEUE_DEPTH: u32 = 16;
 
 /// The settings of a fio run.
 pub struct Fio {
-    /// The program.
     pub program: PathBuf,
     /// Bytes of the export.
     pub bytes: u64,
@@ -43,7 +42,6 @@ pub struct Figures {
     pub p50_us: f64,
     /// 99th percentile of the time of a request, in microseconds.
     pub p99_us: f64,
-    /// Number of requests.
     pub requests: u64,
 }
 
@@ -52,30 +50,23 @@ impl Fio {
     /// request. Without `buffer_compress_chunk` fio makes whole pages of zeroes; without
     /// `refill_buffers` it sends the same data again and again.
     fn arguments(&self, uri: &str, load: Load) -> Vec<String> {
-        let mut arguments = vec![
-            "--name=lab".to_owned(),
-            "--ioengine=nbd".to_owned(),
-            format!("--uri={uri}"),
-            format!("--size={}", self.bytes),
-            format!("--iodepth={QUEUE_DEPTH}"),
-            "--buffer_compress_percentage=50".to_owned(),
-            "--buffer_compress_chunk=4096".to_owned(),
-            "--refill_buffers".to_owned(),
-            "--randrepeat=1".to_owned(),
-            "--output-format=json".to_owned(),
-        ];
-        let (pattern, block) = match load {
-            Load::Fill => ("write", "128k"),
-            Load::Write => ("randwrite", "4k"),
-            Load::Read => ("randread", "4k"),
+        let of_load = match load {
+            Load::Fill => "--rw=write --bs=128k".to_owned(),
+            Load::Write | Load::Read => {
+                let pattern = if load == Load::Write { "randwrite" } else { "randread" };
+                let time = self.milliseconds;
+                format!("--rw={pattern} --bs=4k --time_based --runtime={time}ms")
+            }
         };
-        arguments.push(format!("--rw={pattern}"));
-        arguments.push(format!("--bs={block}"));
-        if load != Load::Fill {
-            arguments.push("--time_based".to_owned());
-            arguments.push(format!("--runtime={}ms", self.milliseconds));
-        }
-        arguments
+        let line = format!(
+            "--name=lab --ioengine=nbd --size={} --iodepth={QUEUE_DEPTH} \
+             --buffer_compress_percentage=50 --buffer_compress_chunk=4096 --refill_buffers \
+             --randrepeat=1 --output-format=json {of_load}",
+            self.bytes
+        );
+        let words = line.split_ascii_whitespace().map(str::to_owned);
+        // What an engine takes stands behind the engine.
+        words.chain([format!("--uri={uri}")]).collect()
     }
 
     /// Runs a load on a server.

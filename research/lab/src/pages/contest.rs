@@ -91,7 +91,6 @@ impl Kind {
 pub struct Contestant {
     /// The kind of target.
     pub kind: Kind,
-    /// Its codec.
     pub algorithm: String,
     /// That codec alone. `None` if it is not one of ours.
     codec: Option<Rc<Codec>>,

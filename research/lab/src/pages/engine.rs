@@ -27,7 +27,6 @@ pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<rampack:
 
 /// Our engine with one device.
 pub struct Engine {
-    /// The device.
     pub disk: Arc<Disk>,
     frames: Arc<dyn Frames>,
 }

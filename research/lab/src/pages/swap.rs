@@ -13,9 +13,7 @@ use super::target::{Figures, Target};
 
 /// Our cache with one swap area.
 pub struct Swap {
-    /// The cache.
     pub zswap: Arc<Zswap>,
-    /// The area.
     pub swap: SwapType,
     /// The group whose pages are in it.
     pub memcg: Memcg,

@@ -98,7 +98,6 @@ impl<'a> Work<'a> {
         Work { churn, ..self }
     }
 
-    /// Number of pages.
     pub fn pages(&self) -> usize {
         self.order.len()
     }
@@ -113,7 +112,6 @@ impl<'a> Work<'a> {
         self.order.len().div_ceil(self.cpus.len())
     }
 
-    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.cpus.len()
     }

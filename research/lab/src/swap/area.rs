@@ -80,7 +80,6 @@ impl SwapFile {
         Ok(SwapFile { directory, path })
     }
 
-    /// The file.
     pub fn path(&self) -> &Path {
         &self.path
     }

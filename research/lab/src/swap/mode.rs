@@ -25,7 +25,6 @@ pub enum Kind {
 /// A kind of swap, with its codec or index.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mode {
-    /// The kind.
     pub kind: Kind,
     /// The codec of kernel-zswap, kernel-zram and rampack. For a design, the index and optionally
     /// `+` and a codec.

@@ -39,7 +39,7 @@ pub fn out_and_back(corpus: &Corpus<'_>, kind: Below, args: &WritebackArgs) -> R
         Below::Pages => Layout::Blocks(bytes),
         _ => Layout::Log(pages),
     };
-    let spec = Spec { is_sealed: !args.plain, ..Spec::new(below, FILE, layout) };
+    let spec = Spec { is_sealed: true, ..Spec::new(below, FILE, layout) };
     let Store { device, log, .. } = Store::open(spec).map_err(|error| fault(error.into()))?;
     let device: Arc<dyn BlockDevice> = match kind {
         // A layer hides that the log takes objects.

@@ -7,7 +7,7 @@ use units::MAX_ORDER;
 const ORDERS: usize = MAX_ORDER as usize + 1;
 
 /// The free blocks at one moment, while no thread allocates or frees.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Default, Debug, Serialize)]
 pub struct Picture {
     /// Free blocks of each order, as in /proc/buddyinfo. Frames in pcp lists are not free.
     pub buddyinfo: [u64; ORDERS],
@@ -88,12 +88,5 @@ mod tests {
         assert!((picture.unusable_free_index[5] - 0.053).abs() < 5e-4, "{picture:?}");
         assert!((picture.unusable_free_index[9] - 0.224).abs() < 5e-4, "{picture:?}");
         assert_eq!(picture.unmerged_buddies, 0);
-    }
-
-    #[test]
-    fn of_nothing() {
-        let picture = Picture::new(Default::default());
-        assert_eq!((picture.order0_share, picture.unmerged_buddies), (0.0, 0));
-        assert_eq!(picture.unusable_free_index, [0.0; ORDERS]);
     }
 }

@@ -50,7 +50,6 @@ impl Plan {
         Ok(())
     }
 
-    /// Number of all turns.
     pub fn turns(&self) -> u64 {
         let each = self.repeat + self.repeat.div_ceil(SELDOM);
         (self.cells().count() * self.designs.len() * each) as u64

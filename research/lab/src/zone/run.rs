@@ -114,15 +114,10 @@ pub struct Run {
     /// Visits to the zone to allocate, and to free.
     pub alloc_visits: Visit,
     pub free_visits: Visit,
-    /// The part of free memory in blocks of order 0, after all was freed and while pcp lists were
-    /// full: the median.
-    pub order0_share: f64,
-    /// Free buddies that were not merged at that moment: the most of any turn.
-    pub unmerged_buddies: u64,
-    /// Free blocks by order at that moment, of the last turn.
-    pub buddyinfo: [u64; 11],
-    /// Gorman's unusable-free index of each order.
-    pub unusable_free_index: [f64; 11],
+    /// After all was freed and while pcp lists were full: of the last turn, but the median of the
+    /// part in blocks of order 0, and the most unmerged buddies.
+    #[serde(flatten)]
+    pub picture: Picture,
 }
 
 impl Run {
@@ -134,7 +129,12 @@ impl Run {
         clock: &Clock,
         gathered: Gathered,
     ) -> Run {
-        let (shown, last) = (&gathered.pictures, gathered.pictures.last());
+        let shown = &gathered.pictures;
+        let picture = Picture {
+            order0_share: median(shown.iter().map(|picture| picture.order0_share)),
+            unmerged_buddies: shown.iter().map(|it| it.unmerged_buddies).max().unwrap_or(0),
+            ..shown.last().cloned().unwrap_or_default()
+        };
         let locks = gathered.probe.as_ref().map(|probe| probe.locks(clock)).unwrap_or_default();
         let zone_lock = |of: fn(&Sum) -> f64, whole: f64| {
             let both = |class| of(locks.of(Phase::Alloc, class)) + of(locks.of(Phase::Free, class));
@@ -158,10 +158,7 @@ impl Run {
             acquisitions_per_page: zone_lock(|sum| sum.taken, gathered.heard_pages),
             alloc_visits: gathered.visits(&locks, Phase::Alloc, clock),
             free_visits: gathered.visits(&locks, Phase::Free, clock),
-            order0_share: median(shown.iter().map(|picture| picture.order0_share)),
-            unmerged_buddies: shown.iter().map(|it| it.unmerged_buddies).max().unwrap_or(0),
-            buddyinfo: last.map_or_else(Default::default, |picture| picture.buddyinfo),
-            unusable_free_index: last.map_or_else(Default::default, |it| it.unusable_free_index),
+            picture,
         }
     }
 }

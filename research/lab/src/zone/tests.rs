@@ -41,8 +41,8 @@ fn a_lock_without_pcp_lists_is_seen_to_be_taken_once_for_each_call() {
         let visits = run.alloc_visits;
         let each = if run.workload == Workload::Repeat { 0.5 } else { 1.0 };
         assert_eq!((visits.pages, visits.reads, visits.heads), (each, 0.0, 0.0));
-        assert_eq!((run.order0_share, run.unmerged_buddies), (0.0, 0));
-        assert_eq!(run.buddyinfo, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8]);
+        assert_eq!((run.picture.order0_share, run.picture.unmerged_buddies), (0.0, 0));
+        assert_eq!(run.picture.buddyinfo, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8]);
     }
 }
 

@@ -21,7 +21,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Bulk => "bulk",

@@ -13,7 +13,6 @@ use crate::zone::run::Run;
 
 /// The known data of a design.
 pub struct Held {
-    /// Its name.
     pub design: &'static str,
     /// Number of threads in the measurement.
     pub threads: usize,
@@ -32,7 +31,6 @@ pub struct Held {
 /// A measured point on this machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured {
-    /// Threads.
     pub threads: usize,
     /// The demand of a page on the zone.
     pub demand: Demand,
@@ -87,8 +85,8 @@ pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
             threads: most,
             demand: demand_of(cross),
             own_ns: own(alone),
-            order0_share: rest.order0_share,
-            unmerged_buddies: rest.unmerged_buddies,
+            order0_share: rest.picture.order0_share,
+            unmerged_buddies: rest.picture.unmerged_buddies,
             measured: points.collect(),
         });
     }

@@ -21,7 +21,6 @@ pub const BATCH: f64 = 63.0;
 /// A point of a curve.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Point {
-    /// Cores.
     pub cores: usize,
     /// The published nanoseconds.
     pub published_ns: f64,
@@ -42,7 +41,6 @@ pub struct Curve {
     pub name: &'static str,
     /// The model of the simulation.
     pub model: &'static str,
-    /// Its points.
     pub points: Vec<Point>,
 }
 
@@ -56,12 +54,14 @@ impl Curve {
 
 /// Numbers of cores in the table.
 const CORES: [usize; 5] = [1, 4, 8, 16, 26];
-/// Cores at which the fits of the lock curves are checked: the fits hold from two on.
+/// Cores at which the fit of the lock curve is checked: it holds from two on.
 const LOCK_CORES: [usize; 5] = [2, 4, 8, 16, 26];
 
 /// Lines that move when a thread takes an element from a list under a lock: the lock, the head, the
 /// element, and the lock again.
 const LIST_LINES: f64 = 4.0;
+/// The published nanoseconds of that list: a constant, and the part of each core.
+const LIST_FIT: (f64, f64) = (106.0, 45.0);
 
 /// Linux 6.0 as a module, bulk, order 0: a thread's nanoseconds for an allocation and a free.
 const BUDDY_ALLOC: [f64; 5] = [94.0, 150.0, 298.0, 598.0, 984.0];
@@ -72,36 +72,32 @@ const BUDDY_FREE_9: [f64; 5] = [444.0, 625.0, 1343.0, 2525.0, 4805.0];
 
 /// All curves, simulated.
 pub fn curves(seed: u64) -> Vec<Curve> {
+    // A list whose head all threads want.
+    let head = Visit { heads: 1.0, head_ns: LIST_LINES * SOCKET, pages: 1.0, ..Visit::NONE };
+    let wants = Demand { alloc: head, free: Visit::NONE };
+    let points = LOCK_CORES.map(|cores| {
+        let published = LIST_FIT.0 + LIST_FIT.1 * cores as f64;
+        point(cores, published, serial(&wants, cores, 0.0, seed), false)
+    });
+    let list = Curve {
+        name: "ListLocked",
+        model: "head: 4 transfers of a line, and 1 for each waiter",
+        points: points.to_vec(),
+    };
     vec![
         buddy("buddy alloc", BATCH, &BUDDY_ALLOC, seed),
         buddy("buddy free", BATCH, &BUDDY_FREE, seed),
         buddy("buddy alloc, order 9", 1.0, &BUDDY_ALLOC_9, seed),
         buddy("buddy free, order 9", 1.0, &BUDDY_FREE_9, seed),
-        list(
-            "ListLocked",
-            "head: 4 transfers of a line, and 1 for each waiter",
-            (106.0, 45.0),
-            (LIST_LINES * SOCKET, SOCKET),
-            seed,
-        ),
+        list,
     ]
 }
 
-fn load(threads: usize, own: f64) -> Load {
-    Load {
-        threads,
-        pages: BATCH * 40.0,
-        frees: false,
-        cycles: 3,
-        alloc_ns: own,
-        free_ns: 0.0,
-        stagger: true,
-    }
-}
-
-/// Nanoseconds between two calls, over all threads.
-fn serial(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> f64 {
-    1e9 / simulate(demand, load, costs, seed).pages_per_s.max(1.0)
+/// Nanoseconds between two calls, over all threads, each of which has work of its own for a page.
+fn serial(demand: &Demand, threads: usize, own: f64, seed: u64) -> f64 {
+    let load = Load { frees: false, ..page_fault1(threads, BATCH * 40.0, 3, true) };
+    let load = Load { alloc_ns: own, ..load };
+    1e9 / simulate(demand, &load, &Costs::of(SOCKET), seed).pages_per_s.max(1.0)
 }
 
 fn point(cores: usize, published_ns: f64, simulated_ns: f64, given: bool) -> Point {
@@ -111,42 +107,21 @@ fn point(cores: usize, published_ns: f64, simulated_ns: f64, given: bool) -> Poi
 
 /// Nanoseconds that the lock is held for a page. With all cores the lock is never free, so this is
 /// the time between two calls, less the hand-off.
-fn held_ns(per_thread: &[f64; 5], batch: f64, costs: &Costs) -> f64 {
-    let last = CORES.len() - 1;
-    (per_thread[last] / CORES[last] as f64 - costs.hand_off / batch).max(0.0)
+fn held_ns(per_thread: &[f64; 5], batch: f64) -> f64 {
+    (per_thread[4] / CORES[4] as f64 - SOCKET / batch).max(0.0)
 }
 
 /// The zone's lock, saturated from a few cores on. The time under it comes from the last point, the
 /// time outside of it from the first. The points between are simulated.
 fn buddy(name: &'static str, batch: f64, per_thread: &[f64; 5], seed: u64) -> Curve {
-    let costs = Costs::of(SOCKET);
-    let last = CORES.len() - 1;
-    let held = held_ns(per_thread, batch, &costs);
+    let held = held_ns(per_thread, batch);
     let own = (per_thread[0] - held).max(0.0);
     let demand = Demand { alloc: Visit::alone(batch, held), free: Visit::NONE };
-    let points = CORES.iter().zip(per_thread).enumerate().map(|(at, (&cores, &ns))| {
-        let simulated = serial(&demand, &load(cores, own), &costs, seed);
-        point(cores, ns / cores as f64, simulated, at == 0 || at == last)
+    let points = CORES.iter().zip(per_thread).map(|(&cores, &ns)| {
+        let given = cores == CORES[0] || cores == CORES[4];
+        point(cores, ns / cores as f64, serial(&demand, cores, own, seed), given)
     });
     Curve { name, model: "lock, first in first out", points: points.collect() }
-}
-
-/// A list whose head all threads want. `published` are a constant and the part of each core.
-fn list(
-    name: &'static str,
-    model: &'static str,
-    published: (f64, f64),
-    (head_ns, waiter): (f64, f64),
-    seed: u64,
-) -> Curve {
-    let head = Visit { heads: 1.0, head_ns, pages: 1.0, ..Visit::NONE };
-    let demand = Demand { alloc: head, free: Visit::NONE };
-    let costs = Costs { waiter, ..Costs::of(SOCKET) };
-    let points = LOCK_CORES.iter().map(|&cores| {
-        let simulated = serial(&demand, &load(cores, 0.0), &costs, seed);
-        point(cores, published.0 + published.1 * cores as f64, simulated, false)
-    });
-    Curve { name, model, points: points.collect() }
 }
 
 /// A row of the seed: 112 threads, two zones, will-it-scale/page_fault1. The hold times of the
@@ -179,8 +154,7 @@ const CLUSTER_LINES: f64 = 3.0;
 
 /// The rows, in the order of the seed.
 pub fn seed() -> [SeedRow; 2] {
-    let costs = Costs::of(SOCKET);
-    let held = |curve| Visit::alone(BATCH, held_ns(curve, BATCH, &costs));
+    let held = |curve| Visit::alone(BATCH, held_ns(curve, BATCH));
     let cluster = Visit::alone(BATCH, CLUSTER_LINES * SOCKET / BATCH);
     [
         SeedRow {
@@ -250,18 +224,17 @@ mod tests {
 
     #[test]
     fn constants_are_those_of_the_code() {
-        let costs = Costs::of(SOCKET);
-        let held = [&BUDDY_ALLOC, &BUDDY_FREE].map(|curve| held_ns(curve, BATCH, &costs));
-        let values: Vec<String> =
-            [SOCKET, BATCH, held[0], held[1], LIST_LINES, CLUSTER_LINES, OWN_NS]
-                .map(|value| format!("{value:.0}"))
-                .to_vec();
-        let [line, batch, alloc, free, list, cluster, own] = &values[..] else { unreachable!() };
         let constants = constants();
-        let texts =
-            [0, 2, 3, 4, 5, 6].map(|n: usize| constants[n]["value"].as_str().expect("a text"));
-        let held = format!("{alloc} ns, {free} ns");
-        let (line, own) = (format!("{line} ns"), format!("{own} ns"));
-        assert_eq!(texts, [&*line, batch, &held, list, cluster, &own]);
+        let [alloc, free] = [&BUDDY_ALLOC, &BUDDY_FREE].map(|curve| held_ns(curve, BATCH));
+        for (n, text) in [
+            (0, format!("{SOCKET} ns")),
+            (2, format!("{BATCH}")),
+            (3, format!("{alloc:.0} ns, {free:.0} ns")),
+            (4, format!("{LIST_LINES}")),
+            (5, format!("{CLUSTER_LINES}")),
+            (6, format!("{OWN_NS:.0} ns")),
+        ] {
+            assert_eq!(constants[n]["value"], text);
+        }
     }
 }

@@ -69,15 +69,8 @@ fn machine(
 }
 
 fn bare(own: (f64, f64), threads: usize, args: &ZoneSimArgs, stagger: bool) -> Load {
-    Load {
-        threads,
-        pages: f64::from(args.pages),
-        frees: true,
-        cycles: args.cycles,
-        alloc_ns: own.0,
-        free_ns: own.1,
-        stagger,
-    }
+    let load = page_fault1(threads, f64::from(args.pages), args.cycles, stagger);
+    Load { alloc_ns: own.0, free_ns: own.1, ..load }
 }
 
 /// Measures and simulates: the errors of the simulation, and its predictions. All that is simulated
@@ -236,15 +229,8 @@ mod tests {
     #[test]
     fn a_machine_is_two_zones() {
         let demand = Demand { alloc: Visit::alone(16.0, 10.0), free: Visit::NONE };
-        let load = |threads| Load {
-            threads,
-            pages: 1600.0,
-            frees: false,
-            cycles: 8,
-            alloc_ns: 0.0,
-            free_ns: 0.0,
-            stagger: true,
-        };
+        let load = page_fault1(0, 1600.0, 8, true);
+        let load = |threads| Load { threads, frees: false, alloc_ns: 0.0, ..load };
         let costs = Costs::of(50.0);
         let rate = |threads| machine(&demand, threads, &costs, 1, load).pages_per_s;
         // One thread has a zone of its own; two have one each; then each lock is full.

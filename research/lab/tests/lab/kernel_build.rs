@@ -5,14 +5,9 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use crate::common::{self, Place, swap};
+use crate::common::{self, Place, list, swap};
 use serde_json::Value;
 use testkit::Need;
-
-/// Makes a program that fills memory, reads it back and writes a source from it, as generators of
-/// code do; and runs the compiler on that.
-const MAKEFILE: &str = include_str!("tree/Makefile");
-const GENERATOR: &str = include_str!("tree/generator.c");
 
 const TOOLS: [Need; 2] =
     [Need::program("make", "build-essential"), Need::program("gcc", "build-essential")];
@@ -21,13 +16,21 @@ fn met(test: &str, more: &[Need]) -> bool {
     testkit::met(test, &[&TOOLS, swap().as_slice(), more].concat())
 }
 
+/// A place with a tree that makes a program which fills memory, reads it back and writes a source
+/// from it, as generators of code do; and runs the compiler on that.
 fn place() -> Place {
+    place_with(include_str!("tree/Makefile"), include_str!("tree/generator.c"))
+}
+
+fn place_with(makefile: &str, generator: &str) -> Place {
     let place = Place::new();
     fs::create_dir(place.path("tree")).expect("a directory");
-    fs::write(place.path("tree/Makefile"), MAKEFILE).expect("a file");
-    fs::write(place.path("tree/generator.c"), GENERATOR).expect("a file");
+    fs::write(place.path("tree/Makefile"), makefile).expect("a file");
+    fs::write(place.path("tree/generator.c"), generator).expect("a file");
     place
 }
+
+const FOREVER: &str = "all:\n\tsleep 100000 & sleep 100000\n\nclean:\n";
 
 const SMALL: &str =
     "kernel-build --source tree --dir . --jobs 1 --limit 40M --swap-size 128M --force";
@@ -48,7 +51,7 @@ fn plain_swap_and_none() {
     }
     let place = place();
     let result = build(&place, "--swap none,file --repeat 2");
-    let runs = result["runs"].as_array().expect("a list");
+    let runs = list(&result, "runs");
     let names: Vec<_> = runs.iter().map(|run| run["swap"].as_str().expect("a name")).collect();
     assert_eq!(names, ["none", "file", "file", "none"]);
     for run in runs {
@@ -74,7 +77,7 @@ fn the_kernels_own() {
     let place = place();
     let before = common::zswap_parameters();
     let result = build(&place, "--swap kernel-zswap,kernel-zram --max-pool 64M");
-    let runs = result["runs"].as_array().expect("a list");
+    let runs = list(&result, "runs");
     assert_eq!(runs.len(), 2);
     for run in runs {
         assert_eq!(run["outcome"], "done", "{run}");
@@ -95,9 +98,7 @@ fn time_is_over() {
     if !met("time_is_over", &[]) {
         return;
     }
-    let place = place();
-    let forever = "all:\n\tsleep 100000 & sleep 100000\n\nclean:\n";
-    fs::write(place.path("tree/Makefile"), forever).expect("a file");
+    let place = place_with(FOREVER, "");
     let result = build(&place, "--timeout 1 --swap file");
     assert_eq!(result["runs"][0]["outcome"], "timeout");
     common::assert_no_swap_of(&place);
@@ -110,9 +111,7 @@ fn interrupted() {
     if !met("interrupted", &[]) {
         return;
     }
-    let place = place();
-    let forever = "all:\n\tsleep 100000 & sleep 100000\n\nclean:\n";
-    fs::write(place.path("tree/Makefile"), forever).expect("a file");
+    let place = place_with(FOREVER, "");
     let mut command = place.lab(&format!("{SMALL} --swap file"));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a child");
     while !common::swaps_to(&place) {
@@ -142,7 +141,7 @@ fn ours_with_each_index() {
     let modes = "design:rbtree,rampack:lzo-rle";
     let rampack = rampack.to_str().expect("a path");
     let result = build(&place, &format!("--swap {modes} --rampack {rampack} --max-pool 8M"));
-    let runs = result["runs"].as_array().expect("a list");
+    let runs = list(&result, "runs");
     assert_eq!(runs.len(), 2);
     for run in runs {
         assert_eq!(run["outcome"], "done", "{run}");
@@ -163,8 +162,7 @@ fn a_build_that_fails_is_shown_and_is_a_failure() {
     if !met(test, &[]) {
         return;
     }
-    let place = place();
-    fs::write(place.path("tree/generator.c"), "no C").expect("a file");
+    let place = place_with(include_str!("tree/Makefile"), "no C");
     let output = testkit::try_run(&mut place.lab(&format!("{SMALL} --json --swap none")));
     assert!(!output.status.success());
     assert!(output.stderr.contains("1 of 1 builds failed"), "{}", output.stderr);

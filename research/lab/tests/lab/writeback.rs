@@ -7,32 +7,29 @@ use crate::common::{Place, list, number, write_corpus};
 fn every_layout_has_a_row_with_all_its_figures() {
     let place = Place::new();
     write_corpus(&place.path("small.pages"), 2048);
-    for plain in ["--plain", ""] {
-        let line = "writeback --corpus small.pages --dir . --pages 4096 --full 50,80 --repeat 2";
-        let report = place.json(&format!("{line} {plain}"));
-        assert_eq!(report["sealed"], plain.is_empty());
-        let out = list(&report, "out");
-        assert_eq!(out.len(), 6);
-        for row in out {
-            assert_eq!(row["corpus"], "small");
-            assert!(number(row, "pages") > 0.0, "{row}");
-            assert!(number(row, "verified_pages") >= 2.0 * 4096.0, "{row}");
-            for key in ["out_mb_per_second", "alone_us", "together_us"] {
-                assert!(number(row, key) > 0.0, "{row}");
-            }
+    let line = "writeback --corpus small.pages --dir . --pages 4096 --full 50,80 --repeat 2";
+    let report = place.json(line);
+    let out = list(&report, "out");
+    assert_eq!(out.len(), 6);
+    for row in out {
+        assert_eq!(row["corpus"], "small");
+        assert!(number(row, "pages") > 0.0, "{row}");
+        assert!(number(row, "verified_pages") >= 2.0 * 4096.0, "{row}");
+        for key in ["out_mb_per_second", "alone_us", "together_us"] {
+            assert!(number(row, key) > 0.0, "{row}");
         }
-        let written = |row: usize| number(&out[row], "written_bytes");
-        assert_eq!(written(0), written(1), "a block each");
-        assert_eq!(written(0), 4096.0 * number(&out[0], "pages"));
-        assert!(written(2) < written(0) && written(2) >= number(&out[2], "object_bytes"));
-        assert!(written(4) < written(3) && written(4) > 0.0, "the log of a swap cache");
-        assert!(written(5) < written(3) && written(5) > 0.0, "it compresses whole pages itself");
-        let replaced = list(&report, "replaced");
-        assert_eq!(replaced.len(), 2);
-        for row in replaced {
-            assert!(number(row, "written_bytes") >= number(row, "copied_bytes"), "{row}");
-            assert!(number(row, "written_per_object_byte") >= 1.0, "{row}");
-        }
+    }
+    let written = |row: usize| number(&out[row], "written_bytes");
+    assert_eq!(written(0), written(1), "a block each");
+    assert_eq!(written(0), 4096.0 * number(&out[0], "pages"));
+    assert!(written(2) < written(0) && written(2) >= number(&out[2], "object_bytes"));
+    assert!(written(4) < written(3) && written(4) > 0.0, "the log of a swap cache");
+    assert!(written(5) < written(3) && written(5) > 0.0, "it compresses whole pages itself");
+    let replaced = list(&report, "replaced");
+    assert_eq!(replaced.len(), 2);
+    for row in replaced {
+        assert!(number(row, "written_bytes") >= number(row, "copied_bytes"), "{row}");
+        assert!(number(row, "written_per_object_byte") >= 1.0, "{row}");
     }
     std::fs::remove_file(place.path("small.pages")).expect("it is there");
     place.assert_nothing_left();

@@ -77,34 +77,3 @@ fn a_head_that_is_held_is_not_to_be_had() {
     held.put(2, 2);
     assert_eq!((entries(&mut lists, 0), entries(&mut lists, 1)), (vec![2], vec![3]));
 }
-
-#[test]
-fn threads_take_out_and_put_in_side_by_side() {
-    const THREADS: u32 = 4;
-    const EACH: u32 = 8;
-    const ROUNDS: u32 = 3000;
-    let mut lists = lists((2 + THREADS * EACH) as usize);
-    for n in 0..EACH {
-        // Neighbours are different threads', so that they are taken out beside each other.
-        (0..THREADS).for_each(|thread| lists.push(n % 2, 2 + thread * EACH + n));
-    }
-    let shared = &lists;
-    std::thread::scope(|scope| {
-        for thread in 0..THREADS {
-            scope.spawn(move || {
-                for round in 0..ROUNDS {
-                    let node = |n: u32| 2 + thread * EACH + (n + round) % EACH;
-                    (0..3).for_each(|n| shared.del(node(n)));
-                    shared.add(round % 2, node(0));
-                    let mut chain = Chain::EMPTY;
-                    (1..3).for_each(|n| shared.chain(&mut chain, node(n)));
-                    shared.splice((round + thread) % 2, chain.first, chain.last);
-                }
-            });
-        }
-    });
-    let mut all = entries(&mut lists, 0);
-    all.extend(entries(&mut lists, 1));
-    all.sort_unstable();
-    assert_eq!(all, (2..2 + THREADS * EACH).collect::<Vec<_>>());
-}

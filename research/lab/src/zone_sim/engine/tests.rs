@@ -3,15 +3,8 @@ use super::*;
 const COSTS: Costs = Costs { hand_off: 50.0, waiter: 40.0 };
 
 fn load(threads: usize) -> Load {
-    Load {
-        threads,
-        pages: 1600.0,
-        frees: false,
-        cycles: 20,
-        alloc_ns: 0.0,
-        free_ns: 0.0,
-        stagger: true,
-    }
+    let load = crate::zone_sim::published::page_fault1(threads, 1600.0, 20, true);
+    Load { frees: false, alloc_ns: 0.0, ..load }
 }
 
 fn alone(held: f64) -> Demand {
