@@ -110,8 +110,7 @@ fn choose(rng: &mut Rng, all: u64, most: u64) -> Vec<u64> {
 }
 
 fn most_steps() -> u64 {
-    let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 100 } else { 60 };
-    env::var("RAMPACK_STEPS").map_or(default, |text| text.parse().expect("a number of steps"))
+    env::var("RAMPACK_STEPS").map_or(60, |text| text.parse().expect("a number of steps"))
 }
 
 #[test]

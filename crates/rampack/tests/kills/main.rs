@@ -62,7 +62,7 @@ fn look(regions: &[host::KeptRegion], state: &Path, seed: u64) {
 }
 
 fn kills() -> u64 {
-    let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 200 } else { 12 };
+    let default = if env::var_os("RAMPACK_THOROUGH").is_some() { 100 } else { 12 };
     env::var("RAMPACK_KILLS").map_or(default, |text| text.parse().expect("a number of kills"))
 }
 
