@@ -48,7 +48,8 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
 
     let seed = seed::draw()?;
     println!("{}={seed}", seed::VARIABLE);
-    let mut runs = Runs { skips_file, strict, long, seed, count: Count::default(), ..Runs::default() };
+    let mut runs =
+        Runs { skips_file, strict, long, seed, count: Count::default(), ..Runs::default() };
 
     if !guest {
         let workspace = || {

@@ -96,9 +96,7 @@ impl Observed {
             fs::metadata(path).is_ok_and(|found| found.permissions().mode() & 0o4000 != 0)
         };
         let limits = group_limits();
-        let is_open = |limit: &GroupLimit| {
-            OpenOptions::new().write(true).open(&limit.file).is_ok()
-        };
+        let is_open = |limit: &GroupLimit| OpenOptions::new().write(true).open(&limit.file).is_ok();
         Observed {
             can_lift: limits.iter().all(is_open),
             limits,

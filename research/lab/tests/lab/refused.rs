@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use rampack::{Errno, HostFiles, HostSystem};
+
 use crate::common::{Place, write_corpus};
 
 /// Command lines, and a word of the message for each. Files are made by the test.
@@ -21,4 +23,12 @@ fn nonsense_is_refused_and_named() {
         assert!(message.contains(word), "{line}: {word:?} is missing in {message}");
     }
     place.assert_nothing_left();
+}
+
+/// The tests of the product have all features. Here it is without them.
+#[test]
+fn a_build_without_remote_stores_names_the_feature() {
+    let error = HostSystem.check_remote("fs:///directory").unwrap_err();
+    assert_eq!(error.errno, Errno::ENOTSUP);
+    assert!(error.message.contains("--features remote"), "{error}");
 }
