@@ -49,7 +49,7 @@ impl Options {
 }
 
 /// How long the mutants of a change are tried beside the other tests.
-const BESIDE_TESTS: Duration = Duration::from_secs(300);
+const BESIDE_TESTS: Duration = Duration::from_secs(180);
 
 /// What came of a mutant under one of its suites.
 #[derive(Clone, Debug)]
@@ -109,8 +109,8 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 }
 
 /// Tries the mutants that concern what has changed since the branch left `origin/main`, or in the
-/// last commit; `all` of them, or where git knows no such commit. Those of a change have five
-/// minutes, and the table says how many are left. The last digit of `seed` says which kind of
+/// last commit; `all` of them, or where git knows no such commit. Those of a change have
+/// three minutes, and the table says how many are left. The last digit of `seed` says which kind of
 /// build comes first, so that many runs try all.
 ///
 /// # Errors

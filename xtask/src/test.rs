@@ -23,7 +23,7 @@ use crate::seed;
 pub struct Extent {
     /// A skipped test counts as failed.
     pub strict: bool,
-    /// Also runs the long tests in a guest, all mutants, a thousand kills, and the soak.
+    /// Also runs all tests in a guest, all mutants, a thousand kills, and the soak.
     pub long: bool,
     /// Runs only the tests in a guest.
     pub guest: bool,
@@ -84,7 +84,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         runs.mutants(root, &target, long);
     }
     let begun = Instant::now();
-    match guest::cases::run(root, &target, long) {
+    match guest::cases::run(root, &target, long, &runs.seed) {
         Ok((own, skipped)) => {
             runs.count.add(own);
             for reason in skipped {
