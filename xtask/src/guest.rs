@@ -24,6 +24,9 @@ use machine::Machine;
 pub use options::Options;
 pub use status::{DIED, HANG, TIME_OUT};
 
+/// How the programs are built.
+const PROFILE: &str = "emulated";
+
 /// Runs the chore with these words and returns the exit status.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
     let options = Options::parse(words.iter().copied())?;
@@ -44,7 +47,7 @@ struct Guest {
 /// The command that builds the programs that run in a guest.
 pub fn build(root: &Path) -> Command {
     let mut build = cargo(root);
-    build.args(["build", "--quiet", "--release", "--bins", "--example", "serve_ublk"]);
+    build.args(["build", "--quiet", "--profile", PROFILE, "--bins", "--example", "serve_ublk"]);
     for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
         build.args(["--package", package]);
     }
@@ -60,7 +63,7 @@ impl Guest {
         if !build(root).status().context("cargo build")?.success() {
             bail!("the programs for the guest do not build");
         }
-        Ok(Guest { root: root.to_owned(), cache, programs: target.join("release") })
+        Ok(Guest { root: root.to_owned(), cache, programs: target.join(PROFILE) })
     }
 
     /// The kernel. Fetches it if it is missing.
