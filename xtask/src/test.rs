@@ -52,48 +52,13 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         Runs { skips_file, strict, long, seed, count: Count::default(), ..Runs::default() };
 
     if !guest {
-        let workspace = || {
-            let mut workspace = cargo(root);
-            workspace.args(["test", "--workspace", "--no-fail-fast"]);
-            workspace
-        };
-        // A failure of this build, and of those ahead, is told where their tests run.
-        let _ = workspace().arg("--no-run").stdin(Stdio::null()).status();
-        let ahead = build_ahead(later_builds(root, &target, long)?);
-        runs.add(&mut workspace())?;
-        let _ = ahead.join();
-        let mut research = cargo(root);
-        research.arg("test").args(workspace_of("research"));
-        runs.add(research.args(["--workspace", "--no-fail-fast"]))?;
-        // Runs each benchmark once. Each must build and run.
-        let mut benchmarks = cargo(root);
-        benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
-        runs.add(&mut benchmarks)?;
-
-        for mut checker in checkers::models(root, &target, long)? {
-            runs.add(&mut checker)?;
-        }
-        match checkers::sanitized(root, &target, long)? {
-            Ok(suites) => {
-                for mut suite in suites {
-                    runs.add(&mut suite)?;
-                }
-            }
-            Err(reason) => runs.skip(&reason)?,
-        }
-        runs.mutants(root, &target, long);
+        runs.workspace(root, &target, long)?;
     }
-    let begun = Instant::now();
-    match guest::cases::run(root, &target, long, &runs.seed) {
-        Ok((own, skipped)) => {
-            runs.count.add(own);
-            for reason in skipped {
-                runs.skip(&reason)?;
-            }
-        }
-        Err(error) => runs.broken.push(format!("the tests in a guest: {error:#}")),
+    let guests = in_guests(root, &target, long, &runs.seed);
+    if !guest {
+        runs.others(root, &target, long)?;
     }
-    runs.times.push(("the cases in a guest".to_string(), begun.elapsed()));
+    runs.guests(guests)?;
     if long && !guest {
         runs.dist(root, &target);
         let mut kills = cargo(root);
@@ -121,6 +86,19 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
         println!("{seconds:>6.0} s  {name}");
     }
     Ok(report(count, &broken, &skips, strict))
+}
+
+/// What came of the cases in a guest, and their time.
+type Guests = JoinHandle<(Result<(Count, Vec<String>)>, Duration)>;
+
+/// Runs the cases in a guest on a thread: a guest keeps one CPU busy, and many tests wait for
+/// something else than a CPU.
+fn in_guests(root: &Path, target: &Path, long: bool, seed: &str) -> Guests {
+    let (root, target, seed) = (root.to_owned(), target.to_owned(), seed.to_owned());
+    thread::spawn(move || {
+        let begun = Instant::now();
+        (guest::cases::run(&root, &target, long, &seed), begun.elapsed())
+    })
 }
 
 /// What is built for the runs after the first one.
@@ -198,6 +176,64 @@ struct Runs {
 }
 
 impl Runs {
+    /// The product's own tests. What others need is built beside them.
+    fn workspace(&mut self, root: &Path, target: &Path, long: bool) -> Result<()> {
+        let workspace = || {
+            let mut workspace = cargo(root);
+            workspace.args(["test", "--workspace", "--no-fail-fast"]);
+            workspace
+        };
+        // A failure of this build, and of those ahead, is told where their tests run.
+        let _ = workspace().arg("--no-run").stdin(Stdio::null()).status();
+        let ahead = build_ahead(later_builds(root, target, long)?);
+        self.add(&mut workspace())?;
+        let _ = ahead.join();
+        Ok(())
+    }
+
+    /// Research, benchmarks, models, the sanitizer and mutants.
+    fn others(&mut self, root: &Path, target: &Path, long: bool) -> Result<()> {
+        let mut research = cargo(root);
+        research.arg("test").args(workspace_of("research"));
+        self.add(research.args(["--workspace", "--no-fail-fast"]))?;
+        // Runs each benchmark once. Each must build and run.
+        let mut benchmarks = cargo(root);
+        benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);
+        self.add(&mut benchmarks)?;
+        for mut checker in checkers::models(root, target, long)? {
+            self.add(&mut checker)?;
+        }
+        match checkers::sanitized(root, target, long)? {
+            Ok(suites) => {
+                for mut suite in suites {
+                    self.add(&mut suite)?;
+                }
+            }
+            Err(reason) => self.skip(&reason)?,
+        }
+        self.mutants(root, target, long);
+        Ok(())
+    }
+
+    /// Waits for the cases in a guest.
+    fn guests(&mut self, guests: Guests) -> Result<()> {
+        let Ok((result, time)) = guests.join() else {
+            self.broken.push("the tests in a guest panicked".to_string());
+            return Ok(());
+        };
+        match result {
+            Ok((own, skipped)) => {
+                self.count.add(own);
+                for reason in skipped {
+                    self.skip(&reason)?;
+                }
+            }
+            Err(error) => self.broken.push(format!("the tests in a guest: {error:#}")),
+        }
+        self.times.push(("the cases in a guest".to_string(), time));
+        Ok(())
+    }
+
     /// Runs one `cargo test`; shows and counts its output. If a run fails without a failed test,
     /// the build failed or a test program died. Such a run counts as one more failure.
     fn add(&mut self, command: &mut Command) -> Result<()> {
