@@ -28,6 +28,10 @@ pub struct Arguments {
     /// Print one JSON object
     #[arg(long, global = true)]
     pub json: bool,
+
+    /// Draw the result. Of several pictures the second is FILE.2.svg
+    #[arg(long, global = true, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
 }
 
 /// The commands.
@@ -35,7 +39,8 @@ pub struct Arguments {
 pub enum Command {
     /// Dump memory of live programs, for `pages` to work on
     Corpus(CorpusArgs),
-    /// Run every measurement of docs/measuring/figures.md, and make its tables
+    /// Run every measurement of docs/measuring/figures.md, and make a page of tables and pictures
+    #[command(visible_alias = "report")]
     Figures(FiguresArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
@@ -180,10 +185,6 @@ pub struct PagesArgs {
     /// Rounds; medians are printed
     #[arg(long, value_name = "R", default_value_t = 3, value_parser = within(1..=1000))]
     pub repeat: u32,
-
-    /// Draw the result
-    #[arg(long, value_name = "FILE.svg")]
-    pub plot: Option<PathBuf>,
 
     /// Let the first store put another page into each place, so that overwriting changes the size
     /// of every object

@@ -2,14 +2,18 @@
 //! and its tables.
 //!
 //! Each measurement is one or several runs of this program as a child process, alone on the machine
-//! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. The tables of
-//! `figures.md` come from these files only.
+//! as far as we can ensure it. The JSON output goes to `NAME.json`, with the commit. `report.html`
+//! and the tables `NAME-N.csv` come from these files only.
 //!
-//! * [`list`]: the measurements: names, arguments, what they need, and tables of results.
+//! * [`list`]: the measurements: names, arguments, what they need, tables of results, and each
+//!   [`picture`] of them.
 //! * [`taken`]: the results of runs, in files. [`machine`]: the commit, the day and the machine.
+//! * [`page`]: the report.
 
 mod list;
 mod machine;
+mod page;
+mod picture;
 mod taken;
 
 use std::fs;
@@ -18,6 +22,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
 use crate::args::FiguresArgs;
 use crate::interrupt;
@@ -76,9 +81,8 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
             }
         }
     }
-    let path = out.join("figures.md");
-    fs::write(&path, document(out, &machine, args.quick)?)
-        .with_context(|| format!("cannot write {}", path.display()))?;
+    let path = out.join("report.html");
+    write(&path, page::page(&machine, args.quick, &parts(out, &machine, args.quick)?)?)?;
     eprintln!("{} after {} s", path.display(), begun.elapsed().as_secs());
     if !failed.is_empty() {
         bail!("these failed: {}", failed.join(", "));
@@ -86,23 +90,48 @@ pub fn run(args: &FiguresArgs) -> Result<()> {
     Ok(())
 }
 
-/// The tables of all measurements in `out` that are of this commit and this size, in the order of
-/// the list.
-fn document(out: &Path, machine: &Machine, quick: bool) -> Result<String> {
-    let mut text = machine.describe();
-    if quick {
-        text.push_str("\n**A quick run**: it shows that everything runs, and no figures.\n");
+/// Draws the pictures of a command's result.
+pub fn plot(command: &str, result: &Value, path: &Path) -> Result<()> {
+    let list = measurements();
+    let tables = list.iter().find(|it| it.name == command).map_or(&[][..], |it| &it.tables);
+    let bars = tables.iter().flat_map(|table| {
+        let rows = table.rows_of(command, result);
+        table.pictures.iter().flat_map(move |picture| picture.of(&rows))
+    });
+    let mut count = 0;
+    for bars in bars {
+        count += 1;
+        let next = path.with_extension(format!("{count}.svg"));
+        write(if count == 1 { path } else { &next }, bars.svg()?)?;
     }
+    if count == 0 {
+        bail!("--plot: {command} has no picture");
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: String) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// All measurements in `out` that are of this commit and this size, in the order of the list. Their
+/// tables are written.
+fn parts(out: &Path, machine: &Machine, quick: bool) -> Result<Vec<(Measurement, Taken)>> {
+    let mut parts = Vec::new();
     for measurement in measurements() {
         let path = out.join(format!("{}.json", measurement.name));
         let Ok(file) = fs::read_to_string(&path) else { continue };
         let taken: Taken =
             serde_json::from_str(&file).with_context(|| path.display().to_string())?;
         if taken.commit == machine.commit && taken.quick == quick {
-            text += &format!("\n## {}\n\n{}", measurement.title, taken.describe(&measurement));
+            for (number, table) in measurement.tables.iter().enumerate() {
+                let path = out.join(page::file(&measurement.name, number));
+                write(&path, page::csv(&taken.rows(table)))?;
+            }
+            parts.push((measurement, taken));
         }
     }
-    Ok(text)
+    Ok(parts)
 }
 
 /// The measurements of these names, or all that are not long.

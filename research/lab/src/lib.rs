@@ -37,7 +37,7 @@ mod zone_sim;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use serde_json::Value;
 
 use args::Command;
@@ -45,10 +45,17 @@ use args::Command;
 /// Runs the program with the arguments of this process. Errors go to standard error. The exit
 /// status is 0, 1 for a failure, or 2 for invalid arguments.
 pub fn main() -> ExitCode {
-    let args::Arguments { command, json } = args::Arguments::parse();
+    let matches = args::Arguments::command().get_matches();
+    let parsed = args::Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let args::Arguments { command, json, plot } = parsed;
     let result = interrupt::watch(command.is_patient()).and_then(|()| run(&command));
     report::end();
-    match result.and_then(|result| report::show(&result, json)) {
+    let name = matches.subcommand_name().unwrap_or_default();
+    let drawn = |result: Value| {
+        plot.map_or(Ok(()), |path| figures::plot(name, &result, &path))?;
+        report::show(&result, json)
+    };
+    match result.and_then(drawn) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("rampack-lab: {error:#}");

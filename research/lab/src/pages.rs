@@ -36,9 +36,6 @@ pub fn run(args: &PagesArgs) -> Result<Value> {
         contestants.iter_mut().try_for_each(|contestant| contestant.round(&work))?;
     }
     let outcomes: Vec<Value> = contestants.iter().map(|it| report::outcome(it, &work)).collect();
-    if let Some(path) = &args.plot {
-        report::bars(&outcomes, &work).write(path)?;
-    }
     Ok(report::compared(&outcomes))
 }
 

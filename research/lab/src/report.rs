@@ -68,7 +68,7 @@ fn text(result: &Value) -> String {
     let head = split(object, "", &[], &mut tables);
     let mut text: String = head.iter().map(|(name, value)| format!("{name}: {value}\n")).collect();
     for (name, rows) in tables {
-        text += &format!("\n{name}\n\n{}", drawn(&rows, false));
+        text += &format!("\n{name}\n\n{}", drawn(&rows));
     }
     text
 }
@@ -148,47 +148,46 @@ fn number_of(number: f64) -> String {
     format!("{number:.digits$}")
 }
 
-/// A table of the rows, in Markdown or for a screen. There, of a few rows with many cells each is a
-/// column.
-pub fn drawn(rows: &[Row], markdown: bool) -> String {
-    let mut names: Vec<&String> = Vec::new();
+/// The names of all columns, in order.
+pub fn names(rows: &[Row]) -> Vec<&String> {
+    let mut names = Vec::new();
     for (name, _) in rows.iter().flatten() {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    let turned = !markdown && names.len() > MANY && rows.len() < MANY;
-    let of = |name: &String, row: &Row| {
-        row.iter().find(|(other, _)| other == name).map_or(String::new(), |(_, text)| text.clone())
-    };
+    names
+}
+
+/// What a row has in a column.
+pub fn cell<'a>(row: &'a Row, name: &str) -> &'a str {
+    row.iter().find(|(other, _)| other == name).map_or("", |(_, text)| text)
+}
+
+/// A table of the rows for a screen. Of a few rows with many cells each is a column.
+fn drawn(rows: &[Row]) -> String {
+    let names = names(rows);
+    let turned = names.len() > MANY && rows.len() < MANY;
     let mut table = Table::new();
-    if markdown {
-        table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-        table.set_header(&names);
-        for row in rows {
-            table.add_row(names.iter().map(|name| of(name, row)));
-        }
-        return table.trim_fmt() + "\n";
-    }
     table.load_style(comfy_table::presets::NOTHING);
     if turned {
         for name in &names {
             table
-                .add_row([(*name).clone()].into_iter().chain(rows.iter().map(|row| of(name, row))));
+                .add_row([name.as_str()].into_iter().chain(rows.iter().map(|row| cell(row, name))));
         }
     } else {
         // Long names would make wide columns of short numbers.
         table.set_header(names.iter().map(|name| name.replace(['_', '.'], "\n")));
         for row in rows {
-            table.add_row(names.iter().map(|name| of(name, row)));
+            table.add_row(names.iter().map(|name| cell(row, name)));
         }
     }
-    let is_number = |text: String| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
+    let is_number = |text: &str| text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
     for (number, column) in table.column_iter_mut().enumerate() {
         column.set_padding(if number == 0 { (0, 0) } else { (2, 0) });
         let right = match turned {
             true => number > 0,
-            false => rows.iter().all(|row| is_number(of(names[number], row))),
+            false => rows.iter().all(|row| is_number(cell(row, names[number]))),
         };
         column.set_cell_alignment(match right {
             true => CellAlignment::Right,

@@ -9,7 +9,7 @@ use std::panic;
 use fuzzing::{TARGETS, Target};
 use testkit::Rng;
 
-const INPUTS: usize = 10_000;
+const INPUTS: usize = 5_000;
 
 fn smoke(name: &str) {
     let target: &Target =

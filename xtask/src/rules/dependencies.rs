@@ -213,6 +213,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("lz4-sys", &["zcomp"], &[]),
     ("lz4_flex", &[], &["zcomp", "fuzzing"]),
     ("lzokay", &[], &["zcomp", "fuzzing"]),
+    ("maud", &["lab"], &[]),
     ("memmap2", &["lab"], &[]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
     // `fuser` brings it; it has the symbols of all errors.

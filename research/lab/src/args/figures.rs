@@ -7,7 +7,7 @@ use clap::Args;
 /// `rampack-lab figures`.
 #[derive(Args)]
 pub struct FiguresArgs {
-    /// The directory for figures.md, a JSON file of each measurement, and the dumps
+    /// The directory for report.html, the figures of each measurement, and the dumps
     #[arg(long, value_name = "DIR", required_unless_present = "list")]
     pub out: Option<PathBuf>,
 

@@ -11,6 +11,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::picture::Picture;
 use crate::programs;
 use crate::report::{Row, short};
 
@@ -53,6 +54,7 @@ pub struct Table {
     only: BTreeMap<String, Vec<Value>>,
     /// Names of columns, and where in such an object the cells are.
     columns: Vec<(String, String)>,
+    pub pictures: Vec<Picture>,
 }
 
 pub fn measurements() -> Vec<Measurement> {

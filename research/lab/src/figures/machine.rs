@@ -51,10 +51,9 @@ impl Machine {
         Ok(Machine { commit, lines })
     }
 
-    /// The machine as a table.
-    pub fn describe(&self) -> String {
-        let rows = self.lines.iter().map(|(name, value)| format!("| {name} | {value} |\n"));
-        format!("| | |\n|---|---|\n{}", rows.collect::<String>())
+    /// Names, and what each is.
+    pub fn lines(&self) -> &[(&'static str, String)] {
+        &self.lines
     }
 }
 

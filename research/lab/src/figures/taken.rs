@@ -7,9 +7,9 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::list::Measurement;
+use super::list::Table;
 use super::machine::Machine;
-use crate::report::{Row, drawn};
+use crate::report::Row;
 
 /// A measurement with its runs, or with the reason why it was not made.
 #[derive(Serialize, Deserialize)]
@@ -58,25 +58,8 @@ impl Taken {
         fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The tables of the results, in Markdown.
-    pub fn describe(&self, measurement: &Measurement) -> String {
-        if let Some(missing) = &self.missing {
-            return format!("Not measured: there was no {missing}.\n");
-        }
-        let first = self.runs.first().map_or("", |run| run.line.trim_end());
-        let seconds: f64 = self.runs.iter().map(|run| run.seconds).sum();
-        let more = match self.runs.len() {
-            1 => String::new(),
-            runs => format!(", the first of {runs} runs"),
-        };
-        let date = self.date.replace('T', " ");
-        let date = date.trim_end_matches('Z');
-        let mut text = format!("`{first}`{more}; {date} UTC, {seconds:.0} s.\n");
-        for table in &measurement.tables {
-            let rows = self.runs.iter().flat_map(|run| table.rows_of(&run.label, &run.result));
-            let rows: Vec<Row> = rows.collect();
-            text += &format!("\n{}\n\n{}", table.about, drawn(&rows, true));
-        }
-        text
+    /// The rows of a table.
+    pub fn rows(&self, table: &Table) -> Vec<Row> {
+        self.runs.iter().flat_map(|run| table.rows_of(&run.label, &run.result)).collect()
     }
 }

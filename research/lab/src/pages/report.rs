@@ -1,12 +1,10 @@
-//! The results of a run, and their picture.
+//! The results of a run.
 
 use serde_json::{Value, json};
-use units::PAGE_SIZE;
 
 use super::contest::{Contestant, Round};
 use super::target::Figures;
 use super::work::{Speed, Work};
-use crate::plot::Bars;
 use crate::statistics::{median, median_of};
 
 /// A pass of a round. `None` for the bare codec where it is not one of ours.
@@ -119,26 +117,4 @@ pub fn compared(outcomes: &[Value]) -> Value {
         all["compare"] = others.iter().map(beside).collect();
     }
     all
-}
-
-/// Bars of the passes of each target and of the bare codec.
-pub fn bars(outcomes: &[Value], work: &Work<'_>) -> Bars {
-    let mut series: Vec<(String, Vec<f64>)> = Vec::new();
-    for outcome in outcomes {
-        let text = |key: &str| outcome[key].as_str().unwrap_or_default();
-        let (target, algorithm) = (text("target"), text("algorithm"));
-        let passes = ["overwrite", "reload"].map(|pass| number(outcome, pass, "ns_per_page"));
-        series.push((format!("{target} {algorithm}"), passes.to_vec()));
-        let codec = ["compress_ns", "decompress_ns"].map(|key| number(outcome, "codec", key));
-        if !codec[0].is_nan() {
-            series.push((format!("{algorithm} alone, beside {target}"), codec.to_vec()));
-        }
-    }
-    let megabytes = work.pages() * PAGE_SIZE / 1_000_000;
-    Bars {
-        title: format!("4 KiB pages of {megabytes} MB, {} thread(s)", work.threads()),
-        unit: "ns per page per thread".to_owned(),
-        groups: ["overwrite", "reload"].map(str::to_owned).to_vec(),
-        series,
-    }
 }

@@ -9,14 +9,16 @@ const QUICK: &str = "figures --out out --quick --commit";
 
 fn figures(place: &Place, commit: &str, only: &str) -> String {
     testkit::run(&mut place.lab(&format!("{QUICK} {commit} --only {only}")));
-    fs::read_to_string(place.path("out/figures.md")).expect("the tables")
+    fs::read_to_string(place.path("out/report.html")).expect("the page")
 }
 
 #[test]
-fn measurements_make_files_and_tables() {
+fn measurements_make_files_and_a_page() {
     let place = Place::new();
     let text = figures(&place, "0123abc", "index,zone-sim");
-    for word in ["0123abc", "A quick run", "## Indexes of swap", "xarray-split", "| whole", "±"] {
+    for word in
+        ["0123abc", "A quick run", ">Indexes of swap</h2>", "<td>xarray-split", "</svg>", "±"]
+    {
         assert!(text.contains(word), "{word:?} is missing in {text}");
     }
     for (name, runs) in [("index", 2), ("zone-sim", 1)] {
@@ -26,15 +28,17 @@ fn measurements_make_files_and_tables() {
         assert_eq!(taken["commit"], "0123abc");
         assert_eq!(taken["missing"], Value::Null);
         assert_eq!(taken["runs"].as_array().expect("a list").len(), runs);
+        let table = fs::read_to_string(place.path(&format!("out/{name}-1.csv"))).expect("a file");
+        assert!(table.starts_with('"') && table.lines().count() > 2, "{table}");
     }
     // What is measured later is added to what there is, in the order of the list.
     let text = figures(&place, "0123abc", "zone");
     let place_of = |title: &str| text.find(title).unwrap_or_else(|| panic!("{title} in {text}"));
-    assert!(place_of("## Indexes") < place_of("## Page allocators\n"));
-    assert!(place_of("## Page allocators\n") < place_of("## Page allocators on more"));
+    assert!(place_of("Indexes of swap</h2>") < place_of("Page allocators</h2>"));
+    assert!(place_of("Page allocators</h2>") < place_of("on more CPUs, simulated</h2>"));
     // But not to what another commit did.
     let text = figures(&place, "f00", "index");
-    assert!(text.contains("## Indexes") && !text.contains("## Page allocators"), "{text}");
+    assert!(text.contains("Indexes of swap</h2>") && !text.contains("Page allocators"), "{text}");
     place.assert_nothing_left();
 }
 
@@ -44,7 +48,7 @@ fn what_is_missing_is_named() {
     let mut command = place.lab(&format!("{QUICK} 0123abc --only nbd,codecs"));
     command.env("PATH", "");
     testkit::run(&mut command);
-    let text = fs::read_to_string(place.path("out/figures.md")).expect("the tables");
+    let text = fs::read_to_string(place.path("out/report.html")).expect("the page");
     assert!(text.contains("there was no program fio"), "{text}");
     assert!(text.contains("there was no dump of a program"), "{text}");
     assert!(fs::metadata(place.path("out/dumps/half.pages")).expect("made pages").len() > 0);
