@@ -32,7 +32,7 @@ usage: cargo xtask <chore>
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
                    and is skipped; --strict fails it instead. --long runs all cases in the guest,
-                   a thousand kills of daemons, the soak of 10^9 operations on pages, and `dist`;
+                   a thousand kills of daemons, packages, the soak of 10^9 operations, and `dist`;
                    --guest nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build

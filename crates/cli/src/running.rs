@@ -183,9 +183,10 @@ pub(crate) fn check_frontends(frontends: &FrontendOptions) -> Result<(), Control
     frontends.nbd.check_address().map_err(ControlError::invalid)
 }
 
-/// Has it neither a disk nor a swap device?
+/// Has it neither a disk nor a swap device? One that could not be taken over is one: the end of the
+/// daemon would be the end of what it has.
 pub(crate) fn has_no_device(daemon: &Daemon) -> bool {
-    daemon.swaps().is_empty() && daemon.machine().disks().is_empty()
+    daemon.swaps().is_empty() && daemon.devices().numbers().is_empty()
 }
 
 pub(crate) fn served(daemon: &Daemon) -> String {
