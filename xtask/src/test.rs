@@ -35,6 +35,9 @@ const KILLS: &str = "200";
 /// Set in a long run. Tests read it whose tools take minutes to build.
 const LONG: &str = "RAMPACK_LONG";
 
+/// The program of somebody else.
+const OUTSIDE: &str = "testing/outside/Cargo.toml";
+
 /// The number of test programs whose times are shown at the end.
 const SLOWEST: usize = 10;
 
@@ -196,6 +199,16 @@ impl Runs {
         let mut research = cargo(root);
         research.arg("test").args(workspace_of("research"));
         self.add(research.args(["--workspace", "--no-fail-fast"]))?;
+        // What a program has that takes the library alone: without a C compiler, then served.
+        let mut outside = cargo(root);
+        outside.args(["test", "--manifest-path", OUTSIDE, "--no-fail-fast"]).env("CC", "false");
+        self.add(&mut outside)?;
+        let mut served = cargo(root);
+        served.args(["test", "--manifest-path", OUTSIDE, "--features", "serve"]);
+        self.add(served.args(["--bin", "serve_nbd"]))?;
+        let mut codecs = cargo(root);
+        codecs.args(["test", "--package", "rampack-zcomp", "--lib", "--no-default-features"]);
+        self.add(codecs.args(["--features", "lz4-rust", "lz4_rust"]))?;
         // Runs each benchmark once. Each must build and run.
         let mut benchmarks = cargo(root);
         benchmarks.args(["test", "--workspace", "--no-fail-fast", "--bench", "*"]);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::{Args, Parser, Subcommand};
-use rampack::control::ControlError;
+use control::ControlError;
 
 use crate::columns;
 use service::protocol::Attribute;

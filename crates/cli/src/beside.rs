@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
+use control::{ControlError, Errno};
 use rustix::process::{Pid, Signal, kill_process};
 
 use service::events::{Event, Events};

@@ -2,9 +2,9 @@
 
 use std::fmt::Write;
 
-use rampack::host::printable;
-use rampack::units::human;
+use host::printable;
 use serde_json::{Map, Value};
+use units::human;
 
 use crate::table;
 use service::protocol::DeviceReport;

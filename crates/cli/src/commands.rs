@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno, bytes_of};
-use rampack::host::errno;
+use control::{ControlError, Errno, bytes_of};
+use host::errno;
 use serde_json::{Value, json};
 
 use crate::args::{self, Add, Get, Set, Status, Tree};
@@ -247,7 +247,7 @@ pub(crate) fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
         Err(error) if force && error.errno == Errno(errno::ETIMEDOUT) => Vec::new(),
         Err(error) => return Err(error),
     };
-    let swaps = swaps.into_iter().map(|swap| (swap.name, rampack::path_of(&swap.block_device)));
+    let swaps = swaps.into_iter().map(|swap| (swap.name, machine::path_of(&swap.block_device)));
     let progress = Progress::begin(swaps.collect());
     call::<()>(root, &Request::Stop(protocol::Stop { force }))?;
     drop(progress);

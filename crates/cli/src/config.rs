@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use rampack::control::{ControlError, Errno, Object};
+use control::{ControlError, Errno, Object};
 use service::daemon::PART;
 use service::devices::configure;
+use service::engine::{self, Machine};
 use service::failure::failed;
-use service::machine::{self, Machine};
 use service::plan::Asked;
 use service::protocol::{self, Add, Apply, ConfiguredDisk};
 use service::swap::cache::parameters;
@@ -164,7 +164,7 @@ impl Configuration {
         let disk = |(number, disk): (&u32, &DiskOptions)| ConfiguredDisk {
             add: Add { number: Some(*number), ..disk.device.request(Some(&disk.size), force) },
             fs: disk.fs.clone(),
-            mount: disk.mount.as_deref().map(rampack::text_of),
+            mount: disk.mount.as_deref().map(machine::text_of),
         };
         let swap = |(number, it): (&u32, &SwapOn)| protocol::SwapOn {
             number: Some(*number),
@@ -194,7 +194,7 @@ impl Configuration {
         if self.sections.is_empty() {
             return Ok(());
         }
-        let machine = machine::new()?;
+        let machine = engine::new()?;
         let mut faults = Vec::new();
         for section in &self.sections {
             if let Err(fault) = self.check_section(&machine, section, &mut faults) {
@@ -224,7 +224,7 @@ impl Configuration {
                 let mut request = options.device.request(None, true);
                 request.attributes.retain(|it| !OF_THE_MACHINE.contains(&&*it.name));
                 configure(&disk, &request).map_err(of_section)?;
-                Box::new(rampack::zram::attributes(disk))
+                Box::new(zram::attributes(disk))
             }
             Kind::Swap(_) => Box::new(parameters(machine).map_err(of_section)?),
         };

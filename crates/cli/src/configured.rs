@@ -5,8 +5,7 @@ use std::path::Path;
 use std::process;
 use std::sync::Arc;
 
-use rampack::control::ControlError;
-use rampack::host;
+use control::ControlError;
 
 use crate::args::SandboxOptions;
 use crate::config::{self, Configuration};

@@ -1,6 +1,6 @@
 //! `rampack doctor`: what this machine can do, why it cannot, and the command that mends it.
 
-use rampack::control::ControlError;
+use control::ControlError;
 use serde_json::json;
 use service::doctor::{Ability, Finding, Level, Observed, abilities, findings, sysctl_file};
 use service::failure::shown;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::IsTerminal;
 
+use control::{ControlError, Errno};
 use estimate::{ByCodec, ByTier, Error, Image, Options, Process, Report, Source, Stored};
+use host::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use rampack::control::{ControlError, Errno};
-use rampack::host::printable;
-use rampack::units::human;
+use units::human;
 
 use crate::args;
 use crate::table;

@@ -25,15 +25,15 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, copy_for_programs, effective_user, mounts, own_mounts};
+use control::{ControlError, Errno};
+use host::{Unmount, copy_for_programs, effective_user, mounts, own_mounts};
 use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 
 use service::client::report;
 use service::failure::{failed, say, sentence};
 use service::protocol::DaemonReport;
 use service::root::Root;
-use service::tree::host;
+use service::tree::host as places;
 
 pub mod kmod;
 mod programs;
@@ -99,7 +99,7 @@ pub fn exec(root: &Root, command: &[OsString]) -> Result<(), ControlError> {
 /// Checks the daemon before anything is changed.
 fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
     let refuse = |message: String| Err(ControlError::new(Errno::ENODEV, message));
-    if !root.tree().join(host::PLACE).join(host::DEV).is_dir() {
+    if !root.tree().join(places::PLACE).join(places::DEV).is_dir() {
         let namespace = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
         let there = namespace(&daemon.pid.to_string());
         if there.is_some() && there != namespace("self") {
@@ -130,14 +130,14 @@ fn check(root: &Root, daemon: &DaemonReport) -> Result<(), ControlError> {
 fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
     // As long as the command has this open, the daemon knows that it depends on the tree. The mount
     // in its namespace does not tell: any user can make one.
-    let place = root.tree().join(host::PLACE);
+    let place = root.tree().join(places::PLACE);
     let left = fs::File::open(&place).and_then(|place| copy_for_programs(&place, LEFT_OPEN));
     left.map_err(|e| failed(format!("cannot open {}", place.display()), &e))?;
     own_mounts().map_err(|e| failed("cannot make a mount namespace", &e))?;
     peel_off()?;
     // The command does not need the FUSE files, and a mount of them here would outlive the daemon.
-    let _ = rampack::host::unmount(&root.files(), Unmount::Lazily);
-    let real_sys = place.join(host::REAL_SYS);
+    let _ = host::unmount(&root.files(), Unmount::Lazily);
+    let real_sys = place.join(places::REAL_SYS);
     bind(Path::new("/sys"), &real_sys)?;
     hide_kernels()?;
     // Each path is the same in the tree and in `/sys`.
@@ -146,17 +146,18 @@ fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
         make_room(&Path::new("/sys").join(path), &real_sys.join(path), &mut rooms)?;
         bind(&root.tree().join(path), &Path::new("/sys").join(path))?;
     }
-    bind(&place.join(host::BLOCK), Path::new("/sys/block"))?;
-    for (part, over) in [(host::CLASS_BLOCK, "/sys/class/block"), (host::NUMBERS, "/sys/dev/block")]
+    bind(&place.join(places::BLOCK), Path::new("/sys/block"))?;
+    for (part, over) in
+        [(places::CLASS_BLOCK, "/sys/class/block"), (places::NUMBERS, "/sys/dev/block")]
     {
         if Path::new(over).is_dir() {
             bind(&place.join(part), Path::new(over))?;
         }
     }
     if Path::new(LIST).is_file() {
-        bind(&place.join(host::PROC).join(host::MODULES), Path::new(LIST))?;
+        bind(&place.join(places::PROC).join(places::MODULES), Path::new(LIST))?;
     }
-    let first = programs::cover(&place.join(host::PROGRAMS))?;
+    let first = programs::cover(&place.join(places::PROGRAMS))?;
     lay_over_dev(&place)?;
     Ok(first)
 }
@@ -180,7 +181,7 @@ fn peel_off() -> Result<(), ControlError> {
 /// Hides the kernel's own zram devices at their full paths. No link leads there any more.
 fn hide_kernels() -> Result<(), ControlError> {
     for entry in fs::read_dir("/sys/devices/virtual/block").into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(host::is_zram) {
+        if entry.file_name().to_str().is_some_and(places::is_zram) {
             let path = entry.path();
             programs::mount_empty(&path)
                 .map_err(|e| failed(format!("cannot hide {}", path.display()), &e))?;
@@ -214,9 +215,9 @@ fn make_room(path: &Path, real: &Path, rooms: &mut Vec<PathBuf>) -> Result<(), C
 /// Covers `/dev`. The tree passes device files and links through; other entries, such as
 /// directories, are bind-mounted.
 fn lay_over_dev(place: &Path) -> Result<(), ControlError> {
-    let (dev, real) = (Path::new("/dev"), place.join(host::REAL_DEV));
+    let (dev, real) = (Path::new("/dev"), place.join(places::REAL_DEV));
     bind(dev, &real)?;
-    bind(&place.join(host::DEV), dev)?;
+    bind(&place.join(places::DEV), dev)?;
     let flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NOATIME;
     mount_remount(dev, flags, "")
         .map_err(|e| failed("cannot allow devices in the new /dev", &e.into()))?;

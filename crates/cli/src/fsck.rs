@@ -2,7 +2,7 @@
 //!
 //! The state is in descriptors of the keeper and of the daemon. It is opened through
 //! `/proc/PID/fd`, mapped privately and recovered there, as the next daemon would
-//! ([`rampack::inspect`]). docs/internals/kept-state.md lists the invariants.
+//! ([`machine::inspect`]). docs/internals/kept-state.md lists the invariants.
 
 mod process;
 
@@ -13,14 +13,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use control::{ControlError, Errno};
+use host::{KeptRegion, page_bytes};
 use kept::{Contents, Table, TableError};
-use rampack::control::{ControlError, Errno};
-use rampack::host::{KeptRegion, page_bytes};
-use rampack::units::{PAGE_SIZE, human};
-use rampack::zram::Recovered;
-use rampack::zswap::{RecoveredArea, SwapType};
-use rampack::{BelowSeen, Inspected, SavedDisk, SwapSeen, inspect, is_key};
+use machine::{BelowSeen, Inspected, SwapSeen, inspect};
 use serde_json::{Value, json};
+use store::is_key;
+use units::{PAGE_SIZE, human};
+use zram::Recovered;
+use zram::SavedDisk;
+use zswap::{RecoveredArea, SwapType};
 
 use self::process::{Held, held, serving};
 use crate::args::Fsck;

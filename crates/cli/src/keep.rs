@@ -6,9 +6,8 @@ use std::path::Path;
 use std::process::exit;
 
 use clap::Parser;
+use control::ControlError;
 use kept::{Backoff, Ended, Keeper};
-use rampack::control::ControlError;
-use rampack::host;
 
 use crate::args::{Cli, Command, Keep, Swap, SwapAction};
 use crate::terminal;

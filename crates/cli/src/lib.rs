@@ -43,12 +43,12 @@ mod watch;
 use std::process::ExitCode;
 
 use clap::Parser;
-use rampack::control::{ControlError, Errno};
-use rampack::units::human;
+use control::{ControlError, Errno};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use units::human;
 
 use service::failure::with_limits;
 use service::protocol::Request;
@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
     if let Some(ended) = service::helper() {
         return ended;
     }
-    rampack::host::return_freed_memory();
+    host::return_freed_memory();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(terminal::tell(&error)),
@@ -99,10 +99,10 @@ pub fn main() -> ExitCode {
 /// A stack or a heap at its limit ends a program without a word of why.
 fn check_limits() -> Result<(), ControlError> {
     let needs = |message| Err(ControlError::new(Errno::ENOMEM, message));
-    if let Err(limit) = rampack::host::allow_stack(STACK) {
+    if let Err(limit) = host::allow_stack(STACK) {
         return needs(format!("the stack needs {}, and {limit}", human(STACK)));
     }
-    match rampack::host::has_room_for(HEAP) {
+    match host::has_room_for(HEAP) {
         true => Ok(()),
         false => needs(format!("the program needs {}", human(HEAP))).map_err(with_limits),
     }

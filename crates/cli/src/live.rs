@@ -6,10 +6,10 @@ use std::mem;
 use std::time::Instant;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle, TermLike};
-use rampack::sync::Mutex;
-use rampack::units::{PAGE_SIZE, human};
+use sync::Mutex;
+use units::{PAGE_SIZE, human};
 
-use service::machine::Machine;
+use service::engine::Machine;
 use service::outlet::STDOUT;
 
 /// A line that is redrawn again and again. Nothing is drawn when standard output is no terminal.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// The allocator. A daemon that serves swap space has its memory locked.
 #[global_allocator]
-static HEAP: rampack::host::Heap = rampack::host::Heap;
+static HEAP: host::Heap = host::Heap;
 
 fn main() -> ExitCode {
     cli::main()

@@ -6,9 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use control::{ControlError, Errno};
 use prometheus::TextEncoder;
 use prometheus::proto::{Bucket, Counter, Gauge, Histogram, LabelPair, MetricFamily, MetricType};
-use rampack::control::{ControlError, Errno};
 
 use crate::args::Metrics;
 use crate::terminal::answer;

@@ -5,9 +5,9 @@ use std::io;
 use std::process;
 use std::sync::Arc;
 
-use rampack::control::ControlError;
-use rampack::host::{self, effective_user, in_user_namespace};
-use rampack::nbd::Activated;
+use control::ControlError;
+use host::{self, effective_user, in_user_namespace};
+use nbd::Activated;
 
 use crate::args::FrontendOptions;
 use crate::sandbox;

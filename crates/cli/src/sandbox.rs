@@ -2,8 +2,8 @@
 
 use std::thread;
 
-use rampack::control::ControlError;
-use rampack::host::{self, NoFiles, Sandbox};
+use control::ControlError;
+use host::{self, NoFiles, Sandbox};
 
 use crate::args::SandboxOptions;
 use service::failure::failed;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rampack::control::ControlError;
+use control::ControlError;
 use service::failure::{failed, quoted, say, sentence, shown};
 use service::outlet;
 use service::root::Root;

@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{self, Role};
-use rampack::nbd::{Activated, Stream};
-use rampack::units::human;
+use control::{ControlError, Errno};
+use host::{self, Role};
+use nbd::{Activated, Stream};
+use units::human;
 
 use crate::args::{DeviceOptions, Serve, Size, Up, absolute};
 use crate::beside;
@@ -21,11 +21,11 @@ use crate::running::{
 use crate::terminal::{lines, print, program};
 use crate::watch::watch;
 use service::daemon::{self, Daemon};
+use service::engine;
 use service::events::{Event, Events};
 use service::exports::DiskExports;
 use service::failure::failed;
 use service::filesystem::{self, Kind};
-use service::machine;
 use service::notify::{self, Watchdog};
 use service::panics;
 use service::protocol::{Add, Attribute, DeviceReport};
@@ -110,7 +110,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     let plan = is_first.then(|| Plan::check(root, up)).transpose()?;
     let mut asked = up.disk.device.request(Some(&up.disk.size), up.frontends.force).asked();
     let file_system =
-        [("--mount", up.disk.mount.as_deref().map(rampack::text_of)), ("--fs", up.disk.fs.clone())];
+        [("--mount", up.disk.mount.as_deref().map(machine::text_of)), ("--fs", up.disk.fs.clone())];
     asked.extend(
         file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
     );
@@ -251,7 +251,7 @@ fn sockets_only(options: &Serve, activated: Vec<Activated>) -> Result<(), Contro
 
 /// Makes devices that only NBD clients can reach. They need a size from the start.
 fn private_machine(options: &Serve, count: u32) -> Result<Arc<DiskExports>, ControlError> {
-    let machine = machine::new()?;
+    let machine = engine::new()?;
     let mut request = options.device.request(options.size.as_ref(), options.frontends.force);
     request.size.get_or_insert_with(|| SIZE_OF_STDIO.into());
     for _ in 0..count.max(1) {

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
+use control::{ControlError, Errno};
+use host::errno;
 
 use crate::args::{Upgrade, absolute};
 use crate::terminal::answer;

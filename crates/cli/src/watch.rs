@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use rampack::control::ControlError;
+use control::ControlError;
 
 use crate::live::Live;
 use crate::swap::progress::Progress;

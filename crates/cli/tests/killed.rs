@@ -21,9 +21,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use cli::swap::selftest::group::Group;
-use rampack::host::{Memfds, swaps};
-use rampack::sync::atomic::killed::POINT;
+use host::{Memfds, swaps};
 use service::swap::limits::Controller;
+use sync::atomic::killed::POINT;
 use testkit::{Need, Rng, met};
 
 use common::{Place, program, wait_until};

@@ -3,10 +3,13 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::Arc;
 
 use estimate::{Codec, Image, Options, Process, Report, Source, estimate};
-use rampack::{Budgets, DiskOptions, PAGE_SIZE, Rampack};
+use machine::{Machine, MachineOptions};
 use testkit::{Need, met};
+use units::PAGE_SIZE;
+use zram::Budgets;
 
 /// Codecs that are tried.
 const CODECS: [&str; 2] = ["lz4", "zstd"];
@@ -26,13 +29,13 @@ fn report(sources: &[Source], sample: u64) -> Report {
 
 /// The bytes that a disk uses for pages.
 fn stored(pages: &[u8], algorithm: &str) -> u64 {
-    let algorithm = algorithm.to_owned();
-    let size = pages.len() as u64;
-    let options = DiskOptions { size, algorithm, ..Default::default() };
-    let disk = Rampack::new().unwrap().disk(options).unwrap();
+    let machine = Machine::new(Arc::new(host::Mmap), MachineOptions::of_this_system()).unwrap();
+    let disk = machine.add().unwrap();
+    disk.set_algorithm(algorithm).unwrap();
+    disk.set_disksize(pages.len() as u64).unwrap();
     let (whole, _) = pages.as_chunks::<PAGE_SIZE>();
     for (n, page) in whole.iter().enumerate() {
-        disk.store(n as u64, page).unwrap();
+        disk.store_page(host::cpu(), n as u64, page).unwrap();
     }
     disk.stats().pool_bytes + 8 * whole.len() as u64
 }
@@ -104,24 +107,26 @@ fn stored_by_tier(pages: &[u8]) -> [u64; 3] {
     const SECOND: u64 = 1_000_000_000;
     let (whole, _) = pages.as_chunks::<PAGE_SIZE>();
     let budgets = Budgets { cpu_percent: 100, ..Budgets::default() };
-    let options =
-        DiskOptions { size: 2 * pages.len() as u64, auto: Some(budgets), ..Default::default() };
-    let rampack = Rampack::new().unwrap();
-    let disk = rampack.disk(options).unwrap();
+    let machine = Machine::new(Arc::new(host::Mmap), MachineOptions::of_this_system()).unwrap();
+    let disk = machine.add().unwrap();
+    disk.set_track_access(true).unwrap();
+    disk.set_budgets(budgets).unwrap();
+    disk.set_auto(true).unwrap();
+    disk.set_disksize(2 * pages.len() as u64).unwrap();
     let mut now = 1000;
-    rampack.machine().set_clock(now);
+    machine.set_clock(now);
     for (n, page) in whole.iter().enumerate() {
-        disk.store(n as u64, page).unwrap();
+        disk.store_page(host::cpu(), n as u64, page).unwrap();
     }
     // The slot, the time of last use, what is remembered of the page, and its fingerprint.
     let tables = whole.len() as u64 * (8 + 4 + 4 + 4);
     [0, 64 + 60, 300].map(|seconds| {
         for _ in (0..seconds).step_by(4) {
             now += 4;
-            rampack.machine().set_clock(now);
-            disk.device().move_pages(4 * SECOND, &|| 0).unwrap();
+            machine.set_clock(now);
+            disk.move_pages(4 * SECOND, &|| 0).unwrap();
         }
-        let density = disk.device().density();
+        let density = disk.density();
         let entries = 16 * (density.extents + density.shared_objects);
         disk.stats().pool_bytes + entries + tables
     })
@@ -132,8 +137,9 @@ fn mixed_pages() -> Vec<u8> {
     let mut pages = pages();
     // Many pages, for frames that are not full are not in an estimate: the same bytes with other
     // boundaries.
+    let bytes = (pages.len() - 2000).min(22 << 20);
     for shift in [1000, 2000] {
-        pages.extend_from_within(shift..shift + (22 << 20));
+        pages.extend_from_within(shift..shift + bytes);
     }
     let again = pages[4 << 20..6 << 20].to_vec();
     pages.extend(again);

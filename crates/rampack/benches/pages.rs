@@ -12,7 +12,8 @@ use std::fmt;
 use common::{AT_ONCE, Content, PAGES, Pages};
 use divan::Bencher;
 use divan::counter::BytesCount;
-use rampack::{Disk, DiskOptions, PAGE_SIZE, Rampack};
+use rampack::{Disk, DiskOptions, Rampack};
+use units::PAGE_SIZE;
 
 fn main() {
     divan::main();
@@ -60,9 +61,9 @@ const CASES: [Case; 8] = {
 
 fn setting(case: &Case) -> (Disk, Pages) {
     let size = PAGES * PAGE_SIZE as u64;
-    let options = DiskOptions { size, algorithm: case.algorithm.into(), ..DiskOptions::default() };
-    let machine = Rampack::new().expect("addresses");
-    (machine.disk(options).expect("memory"), Pages::of(case.content))
+    let options = DiskOptions::new(size).algorithm(case.algorithm.parse().expect("its name"));
+    let rampack = Rampack::new().expect("addresses");
+    (rampack.disk(options).expect("memory"), Pages::of(case.content))
 }
 
 fn fill(disk: &Disk, pages: &Pages) {

@@ -11,7 +11,10 @@ use std::sync::Arc;
 use common::{AT_ONCE, Content, PAGES, Pages};
 use divan::Bencher;
 use divan::counter::BytesCount;
-use rampack::{AreaOptions, Key, Memcg, PAGE_SIZE, Rampack, SwapType, Zswap, cpu};
+use host::cpu;
+use machine::{Machine, MachineOptions};
+use units::PAGE_SIZE;
+use zswap::{AreaOptions, Key, Memcg, SwapType, Zswap};
 
 /// An area without a device refuses an incompressible page, so there is none here.
 const CONTENTS: [Content; 3] = [Content::Compressible, Content::Half, Content::SameFilled];
@@ -31,7 +34,8 @@ struct Area {
 
 impl Area {
     fn new(content: Content) -> Area {
-        let zswap = Rampack::new().and_then(|machine| machine.swap()).expect("memory");
+        let machine = Machine::new(Arc::new(host::Mmap), MachineOptions::of_this_system());
+        let zswap = machine.and_then(|machine| machine.swap()).expect("memory");
         let swap = SwapType::new(0).expect("a number of an area");
         let memcg = zswap.memcg("bench").expect("memory");
         let options = AreaOptions { device: None, memcg: memcg.clone() };

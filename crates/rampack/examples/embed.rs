@@ -6,12 +6,12 @@
 
 use std::error::Error;
 
-use rampack::{DiskOptions, PAGE_SIZE, Rampack};
+use rampack::{PAGE_SIZE, Rampack};
 
 const PAGES: u64 = 10_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let store = Rampack::new()?.disk(DiskOptions { size: 1 << 30, ..DiskOptions::default() })?;
+    let store = Rampack::new()?.disk(1 << 30)?;
     for index in 0..PAGES {
         store.store(index, &row_page(index))?;
     }
@@ -21,8 +21,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         assert_eq!(page, row_page(index));
     }
     let stats = store.stats();
-    let (data, memory) = (stats.orig_bytes >> 10, stats.pool_bytes >> 10);
-    println!("{PAGES} pages, {data} KiB, are in {memory} KiB of memory");
+    let (data, memory) = (stats.pages * PAGE_SIZE as u64, stats.memory_bytes);
+    println!("{PAGES} pages, {} KiB, are in {} KiB of memory", data >> 10, memory >> 10);
     Ok(())
 }
 

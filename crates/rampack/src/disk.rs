@@ -1,153 +1,149 @@
-//! The devices of this process.
+//! A disk of this process.
 
 use std::sync::Arc;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
-use control::ControlError;
 use units::{Cpu, Page};
-use zram::{Budgets, Stats, WhenFull};
 
-use crate::Machine;
+use crate::upkeep::Inner;
+use crate::{DiskOptions, DiskStats, Error, PAGE_SIZE, WhenFull};
 
-/// The options of a device.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct DiskOptions {
-    /// Its size in bytes, rounded up to pages. It costs memory only as pages are stored.
-    pub size: u64,
-    /// The codec: one of [`crate::ALGORITHMS`].
-    pub algorithm: String,
-    /// The codec's level, or its default.
-    pub level: Option<i32>,
-    /// The memory limit for stored pages, in bytes; 0 for no limit.
-    pub mem_limit: u64,
-    /// What a store does at that limit. With [`WhenFull::Wait`] the calling thread moves pages of
-    /// [`DiskOptions::auto`] to smaller forms, whatever their age, and the store fails when none
-    /// gets smaller. A device made by these options has no backing device, so
-    /// [`WhenFull::Spill`] is refused.
-    pub when_full: WhenFull,
-    /// Pages that are not used move to smaller forms within these budgets, whenever the program
-    /// calls [`Rampack::move_pages`](crate::Rampack::move_pages); `None` if no page moves by
-    /// itself. It takes 16 bytes a page.
-    pub auto: Option<Budgets>,
-}
-
-impl Default for DiskOptions {
-    fn default() -> DiskOptions {
-        let algorithm = crate::DEFAULT_ALGORITHM.into();
-        DiskOptions {
-            size: 0,
-            algorithm,
-            level: None,
-            mem_limit: 0,
-            when_full: WhenFull::Fail,
-            auto: None,
-        }
-    }
-}
-
-/// A compressed RAM disk of this process, also a store of pages. Dropping the last clone removes
-/// it. Any number of threads may call every method.
+/// A compressed disk of this process, also a store of pages by number. Clones are the same disk;
+/// it ends with the last. Any number of threads may call every method.
 #[derive(Clone)]
 pub struct Disk {
     disk: Arc<Removed>,
 }
 
-/// Removes the device from its machine when it is dropped.
+/// Removes the disk from its machine when it is dropped.
 struct Removed {
     disk: Arc<zram::Disk>,
-    machine: Arc<Machine>,
+    inner: Arc<Inner>,
 }
 
 impl Drop for Removed {
     fn drop(&mut self) {
-        // If the device itself is still open, it stays with its machine.
-        let _ = self.machine.remove(self.disk.id());
+        // If the disk itself is still open, it stays with its machine.
+        let _ = self.inner.machine.remove(self.disk.id());
     }
 }
 
 impl Disk {
-    pub(crate) fn create(
-        machine: &Arc<Machine>,
-        options: DiskOptions,
-    ) -> Result<Disk, ControlError> {
-        let disk = Removed { disk: machine.add()?, machine: machine.clone() };
-        disk.disk.set_algorithm(&options.algorithm)?;
-        disk.disk.set_params(zcomp::Params::at_level(options.level))?;
-        disk.disk.set_mem_limit(options.mem_limit);
-        disk.disk.set_when_full(options.when_full)?;
+    pub(crate) fn create(inner: &Arc<Inner>, options: DiskOptions) -> Result<Disk, Error> {
+        let removed = Removed { disk: inner.machine.add()?, inner: inner.clone() };
+        let disk = &removed.disk;
+        disk.set_algorithm(options.algorithm.name())?;
+        disk.set_params(options.algorithm.params())?;
+        disk.set_mem_limit(options.mem_limit);
+        disk.set_when_full(match options.when_full {
+            WhenFull::Fail => zram::WhenFull::Fail,
+            WhenFull::Wait => zram::WhenFull::Wait,
+        })?;
         if let Some(budgets) = options.auto {
-            disk.disk.set_track_access(true)?;
-            disk.disk.set_budgets(budgets)?;
-            disk.disk.set_auto(true)?;
+            disk.set_track_access(true)?;
+            disk.set_budgets(zram::Budgets {
+                target: budgets.target,
+                cpu_percent: budgets.cpu_percent,
+                slowest_read: budgets.slowest_read,
+                written_a_day: 0,
+            })?;
+            disk.set_auto(true)?;
         }
-        disk.disk.set_disksize(options.size)?;
-        Ok(Disk { disk: Arc::new(disk) })
+        disk.set_disksize(options.size)?;
+        Ok(Disk { disk: Arc::new(removed) })
     }
 
-    /// Stores page `index`. Pages are 4096 bytes; the first is 0.
+    fn zram(&self) -> &zram::Disk {
+        &self.disk.disk
+    }
+
+    /// Its size in bytes, a multiple of [`PAGE_SIZE`].
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.zram().geometry().bytes
+    }
+
+    /// Stores page `index`. The first is 0.
     ///
     /// # Errors
-    /// `OutOfRange` past the end, `NoSpace` at the memory limit (see [`DiskOptions::when_full`]),
-    /// `NoMemory`; the page has not changed then.
-    pub fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
-        self.disk.disk.store_page(host::cpu(), index, page)
+    /// [`Error::OutOfRange`] past the end, [`Error::Full`] at the limit (see
+    /// [`DiskOptions::when_full`]), [`Error::NoMemory`]; the page is as it was.
+    #[inline]
+    pub fn store(&self, index: u64, page: &Page) -> Result<(), Error> {
+        Ok(self.zram().store_page(host::cpu(), index, page)?)
     }
 
     /// Loads page `index`; zeroes if it was never stored.
     ///
     /// # Errors
-    /// `OutOfRange` past the end, `Corrupt` if the stored object does not decompress, `Failed` if
-    /// the page was written back and cannot be read.
-    pub fn load(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
-        self.disk.disk.load_page(host::cpu(), index, page)
+    /// [`Error::OutOfRange`] past the end; [`Error::Corrupt`] if what is stored does not
+    /// decompress: what is in `page` is undefined then.
+    #[inline]
+    pub fn load(&self, index: u64, page: &mut Page) -> Result<(), Error> {
+        Ok(self.zram().load_page(host::cpu(), index, page)?)
     }
 
     /// Frees `count` pages from `first` on; they read as zeroes afterwards.
     ///
     /// # Errors
-    /// `OutOfRange` past the end; nothing has changed then.
-    pub fn discard(&self, first: u64, count: u64) -> Result<(), IoError> {
-        self.disk.disk.discard_pages(host::cpu(), first, count)
+    /// [`Error::OutOfRange`] past the end; nothing has changed then.
+    pub fn discard(&self, first: u64, count: u64) -> Result<(), Error> {
+        Ok(self.zram().discard_pages(host::cpu(), first, count)?)
+    }
+
+    /// Reads the bytes from `offset` on.
+    ///
+    /// # Errors
+    /// As for [`Disk::load`].
+    pub fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), Error> {
+        Ok(self.zram().submit(host::cpu(), Operation::Read { offset, into })?)
+    }
+
+    /// Writes bytes from `offset` on. A page that is written in part is read and stored as one.
+    ///
+    /// # Errors
+    /// As for [`Disk::store`]; pages before the one that failed are written.
+    pub fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), Error> {
+        Ok(self.zram().submit(host::cpu(), Operation::Write { offset, from })?)
+    }
+
+    /// Sets the limit of its memory in bytes; 0 for none. What is stored stays.
+    pub fn set_mem_limit(&self, bytes: u64) {
+        self.zram().set_mem_limit(bytes);
     }
 
     /// The statistics now.
     #[must_use]
-    pub fn stats(&self) -> Stats {
-        self.disk.disk.stats()
+    pub fn stats(&self) -> DiskStats {
+        DiskStats::of(&self.zram().stats())
     }
 
-    /// Compacts the zspages and gives the freed frames back to the operating system. Returns the
-    /// freed bytes.
+    /// Moves objects together, and gives memory that gets free back to the system. It takes time in
+    /// proportion to what is stored. Returns the freed bytes.
     ///
     /// # Errors
-    /// A device of this library returns no error.
-    pub fn compact(&self) -> Result<u64, ControlError> {
-        let frames = self.disk.disk.compact()?;
-        self.disk.machine.frames().drain();
-        Ok(frames * units::PAGE_SIZE as u64)
-    }
-
-    /// The device itself, with its attributes.
-    #[must_use]
-    pub fn device(&self) -> &Arc<zram::Disk> {
-        &self.disk.disk
+    /// [`Error::Busy`] while another thread compacts the disk.
+    pub fn compact(&self) -> Result<u64, Error> {
+        let frames = self.zram().compact()?;
+        self.disk.inner.machine.frames().drain();
+        Ok(frames * PAGE_SIZE as u64)
     }
 }
 
 impl BlockDevice for Disk {
     fn geometry(&self) -> Geometry {
-        self.disk.disk.geometry()
+        self.zram().geometry()
     }
     fn abilities(&self) -> Abilities {
-        self.disk.disk.abilities()
+        self.zram().abilities()
     }
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
-        self.disk.disk.perform(context, operation)
+        self.zram().perform(context, operation)
     }
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
-        self.disk.disk.submit_all(cpu, jobs);
+        self.zram().submit_all(cpu, jobs);
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        self.disk.disk.extents(cpu, offset, length, visit)
+        self.zram().extents(cpu, offset, length, visit)
     }
 }

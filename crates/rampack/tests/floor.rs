@@ -7,8 +7,9 @@
 
 use std::time::{Duration, Instant};
 
-use rampack::{Disk, DiskOptions, Page, Rampack};
+use rampack::{Disk, DiskOptions, Rampack};
 use testkit::Rng;
+use units::Page;
 use zcomp::{Compressor, Context, Lz4, Params, Zstd};
 
 const PAGES: usize = 64;
@@ -90,8 +91,7 @@ fn judge(mut codec: impl FnMut(), mut engine: impl FnMut()) -> Result<f64, f64> 
 }
 
 fn disk(codec: &dyn Compressor) -> Disk {
-    let algorithm = codec.name().to_string();
-    let options = DiskOptions { size: 1 << 20, algorithm, ..DiskOptions::default() };
+    let options = DiskOptions::new(1 << 20).algorithm(codec.name().parse().unwrap());
     Rampack::new().unwrap().disk(options).unwrap()
 }
 
@@ -118,7 +118,7 @@ fn storing_and_loading_cost_little_beside_the_codec() {
         println!("{}: {stored:?} and {loaded:?} times the codec", codec.name());
         assert!(stored.is_ok(), "{}: storing takes {stored:?} times the codec", codec.name());
         assert!(loaded.is_ok(), "{}: loading takes {loaded:?} times the codec", codec.name());
-        assert_eq!(disk.stats().pages_stored, PAGES as u64);
+        assert_eq!(disk.stats().pages, PAGES as u64);
         assert!(back == pages[PAGES - 1]);
     }
 }

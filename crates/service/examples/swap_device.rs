@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use rampack::control::ControlError;
+use control::ControlError;
 use service::daemon::{Daemon, DaemonOptions};
 use service::events::Events;
 use service::failure::{failed, sentence};
@@ -19,7 +19,7 @@ use service::transport::{SwapTransport, Transport};
 
 /// The allocator. A process that serves swap space has its memory locked.
 #[global_allocator]
-static HEAP: rampack::host::Heap = rampack::host::Heap;
+static HEAP: host::Heap = host::Heap;
 
 fn main() -> ExitCode {
     // A daemon starts its own program again to swap off, and to change loop devices.

@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Peer, errno, peer_of};
+use control::{ControlError, Errno};
+use host::{Peer, errno, peer_of};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{failed, say};
@@ -123,7 +123,7 @@ impl Connected<'_> {
 
 fn connect(root: &Root) -> Result<UnixStream, ControlError> {
     let path = root.control_socket();
-    rampack::host::connect_at_once(&path).map_err(|error| match error.kind() {
+    host::connect_at_once(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
             let message = format!(
                 "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or \

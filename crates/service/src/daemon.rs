@@ -8,18 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-use rampack::control::{ControlError, Errno};
-use rampack::fuse::TreeMount;
-use rampack::nbd::{Activated, Exports, Server, Tls};
-use rampack::sync::Mutex;
+use control::{ControlError, Errno};
+use fuse::TreeMount;
+use nbd::{Activated, Exports, Server, Tls};
 use serde_json::Value;
+use sync::Mutex;
 
 use crate::devices::Devices;
+use crate::engine::Machine;
 use crate::events::Event;
 use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence, ublk_error, with_limits};
 use crate::latency;
-use crate::machine::Machine;
 use crate::metrics;
 use crate::plan::{Asked, Plan};
 use crate::protocol::{Applied, Apply, DaemonReport, Request};
@@ -109,9 +109,8 @@ pub fn abandoned(process: u32) -> String {
 /// # Errors
 /// `EINVAL` for certificates that cannot be used; the error of the system call.
 pub fn nbd_server(exports: Arc<dyn Exports>, nbd: &NbdOptions) -> Result<Server, ControlError> {
-    let mut options =
-        rampack::nbd::Options { cpu: rampack::host::cpu, ..rampack::nbd::Options::default() };
-    let part = usize::try_from(rampack::host::total_memory() / 16).unwrap_or(usize::MAX);
+    let mut options = nbd::Options { cpu: host::cpu, ..nbd::Options::default() };
+    let part = usize::try_from(host::total_memory() / 16).unwrap_or(usize::MAX);
     options.memory = options.memory.min(part);
     options.tls = tls(nbd)?;
     Server::new(exports, options).map_err(|e| failed("cannot start the NBD server", &e))
@@ -441,7 +440,7 @@ impl Commands {
         DaemonReport {
             rampack: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
-            root: rampack::text_of(self.root.path()),
+            root: machine::text_of(self.root.path()),
             nbd: devices.nbd(),
             block_devices: devices.makes_block_devices(),
             is_abandoned: devices.is_abandoned(),

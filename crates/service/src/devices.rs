@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use rampack::control::tree::DeviceNode;
-use rampack::control::{ControlError, Errno, Object};
-use rampack::fuse::{CutOff, Hold};
-use rampack::host::swaps;
-use rampack::nbd::Server;
-use rampack::sync::atomic::{AtomicBool, Ordering};
-use rampack::sync::{Mutex, MutexGuard};
-use rampack::zram::Disk;
+use control::tree::DeviceNode;
+use control::{ControlError, Errno, Object};
+use fuse::{CutOff, Hold};
+use host::swaps;
+use nbd::Server;
+use sync::atomic::{AtomicBool, Ordering};
+use sync::{Mutex, MutexGuard};
+use zram::Disk;
 
+use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::loops::{LOOKING, PAUSE};
-use crate::machine::Machine;
 use crate::protocol::{Add, Attribute};
 use crate::root::{Made, Root};
 use crate::state::State;
@@ -272,7 +272,7 @@ impl Devices {
         value: &str,
         force: bool,
     ) -> Result<(), Refusal> {
-        let rows = rampack::zram::attributes(disk.clone());
+        let rows = zram::attributes(disk.clone());
         let user = disk.open();
         match rows.store("reset", value) {
             // The value is valid: only the user opened above keeps the device from a reset.
@@ -312,7 +312,7 @@ impl Devices {
         attribute: &str,
         value: &str,
     ) -> Result<(), ControlError> {
-        let rows = rampack::zram::attributes(disk.clone());
+        let rows = zram::attributes(disk.clone());
         if !CHANGES_SIZE.contains(&attribute) {
             self.check_present(disk)?;
             paths::check(disk, attribute, value, false)?;
@@ -364,7 +364,7 @@ impl Devices {
     pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
         match self.is_present(disk) {
             true => Ok(()),
-            false => Err(rampack::control::tree::gone(&disk.name())),
+            false => Err(control::tree::gone(&disk.name())),
         }
     }
 
@@ -563,7 +563,7 @@ impl Devices {
 /// # Errors
 /// The error of an attribute. The attributes before it have their new values then.
 pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
-    let rows = rampack::zram::attributes(disk.clone());
+    let rows = zram::attributes(disk.clone());
     if let Some(algorithm) = &options.algorithm {
         rows.store("comp_algorithm", algorithm)?;
     }

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rampack::block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
-use rampack::nbd::{ExportInfo, Exports, OpenError};
-use rampack::units::{Cpu, human};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
+use nbd::{ExportInfo, Exports, OpenError};
+use units::{Cpu, human};
 
+use crate::engine::Machine;
 use crate::latency::Timed;
-use crate::machine::Machine;
 use crate::state::State;
 
 /// Every device of a machine, by its name. A connected client is a user of its device: the device
@@ -55,7 +55,7 @@ impl<D: BlockDevice> BlockDevice for ReadOnly<D> {
 
 impl Exports for DiskExports {
     fn list(&self) -> Vec<ExportInfo> {
-        let info = |disk: &Arc<rampack::zram::Disk>| {
+        let info = |disk: &Arc<zram::Disk>| {
             let description = match disk.bytes() {
                 0 => "compressed RAM disk without a size".to_string(),
                 bytes => format!("compressed RAM disk of {}", human(bytes)),

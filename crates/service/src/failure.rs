@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
+use control::{ControlError, Errno};
+use host::errno;
 
 use crate::outlet;
 
@@ -48,17 +48,17 @@ pub fn sentence(error: &ControlError) -> String {
     shown(&format!("{} ({})", error.message, symbol(error.errno)))
 }
 
-/// Text with paths of any bytes ([`rampack::text_of`]), for a reader.
+/// Text with paths of any bytes ([`machine::text_of`]), for a reader.
 #[must_use]
 pub fn shown(text: &str) -> String {
-    String::from_utf8_lossy(&rampack::control::bytes_of(text)).into_owned()
+    String::from_utf8_lossy(&control::bytes_of(text)).into_owned()
 }
 
 /// The error with what limits the memory of this process, if it has none left.
 #[must_use]
 pub fn with_limits(error: ControlError) -> ControlError {
     let limits = match error.errno {
-        Errno::ENOMEM if !error.message.contains(LIMITED) => rampack::host::limits_on_memory(),
+        Errno::ENOMEM if !error.message.contains(LIMITED) => host::limits_on_memory(),
         _ => String::new(),
     };
     match limits.is_empty() {
@@ -89,15 +89,13 @@ pub fn say(text: &str) {
 
 /// The [`ControlError`] for an error of the FUSE frontend.
 #[must_use]
-pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
+pub fn frontend_error(error: &fuse::Error) -> ControlError {
     let errno = match error {
-        rampack::fuse::Error::NoFuse(_) | rampack::fuse::Error::NoLoop(_) => Errno::ENODEV,
-        rampack::fuse::Error::NoPermission { .. } => Errno::EPERM,
-        rampack::fuse::Error::MountPoint { .. } | rampack::fuse::Error::Name { .. } => {
-            Errno::EINVAL
-        }
-        rampack::fuse::Error::Busy { .. } => Errno::EBUSY,
-        rampack::fuse::Error::System { doing, source } => {
+        fuse::Error::NoFuse(_) | fuse::Error::NoLoop(_) => Errno::ENODEV,
+        fuse::Error::NoPermission { .. } => Errno::EPERM,
+        fuse::Error::MountPoint { .. } | fuse::Error::Name { .. } => Errno::EINVAL,
+        fuse::Error::Busy { .. } => Errno::EBUSY,
+        fuse::Error::System { doing, source } => {
             return failed(format!("cannot {doing}"), source);
         }
     };
@@ -106,17 +104,13 @@ pub fn frontend_error(error: &rampack::fuse::Error) -> ControlError {
 
 /// The [`ControlError`] for an error of the ublk frontend.
 #[must_use]
-pub fn ublk_error(error: &rampack::ublk::Error) -> ControlError {
+pub fn ublk_error(error: &ublk::Error) -> ControlError {
     let errno = match error {
-        rampack::ublk::Error::NoDriver(_)
-        | rampack::ublk::Error::NoUring(_)
-        | rampack::ublk::Error::TooOld => Errno::ENODEV,
-        rampack::ublk::Error::NoPermission => Errno::EPERM,
-        rampack::ublk::Error::Unfit(_) => Errno::EINVAL,
-        rampack::ublk::Error::Busy(_) => Errno::EBUSY,
-        rampack::ublk::Error::System { source, .. } => {
-            Errno(source.raw_os_error().unwrap_or(errno::EIO))
-        }
+        ublk::Error::NoDriver(_) | ublk::Error::NoUring(_) | ublk::Error::TooOld => Errno::ENODEV,
+        ublk::Error::NoPermission => Errno::EPERM,
+        ublk::Error::Unfit(_) => Errno::EINVAL,
+        ublk::Error::Busy(_) => Errno::EBUSY,
+        ublk::Error::System { source, .. } => Errno(source.raw_os_error().unwrap_or(errno::EIO)),
     };
     ControlError::new(errno, error.to_string())
 }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, effective_user, errno, mounts, printable};
+use control::{ControlError, Errno};
+use host::{Unmount, effective_user, errno, mounts, printable};
 
 use crate::failure::{failed, quoted};
 use crate::mounts::used_by;
@@ -176,7 +176,7 @@ impl Kind {
         if device.is_file() {
             return self.mount_file(device, target);
         }
-        match rampack::host::mount(device, target, self.name, "discard") {
+        match host::mount(device, target, self.name, "discard") {
             Ok(()) => Ok(()),
             Err(error) if error.raw_os_error() == Some(errno::ENODEV) => {
                 let message = format!(
@@ -323,7 +323,7 @@ pub fn check_free(target: &Path) -> Result<(), ControlError> {
 /// # Errors
 /// `EBUSY` with its users, or the error of the system call.
 pub fn unmount(target: &Path, how: Unmount) -> Result<(), ControlError> {
-    match rampack::fuse::unmount(target, how) {
+    match fuse::unmount(target, how) {
         Ok(()) => Ok(()),
         // Not a mount point: another program has unmounted it.
         Err(error) if error.raw_os_error() == Some(errno::EINVAL) => Ok(()),

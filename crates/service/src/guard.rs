@@ -6,9 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use rampack::control::ControlError;
-use rampack::fuse::unmount;
-use rampack::host::{Mounted, Unmount, mounts};
+use control::ControlError;
+use fuse::unmount;
+use host::{Mounted, Unmount, mounts};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::{failed, say};
@@ -27,7 +27,7 @@ struct Known {
 
 impl Known {
     fn of(mounted: &Mounted) -> Known {
-        Known { at: rampack::text_of(&mounted.at), device: mounted.device }
+        Known { at: machine::text_of(&mounted.at), device: mounted.device }
     }
 }
 

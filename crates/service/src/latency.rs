@@ -10,13 +10,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
-use rampack::block::{
+use block::{
     Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, PackedPages, Visit,
 };
-use rampack::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use rampack::sync::{Mutex, PerCpu};
-use rampack::units::Cpu;
 use serde::{Deserialize, Serialize};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use sync::{Mutex, PerCpu};
+use units::Cpu;
 
 /// The bounds of the classes of times, in nanoseconds; a last class has what is longer.
 pub const BOUNDS: [u64; 15] = [
@@ -47,7 +47,7 @@ const OPERATIONS: [&str; 2] = ["read", "write"];
 /// Are requests to devices of this process timed?
 static IS_ON: AtomicBool = AtomicBool::new(false);
 /// The CPUs that count. Threads that serve clients may not ask the system for it.
-static CPUS: LazyLock<usize> = LazyLock::new(rampack::host::cpus);
+static CPUS: LazyLock<usize> = LazyLock::new(host::cpus);
 /// The times of its devices, by their names.
 static TIMES: LazyLock<Mutex<BTreeMap<String, Arc<Times>>>> =
     LazyLock::new(|| Mutex::new(BTreeMap::new()));

@@ -9,8 +9,8 @@ use std::env;
 use std::path::Path;
 use std::process::Command;
 
-use rampack::control::ControlError;
-use rampack::host::ask;
+use control::ControlError;
+use host::ask;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::failed;
@@ -60,8 +60,8 @@ impl Layouts {
     #[must_use]
     pub fn own() -> Layouts {
         let table = Reads { oldest: kept::OLDEST_LAYOUT, newest: kept::LAYOUT };
-        let disk = Reads { oldest: rampack::zram::OLDEST_LAYOUT, newest: rampack::zram::LAYOUT };
-        let swap = rampack::zswap::LAYOUT;
+        let disk = Reads { oldest: zram::OLDEST_LAYOUT, newest: zram::LAYOUT };
+        let swap = zswap::LAYOUT;
         let swap = Reads { oldest: swap, newest: swap };
         let log = Reads { oldest: 1, newest: SWAP_LOG_LAYOUT };
         let reads = [(TABLE, table), (DISK, disk), (SWAP, swap), (SWAP_LOG, log)];
@@ -157,8 +157,8 @@ mod tests {
     #[test]
     fn this_program_reads_what_it_writes() {
         let own = Layouts::own();
-        let swap = rampack::zswap::LAYOUT;
-        let parts = [(TABLE, kept::LAYOUT), (DISK, rampack::zram::LAYOUT), (SWAP, swap)];
+        let swap = zswap::LAYOUT;
+        let parts = [(TABLE, kept::LAYOUT), (DISK, zram::LAYOUT), (SWAP, swap)];
         own.check(Path::new("own"), &parts).unwrap();
         let text = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<Layouts>(&text).unwrap(), own);

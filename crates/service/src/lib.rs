@@ -19,7 +19,7 @@
 //! 2. [`mounts`], [`filesystem`], [`guard`], [`root`]: what stands on a device or uses a place,
 //!    file systems, and the state directory of a daemon.
 //! 3. [`layouts`], [`state`], [`successor`]: what outlives the daemon, and who takes it over;
-//!    [`loops`]: block devices on its files; [`machine`]: the engine; [`exports`], [`latency`],
+//!    [`loops`]: block devices on its files; [`engine`]: the machine; [`exports`], [`latency`],
 //!    [`zone`]: views of it; [`rehearsal`]: whether another program could take over.
 //! 4. [`swap::signals`], [`events`]: signals; [`swap::beneath`]: what devices stand on;
 //!    [`swap::report`]: reports of swap devices.
@@ -36,6 +36,7 @@ pub mod client;
 pub mod daemon;
 pub mod devices;
 pub mod doctor;
+pub mod engine;
 pub mod events;
 pub mod exports;
 pub mod failure;
@@ -44,7 +45,6 @@ pub mod guard;
 pub mod latency;
 pub mod layouts;
 pub mod loops;
-pub mod machine;
 pub mod metrics;
 pub mod mounts;
 pub mod notify;

@@ -22,9 +22,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::fuse::{self, Hold, KnownLoop, LoopDevice, LoopOptions};
-use rampack::host::{self, Unmount, errno};
+use control::{ControlError, Errno};
+use fuse::{self, Hold, KnownLoop, LoopDevice, LoopOptions};
+use host::{self, Unmount, errno};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,13 +51,13 @@ struct Name(PathBuf);
 
 impl From<String> for Name {
     fn from(text: String) -> Name {
-        Name(rampack::path_of(&text))
+        Name(machine::path_of(&text))
     }
 }
 
 impl From<Name> for String {
     fn from(name: Name) -> String {
-        rampack::text_of(&name.0)
+        machine::text_of(&name.0)
     }
 }
 

@@ -7,9 +7,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rampack::control::{AttributeInfo, Bound, Number, Object, ValueKind, tree::attributes};
-use rampack::units::PAGE_SIZE;
-use rampack::zswap::DEBUG;
+use control::{AttributeInfo, Bound, Number, Object, ValueKind, tree::attributes};
+use units::PAGE_SIZE;
+use zswap::DEBUG;
 
 use crate::devices::Devices;
 use crate::latency::{BOUNDS, EVERY, Latency};

@@ -4,9 +4,9 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use rampack::control::tree::DeviceNode;
-use rampack::host::swaps::{self, Active};
-use rampack::host::{Holder, Mounted, holders, major, minor, mounts};
+use control::tree::DeviceNode;
+use host::swaps::{self, Active};
+use host::{Holder, Mounted, holders, major, minor, mounts};
 
 /// The place of a device that is swap space.
 pub const SWAP: &str = "[SWAP]";
@@ -27,7 +27,7 @@ pub(crate) fn places_among(
 ) -> Vec<String> {
     let is_it = |mount: &&Mounted| mount.source == path || number == Some(mount.device);
     let mounted = mounts.iter().filter(is_it);
-    let mut places: Vec<String> = mounted.map(|mount| rampack::text_of(&mount.at)).collect();
+    let mut places: Vec<String> = mounted.map(|mount| machine::text_of(&mount.at)).collect();
     if swaps.iter().any(|swap| swap.path == path) {
         places.push(SWAP.into());
     }

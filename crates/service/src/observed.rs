@@ -7,8 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rampack::fuse::find_by_backing;
-use rampack::host::{Mounted, mounts, swaps};
+use fuse::find_by_backing;
+use host::{Mounted, mounts, swaps};
 
 use crate::plan::{Kept, KeptArea, Observed};
 use crate::root::Root;

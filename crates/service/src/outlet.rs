@@ -13,9 +13,9 @@ use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::host::{For, flags, wait};
-use rampack::sync::Mutex;
+use host::{For, flags, wait};
 use rustix::net::SendFlags;
+use sync::Mutex;
 
 /// How long a text may wait for its reader.
 const PATIENCE: Duration = Duration::from_secs(1);

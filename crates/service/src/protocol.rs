@@ -3,13 +3,13 @@
 //! A request is `{"version":1,"command":"get","device":"zram0","attributes":["disksize"]}`. The
 //! answer is `{"version":1,"ok":…}` or
 //! `{"version":1,"error":{"errno":22,"symbol":"EINVAL","message":"…"}}`. Unknown commands and
-//! fields are refused. A path is absolute, and text as [`rampack::text_of`] makes it: bytes that
+//! fields are refused. A path is absolute, and text as [`machine::text_of`] makes it: bytes that
 //! are no UTF-8 are characters from U+10FF80 on.
 
 use std::collections::BTreeMap;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
+use control::{ControlError, Errno};
+use host::errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

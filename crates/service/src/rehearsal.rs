@@ -7,8 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host;
+use control::{ControlError, Errno};
 use serde::{Deserialize, Serialize};
 
 use crate::failure::failed;

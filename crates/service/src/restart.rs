@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{self, Command};
 
-use rampack::host::{ask, signal};
+use host::{ask, signal};
 
 /// How often systemd is asked, if what asks is ended by a signal.
 const TRIES: u32 = 5;

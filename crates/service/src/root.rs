@@ -7,8 +7,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{effective_group, effective_user, errno, flags, is_at, printable, try_lock};
+use control::{ControlError, Errno};
+use host::{effective_group, effective_user, errno, flags, is_at, printable, try_lock};
 use rustix::fs::{AtFlags, CWD, linkat};
 
 use crate::failure::{failed, quoted};
@@ -112,13 +112,13 @@ impl Root {
     /// The directory of the files that the kernel swaps to.
     #[must_use]
     pub fn swap(&self) -> PathBuf {
-        self.path.join(rampack::fuse::leftovers::SWAP)
+        self.path.join(fuse::leftovers::SWAP)
     }
 
     /// The mount point of the control tree.
     #[must_use]
     pub fn tree(&self) -> PathBuf {
-        self.path.join(rampack::fuse::leftovers::TREE)
+        self.path.join(fuse::leftovers::TREE)
     }
 
     /// The directory with links to files of the tree that Linux has in `/proc`.

@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
-use rampack::sync::Mutex;
-use rampack::sync::atomic::{AtomicBool, Ordering};
+use control::{ControlError, Errno};
+use host::errno;
 use serde_json::Value;
+use sync::Mutex;
+use sync::atomic::{AtomicBool, Ordering};
 
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
 

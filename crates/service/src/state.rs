@@ -18,13 +18,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use control::{ControlError, Errno};
+use host::{Memfds, page_bytes};
 use kept::{Contents, Device, Mount, Region, Store, Table};
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Memfds, page_bytes};
-use rampack::sync::Mutex;
-use rampack::ublk::Id;
-use rampack::zram::Disk;
-use rampack::{Machine, SavedDisk};
+use machine::Machine;
+use sync::Mutex;
+use ublk::Id;
+use zram::Disk;
+use zram::SavedDisk;
 
 use crate::failure::failed;
 use crate::layouts::{DISK, PartLayout, SWAP, SWAP_LOG, SWAP_LOG_LAYOUT, TABLE as TABLE_PART};
@@ -411,11 +412,11 @@ impl State {
     pub fn layouts(&self, machine: &Machine) -> Vec<PartLayout> {
         let table = self.written.lock().table.layout();
         let disks = machine.disks().iter().map(|disk| disk.layout()).max();
-        let disk = disks.unwrap_or(rampack::zram::OLDEST_LAYOUT);
+        let disk = disks.unwrap_or(zram::OLDEST_LAYOUT);
         let mut parts = vec![(TABLE_PART, table), (DISK, disk)];
         let areas = &self.swaps.lock().0;
         if !areas.is_empty() {
-            parts.push((SWAP, rampack::zswap::LAYOUT));
+            parts.push((SWAP, zswap::LAYOUT));
         }
         let mut below = areas.values().filter_map(|area| area.backing.as_ref());
         if below.any(|backing| backing.log_bytes.is_some()) {

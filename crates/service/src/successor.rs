@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use rampack::control::{ControlError, Errno};
+use control::{ControlError, Errno};
 
 use crate::failure::failed;
 use crate::layouts::{Layouts, PartLayout};
@@ -40,7 +40,7 @@ pub fn successor(
         return Err(ControlError::new(Errno::ENOTSUP, message));
     };
     let path = match asked {
-        Some(path) => match rampack::path_of(path) {
+        Some(path) => match machine::path_of(path) {
             path if path.is_absolute() => path,
             path => {
                 let message = format!("the program {} has no absolute path", path.display());

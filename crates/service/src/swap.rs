@@ -32,13 +32,13 @@ mod trouble;
 pub use swaps::Swaps;
 
 /// The most swap devices of a daemon: as many as the engine has swap types.
-pub const MOST: usize = rampack::zswap::MAX_TYPES;
+pub const MOST: usize = zswap::MAX_TYPES;
 
 /// A place where a test has the process end (`--cfg killed`, `tests/killed.rs`).
 #[inline]
 fn kill_point(_name: &str) {
     #[cfg(killed)]
-    rampack::sync::atomic::killed::point(_name);
+    sync::atomic::killed::point(_name);
 }
 
 /// The name of swap device `number`.

@@ -31,15 +31,14 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
-use rampack::control::ControlError;
-use rampack::fuse::{KeptFile, Mount, Options};
-use rampack::host;
-use rampack::nbd::Listener;
+use control::ControlError;
+use fuse::{KeptFile, Mount, Options};
+use nbd::Listener;
 
+use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::latency::Timed;
 use crate::loops::{HelpersEnd, Loops};
-use crate::machine::Machine;
 use crate::root::Root;
 use crate::state::{Connection, State};
 use crate::transport::NbdOptions;

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, gone};
-use rampack::control::{Access, Attribute, Bound, ControlError, Errno, Object, ValueKind};
-use rampack::zram::Disk;
+use control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, gone};
+use control::{Access, Attribute, Bound, ControlError, Errno, Object, ValueKind};
+use zram::Disk;
 
 use crate::devices::{Devices, device_count};
 use crate::protocol::{self, Add, TreeAttribute};
@@ -61,7 +61,7 @@ pub fn attribute(
     attribute: &str,
 ) -> Result<AttributeFile, ControlError> {
     if name.contains('/') {
-        let found = rampack::control::tree::find(&tree(devices), &format!("{name}/{attribute}"));
+        let found = control::tree::find(&tree(devices), &format!("{name}/{attribute}"));
         if let Some(Node::Attribute(attribute)) = found {
             return Ok(attribute);
         }
@@ -75,7 +75,7 @@ pub fn attribute(
 
 /// The attributes of the directory at `path`, without those of its subdirectories.
 fn directory(devices: &Arc<Devices>, path: &str) -> Option<Vec<AttributeFile>> {
-    let Some(Node::Directory(found)) = rampack::control::tree::find(&tree(devices), path) else {
+    let Some(Node::Directory(found)) = control::tree::find(&tree(devices), path) else {
         return None;
     };
     let rows = found.names().into_iter().filter_map(|name| match found.get(&name) {
@@ -126,7 +126,7 @@ pub fn listing(devices: &Arc<Devices>, values: bool) -> Vec<TreeAttribute> {
                 .map(|text| text.trim_end_matches('\n').to_string()),
         }
     };
-    rampack::control::tree::attributes(&*tree(devices)).into_iter().map(row).collect()
+    control::tree::attributes(&*tree(devices)).into_iter().map(row).collect()
 }
 
 /// A directory with one directory for each device.

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use rampack::pagealloc::ZoneStats;
-use rampack::units::PAGE_SIZE;
+use pagealloc::ZoneStats;
 use serde::{Deserialize, Serialize};
+use units::PAGE_SIZE;
 
-use crate::machine::{self, Machine};
+use crate::engine::{self, Machine};
 
 /// The report of a zone.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ impl ZoneReport {
     /// The current report of the zone of a machine.
     #[must_use]
     pub fn of(machine: &Machine) -> ZoneReport {
-        let (design, stats) = machine::zone(machine);
+        let (design, stats) = engine::zone(machine);
         ZoneReport::new(design, &stats)
     }
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use rampack::host::swaps;
+use host::swaps;
 use testkit::{Need, TempDir, met};
 
 struct Ends(Child);

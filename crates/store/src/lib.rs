@@ -1,7 +1,7 @@
 //! What is below a disk or a swap area: a file or a device, opened by `backing`, and the layers
 //! above it.
 //!
-//! [`Store::open`] puts the layers together as a [`Spec`] has them: encryption ([`seal::Sealed`]),
+//! [`Store::open`] puts the layers together as a [`Spec`] has them: encryption (feature `seal`),
 //! then a page in each block, or a log of compressed pages ([`pagelog::LogDevice`]). What a layer
 //! knows ends with the process, or is in [`Memfds`] that another process can have:
 //!
@@ -18,9 +18,13 @@
 mod first_page;
 mod log;
 mod names;
+#[cfg(feature = "seal")]
+mod sealed;
+#[cfg(not(feature = "seal"))]
+#[path = "not_sealed.rs"]
 mod sealed;
 mod store;
 
-pub use names::{is_key, key_of, seals_of};
+pub use names::{SEAL_BYTES, is_key, key_of, seals_of};
 pub use sealed::sealed;
 pub use store::{Layout, Memory, NotOpened, Spec, Store};

@@ -2,6 +2,12 @@
 
 use host::Memfds;
 
+/// Bytes of a seal, which is kept of each sealed block. It begins with its number, 0 for a block
+/// without one.
+pub const SEAL_BYTES: u64 = 24;
+#[cfg(feature = "seal")]
+const _: () = assert!(SEAL_BYTES == seal::SEAL_BYTES as u64);
+
 /// Stands between the name of a device and the number of its key.
 const KEY: &str = ".key.";
 
@@ -48,9 +54,4 @@ pub(crate) fn next(memory: &Memfds, beginning: &str) -> u64 {
     let regions = memory.regions();
     let numbers = regions.iter().filter_map(|region| region.name.strip_prefix(beginning));
     numbers.filter_map(|number| number.parse::<u64>().ok()).max().map_or(1, |last| last + 1)
-}
-
-/// The bytes of a region that another process left.
-pub(crate) fn bytes_left(memory: &Memfds, name: &str) -> Option<u64> {
-    memory.regions().into_iter().find(|region| region.name == name).map(|region| region.bytes)
 }

@@ -9,7 +9,7 @@ use host::Memfds;
 use pagealloc::MemoryProvider;
 use seal::Sealed;
 
-use crate::names::{bytes_left, key_of, left, next, seals_of};
+use crate::names::{key_of, left, next, seals_of};
 
 /// Writes to a device that can be under way at once, as many as it has rings.
 const WRITES: usize = 16;
@@ -64,6 +64,11 @@ pub(crate) fn sealed_kept(
         Ok(device) => Ok(Some(Arc::new(device))),
         Err(error) => Err(unsealed(path, &error)),
     }
+}
+
+/// The bytes of a region that another process left.
+fn bytes_left(memory: &Memfds, name: &str) -> Option<u64> {
+    memory.regions().into_iter().find(|region| region.name == name).map(|region| region.bytes)
 }
 
 fn unsealed(path: &str, error: &io::Error) -> ControlError {

@@ -12,7 +12,7 @@ use zswap::{Parts, Zswap};
 
 use crate::variants::{Variants, make_zone};
 
-/// A zone and the disks that share it: a `rampack::Machine` of any designs.
+/// A zone and the disks that share it: a `machine::Machine` of any designs.
 pub struct Machine {
     resources: Arc<Resources>,
     variants: Variants,

@@ -263,7 +263,7 @@ pub struct DriveArgs {
     pub kernel: Option<PathBuf>,
 
     /// The codec, by the kernel's name
-    #[arg(long, value_name = "A", default_value = rampack::DEFAULT_ALGORITHM)]
+    #[arg(long, value_name = "A", default_value = zcomp::DEFAULT_ALGORITHM)]
     pub algorithm: String,
 
     /// Bytes of each thread in the workload `modes`: a multiple of 16K [default: 200M for locks,

@@ -15,9 +15,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use rampack::{Machine, NoHostFiles};
+use machine::Machine;
 use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
+use zram::NoHostFiles;
 use zram::{Budgets, Disk};
 
 use crate::args::DensityArgs;

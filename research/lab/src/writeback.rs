@@ -19,8 +19,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use rampack::Machine;
-use rampack::control::ControlError;
+use control::ControlError;
+use machine::Machine;
 use serde_json::{Value, json};
 use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};

@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_suite_is_a_command() {
-        let text = "killed: cargo test -p rampack --test killed -- an_end";
+        let text = "killed: cargo test -p rampack-machine --test killed -- an_end";
         assert_eq!(Suite::parse(text).unwrap().to_string(), text);
     }
 }

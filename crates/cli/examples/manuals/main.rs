@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let written = Root::choose(Some(Path::new("/nonexistent/rampack")))
-        .and_then(|root| Ok(Arc::new(Devices::new(root, service::machine::new()?, None))))
+        .and_then(|root| Ok(Arc::new(Devices::new(root, service::engine::new()?, None))))
         .and_then(|devices| devices.add(&Add::default()).map(|_| devices))
         .map_err(|error| error.to_string())
         .and_then(|devices| {

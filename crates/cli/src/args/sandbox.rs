@@ -1,7 +1,7 @@
 //! The option of the sandbox.
 
 use clap::{Args, ValueEnum};
-use rampack::host::Sandbox;
+use host::Sandbox;
 
 /// What the threads that serve may do.
 #[derive(Args, Clone, Copy, Debug)]

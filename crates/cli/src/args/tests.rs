@@ -48,7 +48,7 @@ fn junk_after_the_suffix_is_refused() {
 #[test]
 fn an_unknown_algorithm_is_told_the_known_ones() {
     let text = refused("rampack up --algorithm lzma");
-    for name in service::machine::ALGORITHMS {
+    for name in service::engine::ALGORITHMS {
         assert!(text.contains(name), "{text}");
     }
 }
@@ -106,7 +106,7 @@ fn relative_paths_are_in_the_directory_of_the_client() {
     let of = |assignments: &[&[u8]]| {
         let words = assignments.iter().map(|it| OsStr::from_bytes(it).to_owned()).collect();
         let set = Set { name: "zram0".into(), assignments: words }.attributes().unwrap();
-        rampack::path_of(&set[0].value)
+        machine::path_of(&set[0].value)
     };
     for name in ["some file", "../up"] {
         assert_eq!(of(&[b"backing_dev", name.as_bytes()]), here.join(name));

@@ -7,15 +7,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
-use rampack::control::{ControlError, text_of};
-use rampack::host::total_memory;
-use rampack::units::{evaluate_size, parse_size};
-use rampack::zram::with_absolute_paths;
+use control::{ControlError, text_of};
+use host::total_memory;
+use units::{evaluate_size, parse_size};
+use zram::with_absolute_paths;
 
 use crate::columns;
+use service::engine::{ALGORITHMS, DEFAULT_ALGORITHM};
 use service::failure::{failed, sentence};
 use service::filesystem;
-use service::machine::{ALGORITHMS, DEFAULT_ALGORITHM};
 use service::protocol::{Attribute, BackingLayout};
 use service::transport::{SwapTransport, Transport};
 
@@ -70,7 +70,7 @@ pub(super) fn one_of<T: Copy + Send + Sync>(
 
 /// A path for the daemon, which may have another working directory.
 pub(crate) fn absolute(path: &Path) -> String {
-    rampack::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+    machine::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// An attribute and its value. The daemon may have another working directory, so relative paths in
@@ -79,8 +79,8 @@ pub(super) fn attribute(name: &[u8], value: &[u8]) -> Result<Attribute, ControlE
     let (name, value) = (text_of(name), text_of(value));
     let last = name.rsplit('/').next().unwrap_or_default();
     let value = with_absolute_paths(last, &value, &mut |path| {
-        let made = std::path::absolute(rampack::path_of(path));
-        made.map(|path| rampack::text_of(&path)).map_err(|error| failed(path, &error))
+        let made = std::path::absolute(machine::path_of(path));
+        made.map(|path| machine::text_of(&path)).map_err(|error| failed(path, &error))
     });
     Ok(Attribute { value: value?, name })
 }

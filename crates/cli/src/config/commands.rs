@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::fs;
 
-use rampack::control::{ControlError, Errno};
+use control::{ControlError, Errno};
 
 use crate::args::{Config, ConfigAction, ConfigApply, ConfigImport};
 use crate::config::{self, Configuration, files, import, merge};

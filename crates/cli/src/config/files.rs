@@ -6,7 +6,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use rampack::control::ControlError;
+use control::ControlError;
 use service::failure::failed;
 
 /// The directories of rampack, the highest first, as systemd has them.

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-use rampack::host::printable;
-use rampack::units::evaluate_size;
+use host::printable;
+use service::engine::ALGORITHMS;
 use service::filesystem::kind;
-use service::machine::ALGORITHMS;
+use units::evaluate_size;
 
 /// What became of it.
 #[derive(PartialEq, Eq, Debug)]

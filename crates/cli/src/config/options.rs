@@ -6,8 +6,8 @@ use std::path::Path;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
 
-use rampack::zram::ATTRIBUTES;
-use rampack::zswap::PARAMETERS;
+use zram::ATTRIBUTES;
+use zswap::PARAMETERS;
 
 use service::swap;
 

@@ -9,7 +9,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
-use rampack::host::errno;
+use host::errno;
 
 use super::programs;
 use crate::terminal::answer;

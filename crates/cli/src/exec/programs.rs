@@ -14,12 +14,12 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use rampack::control::ControlError;
-use rampack::host::{Unmount, errno, mounts};
+use control::ControlError;
+use host::{Unmount, errno, mounts};
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 
 use service::failure::failed;
-use service::tree::host;
+use service::tree::host as places;
 
 /// Programs that load and unload modules: those that a system without them gets.
 const CHANGING: [&str; 3] = ["modprobe", "rmmod", "insmod"];
@@ -109,8 +109,8 @@ pub(super) fn mount_empty(target: &Path) -> io::Result<()> {
 
 /// The directory in memory of this namespace, if there is one.
 fn place() -> Option<PathBuf> {
-    let end = Path::new(host::PLACE).join(host::PROGRAMS);
-    let is_it = |mount: &rampack::host::Mounted| {
+    let end = Path::new(places::PLACE).join(places::PROGRAMS);
+    let is_it = |mount: &host::Mounted| {
         mount.source == Path::new(SOURCE) && mount.kind == IN_MEMORY && mount.at.ends_with(&end)
     };
     mounts().into_iter().rev().find(is_it).map(|mount| mount.at)
@@ -129,7 +129,7 @@ pub(super) fn are_covered() -> bool {
 
 /// Takes the uppermost mount at `target` away.
 pub(super) fn take_away(target: &Path) -> Result<(), ControlError> {
-    match rampack::host::unmount(target, Unmount::Lazily) {
+    match host::unmount(target, Unmount::Lazily) {
         // It went with the mount that it was on.
         Err(error) if error.raw_os_error() == Some(errno::EINVAL) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

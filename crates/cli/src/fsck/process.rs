@@ -6,8 +6,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use rampack::control::ControlError;
-use rampack::host::makedev;
+use control::ControlError;
+use host::makedev;
 
 use service::client::is_stopped;
 use service::failure::failed;

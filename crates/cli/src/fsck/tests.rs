@@ -1,6 +1,6 @@
+use host::Memfds;
 use kept::{Contents, Region};
-use rampack::Findings;
-use rampack::host::Memfds;
+use zram::Findings;
 
 use super::*;
 

@@ -5,8 +5,8 @@ use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use control::ControlError;
 use prometheus::TEXT_FORMAT;
-use rampack::control::ControlError;
 use service::failure::sentence;
 
 /// Requests that are answered at a time. A client that sends nothing has one of them for
@@ -138,7 +138,7 @@ fn answer(asked: &Asked, scrape: &Scrape<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rampack::control::Errno;
+    use control::Errno;
 
     fn asked_for(method: &str, path: &str) -> Asked {
         Asked::For(method.into(), path.into())

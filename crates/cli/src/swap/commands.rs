@@ -2,9 +2,9 @@
 
 use std::env;
 
-use rampack::control::{ControlError, Errno, bytes_of};
-use rampack::host::{self, effective_user};
-use rampack::units::human;
+use control::{ControlError, Errno, bytes_of};
+use host::{self, effective_user};
+use units::human;
 
 use super::progress::Progress;
 use crate::args::{FrontendOptions, SandboxOptions, SwapOff, SwapOn, Transport, absolute};
@@ -143,7 +143,7 @@ pub fn off(root: &Root, options: &SwapOff) -> Result<(), ControlError> {
         name.as_ref().is_none_or(|name| swap.name == *name || swap.block_device == *name)
     };
     let meant = daemon.swaps.iter().filter(is_meant);
-    let meant = meant.map(|swap| (swap.name.clone(), rampack::path_of(&swap.block_device)));
+    let meant = meant.map(|swap| (swap.name.clone(), machine::path_of(&swap.block_device)));
     let _progress = Progress::begin(meant.collect());
     call(root, &Request::SwapOff(protocol::SwapOff { name }))
 }

@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
-use rampack::units::human;
+use units::human;
 
-use rampack::host::swaps;
+use host::swaps;
 use service::failure::say;
 
 /// How often the progress is printed.

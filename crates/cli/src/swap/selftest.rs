@@ -11,10 +11,10 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{self, Controller, effective_user, errno, swaps};
-use rampack::units::{PAGE_SIZE, human};
+use control::{ControlError, Errno};
+use host::{self, Controller, effective_user, errno, swaps};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use units::{PAGE_SIZE, human};
 
 use crate::args::{Hungry, Selftest, SelftestOf, SelftestSwap};
 use crate::terminal::{answer, program};
@@ -102,7 +102,7 @@ impl Daemon {
     fn start(root: Root, options: &SelftestSwap) -> Result<Daemon, ControlError> {
         let mut command = own_program(&root)?;
         command.args(["swap", "on", "--size", &options.size.text]);
-        command.args(["--priority", &rampack::host::HIGHEST_PRIORITY.to_string()]);
+        command.args(["--priority", &host::HIGHEST_PRIORITY.to_string()]);
         if let Some(path) = &options.backing {
             command.arg("--backing").arg(path);
             let most = (options.limit.bytes / POOL_PART).max(1 << 20);
@@ -212,7 +212,7 @@ fn check(options: &SelftestSwap) -> Result<Controller, ControlError> {
         let message = "the test needs root, for swap space and a control group; run it with sudo";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
+    let highest = i32::from(host::HIGHEST_PRIORITY);
     if let Some(other) = swaps::all().into_iter().find(|other| other.priority >= highest) {
         let path = other.path.display();
         let message = format!(

@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
-use rampack::units::{PAGE_SIZE, human};
 use serde::Serialize;
 use serde_json::{Value, to_value};
 use service::swap::report::{PoolReport, ServingReport, SwapReport};
 use service::zone::ZoneReport;
+use units::{PAGE_SIZE, human};
 
 use crate::table;
 

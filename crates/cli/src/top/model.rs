@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rampack::units::PAGE_SIZE;
+use units::PAGE_SIZE;
 
 use super::pressure::Pressure;
 use crate::columns::{backed_pages, memory, number, ratio};

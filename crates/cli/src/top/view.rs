@@ -1,12 +1,12 @@
 //! Draws what `rampack top` knows. It fits into 80 columns and 24 lines: what does not fit is cut
 //! off, and of many disks those around the chosen one are shown.
 
-use rampack::host::printable;
-use rampack::units::{Human, PAGE_SIZE, human};
+use host::printable;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
+use units::{Human, PAGE_SIZE, human};
 
 use super::model::{Disk, Model, Tier};
 use crate::columns::algorithm;

@@ -70,7 +70,7 @@ fn size_with_junk_after_the_suffix() {
 fn algorithm_unknown() {
     let place = Place::new();
     let mut words = vec!["no algorithm \"lzma\"", "EINVAL"];
-    words.extend(service::machine::ALGORITHMS);
+    words.extend(service::engine::ALGORITHMS);
     refused(&up(&place, "--algorithm lzma"), 2, &words);
     place.is_clean();
     let daemon = Daemon::start(&place, "serve --transport nbd");

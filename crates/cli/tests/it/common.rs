@@ -104,15 +104,13 @@ impl Place {
     }
 
     pub fn mounts(&self) -> Vec<PathBuf> {
-        let under =
-            |mount: rampack::host::Mounted| mount.at.starts_with(self.path()).then_some(mount.at);
-        rampack::host::mounts().into_iter().filter_map(under).collect()
+        let under = |mount: host::Mounted| mount.at.starts_with(self.path()).then_some(mount.at);
+        host::mounts().into_iter().filter_map(under).collect()
     }
 
     pub fn loops(&self) -> Vec<u32> {
-        let of = |files: &str, name: String| {
-            rampack::fuse::find_by_backing(&self.root().join(files).join(name))
-        };
+        let of =
+            |files: &str, name: String| fuse::find_by_backing(&self.root().join(files).join(name));
         let both = |n| [of("files", format!("zram{n}")), of("swap", format!("swap{n}"))];
         (0..8).flat_map(|n| both(n).concat()).collect()
     }
@@ -136,9 +134,9 @@ impl Drop for Place {
         if let Ok(root) = service::root::Root::choose(Some(&self.root())) {
             let _ = service::swap::leftovers::swap_off(&root, None, &[], |_| false);
         }
-        let _ = rampack::fuse::leftovers::clear(&self.root());
+        let _ = fuse::leftovers::clear(&self.root());
         for target in self.mounts().iter().rev() {
-            let _ = rampack::host::unmount(target, rampack::host::Unmount::Lazily);
+            let _ = host::unmount(target, host::Unmount::Lazily);
         }
     }
 }

@@ -470,7 +470,7 @@ fn the_file_system_of_a_disk_that_was_emptied_or_unloaded_is_forgotten() {
         // The last that a start does.
         let refused = |keeper: &Keeper| keeper.said().matches("zram1 is not made: ").count();
         wait_until("it has begun", || refused(&keeper) == 1);
-        rampack::host::unmount(&at, rampack::host::Unmount::WhenUnused).unwrap();
+        host::unmount(&at, host::Unmount::WhenUnused).unwrap();
         for line in lines {
             keeper.does(line);
         }

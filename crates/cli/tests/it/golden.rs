@@ -11,7 +11,7 @@ use service::root::Root;
 /// One device.
 pub fn devices() -> Arc<Devices> {
     let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
-    let devices = Arc::new(Devices::new(root, service::machine::new().unwrap(), None));
+    let devices = Arc::new(Devices::new(root, service::engine::new().unwrap(), None));
     devices.add(&Add::default()).unwrap();
     devices
 }

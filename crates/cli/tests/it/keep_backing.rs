@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
-use rampack::host::Memfds;
+use host::Memfds;
 use testkit::{Need, TempDir, met};
 
 use crate::common::{NbdClient, Place, noise, private_file, program, rampack, refused, wait_until};

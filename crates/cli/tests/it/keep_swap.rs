@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use cli::swap::selftest::group::Group;
-use rampack::host::{Controller, Memfds, swaps};
+use host::{Controller, Memfds, swaps};
 use testkit::{Need, Rng, met};
 
 use crate::common::{Daemon, Place, Said, wait_until};

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use rampack::host::Unmount;
+use host::Unmount;
 use testkit::{Need, Rng, TempDir, met, run};
 
 use crate::common::{Place, wait_until};
@@ -76,9 +76,9 @@ fn a_mount_of_up_survives_the_daemon() {
     keeper.does("upgrade");
     assert_eq!(mounted(&at), [number]);
     // What the system kept in memory is read from the device now.
-    rampack::host::unmount(&at, Unmount::WhenUnused).unwrap();
+    host::unmount(&at, Unmount::WhenUnused).unwrap();
     run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device));
-    rampack::host::mount(&device, &at, "ext4", "").unwrap();
+    host::mount(&device, &at, "ext4", "").unwrap();
     for copy in 0..copies.min(3) {
         let copy = at.join(format!("copy{copy}"));
         run(Command::new("diff").arg("-r").arg(source.path()).arg(copy));
@@ -114,9 +114,9 @@ fn up_that_is_killed_while_it_begins_makes_each_thing_once() {
         keeper.wait();
         assert_eq!(mounted(&at), [number], "round {round}");
         let device = keeper.block_device("zram0");
-        rampack::host::unmount(&at, Unmount::WhenUnused).unwrap();
+        host::unmount(&at, Unmount::WhenUnused).unwrap();
         run(Command::new("e2fsck").args(["-f", "-n"]).arg(&device));
-        rampack::host::mount(&device, &at, "ext4", "").unwrap();
+        host::mount(&device, &at, "ext4", "").unwrap();
         assert!(fs::read(&file).unwrap() == [7; 100_000]);
         let status: serde_json::Value =
             serde_json::from_str(&keeper.does("status --json")).unwrap();
@@ -140,12 +140,12 @@ fn what_the_user_has_unmounted_stays_unmounted() {
     // A daemon that finds the mount has that in the table before it serves.
     keeper.kill(libc::SIGKILL);
     keeper.wait();
-    rampack::host::unmount(&at, Unmount::WhenUnused).unwrap();
+    host::unmount(&at, Unmount::WhenUnused).unwrap();
     keeper.kill(libc::SIGKILL);
     keeper.wait();
     keeper.says("the file system of zram0 is no longer mounted at");
     assert!(mounted(&at).is_empty());
-    rampack::host::mount(&keeper.block_device("zram0"), &at, "ext4", "").unwrap();
+    host::mount(&keeper.block_device("zram0"), &at, "ext4", "").unwrap();
     assert_eq!(fs::read(at.join("file")).unwrap(), b"what is here");
     // That it was unmounted for a while makes no difference for a stop.
     keeper.stop();

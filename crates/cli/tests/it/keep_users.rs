@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cli::swap::selftest::group::Group;
-use rampack::host::{Controller, swaps};
+use host::{Controller, swaps};
 use testkit::{Need, Rng, TempDir, met, run, try_run};
 
 use crate::common::{Daemon, Place, program, wait_until};
@@ -293,7 +293,7 @@ impl Swapped<'_> {
 
 impl Drop for Swapped<'_> {
     fn drop(&mut self) {
-        let _ = rampack::host::swap_off(self.0);
+        let _ = host::swap_off(self.0);
     }
 }
 
@@ -312,7 +312,7 @@ fn a_program_whose_pages_are_on_a_disk_survives_the_daemon() {
     let device = keeper.block_device("zram0");
     run(Command::new("mkswap").arg(&device));
     let swapped = Swapped(&device);
-    rampack::host::swap_on(&device, Some(rampack::host::HIGHEST_PRIORITY)).unwrap();
+    host::swap_on(&device, Some(host::HIGHEST_PRIORITY)).unwrap();
     let seed = rng.next_u64();
     let rounds = survive(&mut keeper, kills(25), &mut rng, |stop| {
         let (mut rounds, mut most) = (0, 0);
@@ -516,7 +516,7 @@ fn a_mount_that_went_between_two_daemons_is_made_anew() {
     drop(file);
     // Somebody takes it away by force.
     let files = keeper.root().join("files");
-    rampack::host::unmount(&files, rampack::host::Unmount::Lazily).unwrap();
+    host::unmount(&files, host::Unmount::Lazily).unwrap();
     for _ in 0..2 {
         keeper.kill(libc::SIGKILL);
         keeper.wait();

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::host::Controller;
+use host::Controller;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, PATIENCE, Place, program, rampack, refused, said, wait_until};

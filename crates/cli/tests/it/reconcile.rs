@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
-use rampack::host::swaps;
+use host::swaps;
 use testkit::{Need, TempDir, met, run, try_run};
 
 use crate::common::{NbdClient, Place, noise, private_file, program, wait_until};
@@ -287,7 +287,7 @@ fn a_block_device_goes_with_its_transport_unless_it_is_used() {
         assert_eq!(fs::read_to_string(mounted.join("file")).unwrap(), "contents", "{how:?}");
         fs::write(mounted.join("file"), "other").unwrap();
         wait_until("the device nobody uses goes", || {
-            rampack::fuse::find_by_backing(&service.place.root().join("files/zram0")).is_empty()
+            fuse::find_by_backing(&service.place.root().join("files/zram0")).is_empty()
         });
         service.holds(&contents);
         run(Command::new("umount").arg(&mounted));

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::process::Command;
 
-use rampack::host::swaps;
+use host::swaps;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, program, rampack, refused, said};

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use cli::swap::selftest::group::Group;
 use cli::swap::selftest::hungry::Outcome;
-use rampack::host::{Controller, swaps};
+use host::{Controller, swaps};
 use serde_json::Value;
 use testkit::{Need, met, run};
 

@@ -5,7 +5,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use cli::swap::selftest::group::Group;
-use rampack::host::{Controller, swaps};
+use host::{Controller, swaps};
 use service::swap::beneath;
 use testkit::{Need, met};
 

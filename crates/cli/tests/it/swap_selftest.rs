@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use rampack::host::swaps;
+use host::swaps;
 use testkit::{Need, TempDir, met};
 
 use crate::common::{program, rampack, refused, said};
@@ -26,7 +26,7 @@ fn nothing_is_left(pid: u32) {
         let path = std::path::Path::new(place).join(&name);
         assert!(!path.exists(), "{}", path.display());
     }
-    let highest = i32::from(rampack::host::HIGHEST_PRIORITY);
+    let highest = i32::from(host::HIGHEST_PRIORITY);
     assert!(swaps::all().iter().all(|swap| swap.priority != highest), "{:?}", swaps::all());
 }
 

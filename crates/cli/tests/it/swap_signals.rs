@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::thread;
 use std::time::Duration;
 
-use rampack::host::swaps;
+use host::swaps;
 use testkit::{Need, met};
 
 use crate::common::{Daemon, Place, wait_until};

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-use rampack::host::connect_at_once;
+use host::connect_at_once;
 use testkit::{Need, met};
 
 use crate::bad_input::{NOBODY, as_nobody};

@@ -375,7 +375,7 @@ fn devices_that_end_with_their_program_are_not_handed_over() {
 
 #[test]
 fn sealed_pages_and_their_key_are_handed_over() {
-    let is_there = rampack::host::Memfds::new().secret("key", |_| Ok(())).is_ok();
+    let is_there = host::Memfds::new().secret("key", |_| Ok(())).is_ok();
     let need = Need::other(is_there, "secret memory (memfd_secret, Linux 5.14)");
     if !met("sealed_pages_and_their_key_are_handed_over", &[need]) {
         return;

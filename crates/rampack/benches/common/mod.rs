@@ -1,7 +1,7 @@
 //! Test pages by their compressibility.
 #![allow(dead_code, reason = "each benchmark uses some of this")]
 
-use rampack::{PAGE_SIZE, Page};
+use units::{PAGE_SIZE, Page};
 
 /// The number of pages of a store. The contents repeat after [`DISTINCT`] pages.
 pub const PAGES: u64 = 1024;

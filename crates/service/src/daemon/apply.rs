@@ -1,7 +1,7 @@
 //! A configuration that changed while the daemon runs: what it follows at once, and what it says of
 //! the rest.
 
-use rampack::control::{ControlError, Errno};
+use control::{ControlError, Errno};
 
 use super::Commands;
 use super::configuration::{DISKS, PART, SERVE, SWAPS};

@@ -1,6 +1,6 @@
 //! What a daemon follows of a configuration in files.
 
-use rampack::sync::Mutex;
+use sync::Mutex;
 
 use crate::plan::{Asked, for_device};
 use crate::protocol::{Apply, ConfiguredDisk, SwapOn};

@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Unmount, mounts};
-use rampack::sync::Mutex;
-use rampack::zram::Disk;
+use control::{ControlError, Errno};
+use host::{Unmount, mounts};
+use sync::Mutex;
+use zram::Disk;
 
 use crate::devices::Devices;
 use crate::failure::{failed, say, sentence};
@@ -86,7 +86,7 @@ impl FileSystems {
         wanted: &ConfiguredDisk,
         root: &Path,
     ) -> Result<Arc<Disk>, ControlError> {
-        let mount = wanted.mount.as_deref().map(rampack::path_of);
+        let mount = wanted.mount.as_deref().map(machine::path_of);
         if let Some(path) = &mount {
             fs::create_dir_all(path)
                 .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
@@ -201,7 +201,7 @@ impl FileSystems {
     fn place(&self, disk: &Arc<Disk>) -> Result<PathBuf, ControlError> {
         let report = self.devices.report(disk);
         let place = report.block_device.or(report.file);
-        place.as_deref().map(rampack::path_of).ok_or_else(|| {
+        place.as_deref().map(machine::path_of).ok_or_else(|| {
             // What the daemon said when it started tells why.
             let message = format!("{} has no block device for a file system", disk.name());
             ControlError::new(Errno::ENODEV, message)

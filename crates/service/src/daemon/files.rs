@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use rampack::control::ControlError;
-use rampack::fuse::{Mount, check_loops};
-use rampack::host::{effective_user, in_user_namespace};
+use control::ControlError;
+use fuse::{Mount, check_loops};
+use host::{effective_user, in_user_namespace};
 
 use super::remains::{Spared, clear_leftovers};
 use crate::devices::Files;
+use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::loops::Loops;
-use crate::machine::Machine;
 use crate::root::RootLock;
 use crate::state::{Connection, State};
 use crate::takeover::{self, Left};

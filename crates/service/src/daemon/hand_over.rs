@@ -8,9 +8,9 @@ use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
-use rampack::nbd::Activated;
+use control::{ControlError, Errno};
+use host::errno;
+use nbd::Activated;
 
 use super::{Daemon, end_nbd};
 use crate::failure::failed;

@@ -3,9 +3,9 @@
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
-use rampack::nbd::{ListenError, Listener, Server};
+use control::{ControlError, Errno};
+use host::errno;
+use nbd::{ListenError, Listener, Server};
 
 use crate::failure::failed;
 use crate::root::RootLock;

@@ -1,14 +1,14 @@
 //! What this program would make of a daemon's devices that it does not have yet
 //! ([`crate::rehearsal`]).
 
-use rampack::control::{ControlError, Errno};
-use rampack::key_of;
+use control::{ControlError, Errno};
+use store::key_of;
 
 use super::start::planned;
 use super::{DaemonOptions, tls};
 use crate::failure::failed;
 use crate::plan::Fate;
-use crate::{machine, swap};
+use crate::{engine, swap};
 
 /// Checks that [`super::Daemon::start`] with these options could take over what this process was
 /// given. Changes nothing.
@@ -26,7 +26,7 @@ pub fn rehearse(options: &DaemonOptions) -> Result<(), ControlError> {
         let message = format!("nothing leads to {} any more", swap::name(*number));
         return Err(ControlError::new(Errno::ENODEV, message));
     }
-    machine::check(state.left())?;
+    engine::check(state.left())?;
     let left =
         state.take_swap().map_err(|error| failed("cannot take over swap devices", &error))?;
     let areas = left.map(|left| left.areas).unwrap_or_default();

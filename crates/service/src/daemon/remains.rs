@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use rampack::fuse::leftovers;
+use fuse::leftovers;
 
 use crate::layouts;
 use crate::root::RootLock;

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use rampack::control::ControlError;
-use rampack::sync::Mutex;
+use control::ControlError;
 use rustix::fs::Mode;
+use sync::Mutex;
 
 use super::remains::{Spared, clear_leftovers};
 use super::{Daemon, DaemonOptions, FileSystems};
 use crate::devices::Devices;
+use crate::engine::{self, Machine};
 use crate::events::Event;
 use crate::failure::failed;
-use crate::machine::{self, Machine};
 use crate::observed::observe;
 use crate::plan::{Configured, Plan, Step, plan};
 use crate::root::{Root, RootLock};
@@ -82,7 +82,7 @@ fn begin(
     let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
     if let (Some(state), Some(swap)) = (&state, swap) {
         protections::be_ready();
-        let (machine, disks) = machine::lasting(state, false)?;
+        let (machine, disks) = engine::lasting(state, false)?;
         parts.machine = Some(machine.clone());
         let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.areas)?;
         parts.taken = Some(taken);
@@ -114,10 +114,10 @@ fn begin(
     parts.claim = Some(claim);
     notes.extend(told);
     let machine = match (&state, parts.machine.take()) {
-        (None, _) => machine::new()?,
+        (None, _) => engine::new()?,
         (_, Some(machine)) => machine,
         (Some(state), None) => {
-            let (machine, told) = machine::lasting(state, true)?;
+            let (machine, told) = engine::lasting(state, true)?;
             notes.extend(told);
             machine.forget_swap(state.memory());
             machine

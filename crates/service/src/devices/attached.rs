@@ -6,11 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rampack::block::BlockDevice;
-use rampack::control::ControlError;
-use rampack::control::tree::DeviceNode;
-use rampack::fuse::{Hold, LoopOptions, Mount, Opens};
-use rampack::zram::Disk;
+use block::BlockDevice;
+use control::ControlError;
+use control::tree::DeviceNode;
+use fuse::{Hold, LoopOptions, Mount, Opens};
+use zram::Disk;
 
 use crate::failure::frontend_error;
 use crate::latency::Timed;

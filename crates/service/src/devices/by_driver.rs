@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rampack::control::ControlError;
-use rampack::sync::atomic::Ordering;
-use rampack::zram::Disk;
+use control::ControlError;
+use sync::atomic::Ordering;
+use zram::Disk;
 
 use super::Devices;
 use crate::root::Made;

@@ -9,11 +9,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rampack::control::tree::DeviceNode;
-use rampack::control::{ControlError, Errno};
-use rampack::sync::Mutex;
-use rampack::ublk::{Error, Options, Ublk};
-use rampack::zram::Disk;
+use control::tree::DeviceNode;
+use control::{ControlError, Errno};
+use sync::Mutex;
+use ublk::{Error, Options, Ublk};
+use zram::Disk;
 
 use crate::failure::ublk_error;
 use crate::latency::Timed;
@@ -74,7 +74,7 @@ impl Ublks {
             return Ok(());
         }
         let options = Options {
-            queues: rampack::host::online_cpus().min(QUEUES),
+            queues: host::online_cpus().min(QUEUES),
             depth: DEPTH,
             waiters: WAITING,
             recoverable: state.is_some(),
@@ -139,7 +139,7 @@ impl Ublks {
             return Ok(());
         };
         if let Some(left) = state.ublk(id) {
-            rampack::ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
+            ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
             state.set_ublk(id, None);
         }
         Ok(())

@@ -2,11 +2,11 @@
 
 use std::ops::{Deref, DerefMut};
 
-use rampack::control::{ControlError, Errno};
-use rampack::sync::MutexGuard;
+use control::{ControlError, Errno};
+use sync::MutexGuard;
 
 use super::attached::Files;
-use crate::machine::Machine;
+use crate::engine::Machine;
 use crate::state::State;
 
 /// Locked while a device is added or removed, or gets or loses its size.

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rampack::control::{ControlError, Errno, Object};
-use rampack::zram::Disk;
+use control::{ControlError, Errno, Object};
+use zram::Disk;
 
 use super::Devices;
 use crate::state::State;
@@ -43,7 +43,7 @@ impl Devices {
     /// `EBUSY`; the message names the device.
     pub fn check_keys(&self, outlives: impl Fn(&str) -> bool) -> Result<(), ControlError> {
         let disks = self.machine.disks();
-        let lost = |disk: &&Arc<Disk>| is_sealed(disk) && !outlives(&rampack::key_of(&disk.name()));
+        let lost = |disk: &&Arc<Disk>| is_sealed(disk) && !outlives(&store::key_of(&disk.name()));
         let Some(disk) = disks.iter().find(lost) else { return Ok(()) };
         let message = format!(
             "{} pages of {} were written back sealed, with a key that ends with the program, \
@@ -58,7 +58,7 @@ impl Devices {
 
 /// Has it sealed pages on its backing device?
 fn is_sealed(disk: &Arc<Disk>) -> bool {
-    let rows = rampack::zram::attributes(disk.clone());
+    let rows = zram::attributes(disk.clone());
     let sealed = rows.show("sealed_backing").is_ok_and(|value| value.trim() == "1");
     sealed && disk.stats().backed_pages > 0
 }

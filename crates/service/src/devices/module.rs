@@ -2,8 +2,8 @@
 //!
 //! A daemon begins as a loaded module. `modprobe` and `rmmod` under `rampack exec` come here.
 
-use rampack::control::{ControlError, Errno};
-use rampack::sync::atomic::Ordering;
+use control::{ControlError, Errno};
+use sync::atomic::Ordering;
 
 use super::Devices;
 use super::refusal::Refusal;

@@ -3,9 +3,9 @@
 
 use std::path::Path;
 
-use rampack::control::ControlError;
-use rampack::fuse::CutOff;
-use rampack::host::makedev;
+use control::ControlError;
+use fuse::CutOff;
+use host::makedev;
 
 use super::Devices;
 use crate::swap::beneath;

@@ -1,7 +1,7 @@
 //! What the daemon refuses of the paths in values of attributes.
 
-use rampack::control::ControlError;
-use rampack::zram::{Disk, with_absolute_paths};
+use control::ControlError;
+use zram::{Disk, with_absolute_paths};
 
 /// Checks the paths in `value` before `disk` stores it as the attribute `name`.
 ///
@@ -20,9 +20,9 @@ pub(super) fn check(disk: &Disk, name: &str, value: &str, force: bool) -> Result
     if name != "backing_dev" {
         return Ok(());
     }
-    let path = rampack::path_of(value.strip_suffix('\n').unwrap_or(value));
+    let path = machine::path_of(value.strip_suffix('\n').unwrap_or(value));
     let sealed = disk.sealed_backing();
-    match rampack::backing::exposure(&path, sealed) {
+    match backing::exposure(&path, sealed) {
         Some(error) if !sealed && !force => {
             let message = format!(
                 "{}, let what is written there be encrypted (sealed_backing 1), or add the device \

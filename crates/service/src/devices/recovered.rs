@@ -1,7 +1,7 @@
 //! The devices that the daemon before left, behind the frontends of this one.
 
-use rampack::control::ControlError;
-use rampack::zram::Disk;
+use control::ControlError;
+use zram::Disk;
 
 use super::{Attachment, Devices};
 use crate::failure::sentence;

@@ -1,7 +1,7 @@
 //! Why a device is not taken away.
 
-use rampack::control::{ControlError, Errno};
-use rampack::fuse::Hold;
+use control::{ControlError, Errno};
+use fuse::Hold;
 
 use super::attached::Attachment;
 

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rampack::control::{Access, ControlError, Object};
-use rampack::host::swaps;
-use rampack::zram::Disk;
+use control::{Access, ControlError, Object};
+use host::swaps;
+use zram::Disk;
 
 use super::Devices;
 use super::swapped::is_swap;
@@ -18,15 +18,14 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, or the error of an attribute.
     pub fn get(&self, name: &str, attributes: &[String]) -> Result<Vec<Attribute>, ControlError> {
-        let rows = rampack::zram::attributes(self.disk(name)?);
+        let rows = zram::attributes(self.disk(name)?);
         let read = |name: &str| Ok(Attribute::new(name, &rows.show(name)?));
         if !attributes.is_empty() {
             return attributes.iter().map(|name| read(name)).collect();
         }
         // An attribute that only its owner may read is long: it is read only by name.
-        let told = |row: &rampack::control::AttributeInfo| {
-            row.access.readable() && row.access != Access::ReadOwner
-        };
+        let told =
+            |row: &control::AttributeInfo| row.access.readable() && row.access != Access::ReadOwner;
         let readable = rows.attributes().into_iter().filter(told);
         readable.map(|row| read(row.name)).collect()
     }
@@ -36,8 +35,8 @@ impl Devices {
     /// # Errors
     /// `ENODEV`.
     pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
-        let rows = rampack::zram::attributes(self.disk(name)?).attributes();
-        let description = |row: rampack::control::AttributeInfo| Description {
+        let rows = zram::attributes(self.disk(name)?).attributes();
+        let description = |row: control::AttributeInfo| Description {
             name: row.name.into(),
             mode: row.access.mode(),
             unit: row.unit.into(),
@@ -76,17 +75,17 @@ impl Devices {
         }
         let attached = self.attached.lock().get(&disk.id()).cloned();
         if let Some(attached) = attached {
-            let text = |path: &Path| Some(rampack::text_of(path));
+            let text = |path: &Path| Some(machine::text_of(path));
             report.file = text(&attached.file);
             report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
             report.link = text(&attached.link);
         }
         if let Some(path) = self.ublks.path(disk.id()) {
-            report.block_device = Some(rampack::text_of(&path));
-            report.link = self.ublks.link(disk.id()).map(|link| rampack::text_of(&link));
+            report.block_device = Some(machine::text_of(&path));
+            report.link = self.ublks.link(disk.id()).map(|link| machine::text_of(&link));
         }
         // Done without the lock: it reads /proc.
-        let device = report.block_device.as_deref().map(rampack::path_of);
+        let device = report.block_device.as_deref().map(machine::path_of);
         report.mountpoints = device.as_deref().map(places_of).unwrap_or_default();
         let swap = device.filter(|device| is_swap(&swaps::all(), &name, device));
         if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {

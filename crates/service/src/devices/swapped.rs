@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rampack::host::swaps::{self, Active};
+use host::swaps::{self, Active};
 
 /// Is the device `name`, whose block device is `place`, among the swap space of the kernel? The
 /// kernel's list has the path that swapon(8) named: under `rampack exec` that of a device of zram,

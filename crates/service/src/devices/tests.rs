@@ -7,7 +7,7 @@ use super::*;
 fn devices() -> Devices {
     let dir = Path::new("/nonexistent/rampack");
     let root = Root::choose(Some(dir)).unwrap();
-    let machine = crate::machine::new().unwrap();
+    let machine = crate::engine::new().unwrap();
     let devices = Devices::new(root, machine, None);
     devices.serve_nbd(vec!["nbd+unix:///?socket=/s".into()], None);
     devices
@@ -120,7 +120,7 @@ fn a_device_with_users_is_neither_reset_nor_removed() {
 /// A client that has chosen an export.
 fn client(server: &Server, name: &str) -> UnixStream {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
-    server.spawn(rampack::nbd::Stream::from(theirs)).unwrap();
+    server.spawn(nbd::Stream::from(theirs)).unwrap();
     let length = (name.len() as u32).to_be_bytes();
     let export_name = [b"\0\0\0\x03IHAVEOPT\0\0\0\x01", &length[..], name.as_bytes()].concat();
     ours.write_all(&export_name).unwrap();
@@ -132,8 +132,7 @@ fn client(server: &Server, name: &str) -> UnixStream {
 fn a_client_that_has_just_gone_is_no_user() {
     let devices = devices();
     let exports = crate::exports::DiskExports::new(devices.machine().clone(), false, None);
-    let server =
-        Arc::new(Server::new(Arc::new(exports), rampack::nbd::Options::default()).unwrap());
+    let server = Arc::new(Server::new(Arc::new(exports), nbd::Options::default()).unwrap());
     devices.serve_nbd(Vec::new(), Some(server.clone()));
     // The server notices a moment later.
     for round in 0..100 {

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use rampack::control::{ControlError, Errno};
-use rampack::fuse::Hold;
-use rampack::host::swaps;
-use rampack::zram::Disk;
+use control::{ControlError, Errno};
+use fuse::Hold;
+use host::swaps;
+use zram::Disk;
 
 use super::Devices;
 use super::change::Change;

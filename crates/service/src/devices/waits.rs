@@ -4,9 +4,9 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
-use rampack::sync::MutexGuard;
+use control::{ControlError, Errno};
+use host::errno;
+use sync::MutexGuard;
 
 use super::Devices;
 use super::change::Lifecycle;

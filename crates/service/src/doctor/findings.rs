@@ -2,11 +2,10 @@
 
 use std::io::ErrorKind;
 
-use rampack::host::NoFiles;
-use rampack::ublk;
-use rampack::units::{PAGE_SIZE, human};
+use host::NoFiles;
 use rustix::thread::CapabilitySet;
 use serde::Serialize;
+use units::{PAGE_SIZE, human};
 
 use super::mend::{as_root, install, load, run_with, to_kernel, write};
 use super::observed::{NBD_CLIENT, Observed};

@@ -7,17 +7,16 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use rampack::control::ControlError;
-use rampack::host::{
+use control::ControlError;
+use host::{
     self, GroupLimit, NoFiles, Sandbox, command_of, effective_user, group_limits, in_user_namespace,
 };
-use rampack::ublk;
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
 
 use super::settings::{self, Settings};
+use crate::engine::check_room;
 use crate::filesystem::find_program;
-use crate::machine::check_room;
 use crate::swap::in_front::has_kernel_zswap;
 
 /// Programs that rampack runs, or that bring what it serves to other programs.

@@ -2,9 +2,8 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{GroupLimit, NoFiles, errno};
-use rampack::ublk;
+use control::{ControlError, Errno};
+use host::{GroupLimit, NoFiles, errno};
 use rustix::thread::CapabilitySet;
 
 use super::observed::{chosen, distribution};

@@ -2,7 +2,7 @@ use super::*;
 use crate::protocol::Add;
 use crate::root::Root;
 use crate::swap::report::{LogReport, Protection};
-use rampack::control::Access;
+use control::Access;
 
 fn value_of(found: &Found, name: &str, labels: &[(&str, &str)]) -> f64 {
     let metric = found.0.get(name).unwrap_or_else(|| panic!("no {name}"));
@@ -62,7 +62,7 @@ fn a_value_may_hold_several_numbers() {
 /// The metrics of a daemon with a disk and a swap device.
 fn all() -> Found {
     let root = Root::choose(Some(std::path::Path::new("/nonexistent/rampack"))).unwrap();
-    let devices = Arc::new(Devices::new(root, crate::machine::new().unwrap(), None));
+    let devices = Arc::new(Devices::new(root, crate::engine::new().unwrap(), None));
     let disk = Add { size: Some("16M".into()), ..Add::default() };
     devices.add(&disk).unwrap();
     let protection = Protection { name: "it".into(), had: true, text: String::new() };

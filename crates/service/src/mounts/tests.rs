@@ -1,6 +1,6 @@
 use std::fs::File;
 
-use rampack::host::parse_mounts;
+use host::parse_mounts;
 
 use super::*;
 

@@ -19,9 +19,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::is_at;
-use rampack::sync::Mutex;
+use control::{ControlError, Errno};
+use host::is_at;
+use sync::Mutex;
 
 use crate::failure::failed;
 
@@ -405,7 +405,7 @@ fn is_socket(path: &Path) -> bool {
 
 /// Does a program listen at `path`? True also if it accepts no client at the moment.
 pub(super) fn is_listening(path: &Path) -> bool {
-    is_socket(path) && rampack::host::is_listening(path)
+    is_socket(path) && host::is_listening(path)
 }
 
 /// # Errors

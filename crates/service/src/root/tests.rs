@@ -1,4 +1,4 @@
-use rampack::host::effective_user;
+use host::effective_user;
 
 use super::*;
 

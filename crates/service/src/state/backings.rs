@@ -12,12 +12,13 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Weak};
 
+use block::BlockDevice;
+use control::{ControlError, Errno};
+use host::Mmap;
 use kept::{Device, Mount};
-use rampack::block::BlockDevice;
-use rampack::control::{ControlError, Errno};
-use rampack::host::Mmap;
-use rampack::sync::Mutex;
-use rampack::{HostFiles, HostSystem};
+use machine::HostSystem;
+use sync::Mutex;
+use zram::HostFiles;
 
 use super::swaps::BACKING as OF_SWAP;
 use crate::failure::failed;
@@ -109,7 +110,7 @@ impl Backings {
     /// When the process has no descriptor left.
     pub fn file(&self, path: &Path) -> Result<Option<File>, ControlError> {
         let all = self.all.lock();
-        let backing = all.by_path.get(&rampack::text_of(path));
+        let backing = all.by_path.get(&machine::text_of(path));
         let file = backing.map(|backing| backing.file.try_clone()).transpose();
         file.map_err(|error| failed(format!("cannot use {}", path.display()), &error))
     }
@@ -139,7 +140,7 @@ impl Backings {
     ) -> Result<(), ControlError> {
         let what = || format!("cannot use {}", path.display());
         let identity = |file: &File| std::io::Result::Ok(identity(&file.metadata()?));
-        let key = rampack::text_of(path);
+        let key = machine::text_of(path);
         let mut all = self.all.lock();
         if let Some(there) = all.by_path.get_mut(&key) {
             let is_same = || Ok(identity(&file)? == identity(&there.file)?);
@@ -210,15 +211,15 @@ impl HostFiles for Backings {
         path: &str,
         seal: Option<&str>,
     ) -> Result<Arc<dyn BlockDevice>, ControlError> {
-        let (is_recovering, at) = (self.all.lock().is_recovering, rampack::path_of(path));
+        let (is_recovering, at) = (self.all.lock().is_recovering, machine::path_of(path));
         let kept = if is_recovering { self.file(&at)? } else { None };
         // Threads that serve may make no ring.
-        let options = rampack::backing::Options { ready: true, ..Default::default() };
+        let options = backing::Options { ready: true, ..Default::default() };
         let kept = kept.as_ref().map(AsFd::as_fd);
-        let (device, file) = rampack::backing::open_kept(&at, kept, options)?;
+        let (device, file) = backing::open_kept(&at, kept, options)?;
         self.hold(&at, file, &device)?;
         match seal {
-            Some(_) => rampack::sealed(device, &Mmap, u64::MAX, path),
+            Some(_) => store::sealed(device, &Mmap, u64::MAX, path),
             None => Ok(device),
         }
     }

@@ -1,9 +1,9 @@
 //! Disks in the table of a state.
 
+use control::ControlError;
 use kept::Device;
-use rampack::SavedDisk;
-use rampack::control::ControlError;
-use rampack::ublk::Id;
+use ublk::Id;
+use zram::SavedDisk;
 
 use super::file_system::is_one as is_file_system;
 use super::swaps::is_of_swap;

@@ -10,8 +10,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use control::ControlError;
 use kept::Device;
-use rampack::control::ControlError;
 
 /// The device of the table for the file system.
 const NAME: &str = "filesystem";
@@ -71,7 +71,7 @@ pub(super) fn device<'a>(all: impl Iterator<Item = &'a FileSystem>) -> Option<De
         set(KIND, kind.clone());
         set(STEP, step.name().to_owned());
         if let Some(target) = target {
-            set(TARGET, rampack::text_of(target));
+            set(TARGET, machine::text_of(target));
         }
     }
     let is_any = !settings.is_empty();
@@ -96,7 +96,7 @@ pub(super) fn left(devices: &[Device]) -> Result<Vec<FileSystem>, ControlError> 
         Some(FileSystem {
             disk: set(ON)?.clone(),
             kind: set(KIND)?.clone(),
-            target: set(TARGET).map(|path| rampack::path_of(path)),
+            target: set(TARGET).map(|path| machine::path_of(path)),
             step: step?,
         })
     };

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use control::ControlError;
+use host::Memfds;
 use kept::{Mount, Region, Store};
-use rampack::control::ControlError;
-use rampack::host::Memfds;
 
 use super::connections::CONNECTIONS;
 use super::swaps::{SavedArea, descriptor};

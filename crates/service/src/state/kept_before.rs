@@ -1,6 +1,6 @@
 //! What the daemon before left, as the plan sees it.
 
-use rampack::SavedDisk;
+use zram::SavedDisk;
 
 use super::connections::{address_of_socket, path_of_socket};
 use super::swaps::SavedArea;

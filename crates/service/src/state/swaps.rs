@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
+use control::ControlError;
 use kept::{Device, Mount};
-use rampack::SavedSwap;
-use rampack::control::ControlError;
-use rampack::ublk::Id;
-use rampack::units::PAGE_SIZE;
-use rampack::zswap::SwapType;
+use ublk::Id;
+use units::PAGE_SIZE;
+use zswap::SavedSwap;
+use zswap::SwapType;
 
 /// The device of the table for what all swap devices share.
 const SHARED: &str = "swap";
@@ -127,7 +127,7 @@ fn device(area: &SavedArea) -> Device {
         set(UBLK, format!("{number} {maker}"));
     }
     if let Some(SavedBacking { path, inode, is_created, is_sealed, log_bytes }) = &area.backing {
-        set(BACKING, rampack::text_of(path));
+        set(BACKING, machine::text_of(path));
         let inode = format!("{} {}", inode.0, inode.1);
         match log_bytes {
             Some(bytes) => {
@@ -193,7 +193,7 @@ fn area(device: &Device) -> Option<SavedArea> {
     };
     let backing = match set(BACKING) {
         Some(path) => Some(SavedBacking {
-            path: rampack::path_of(path),
+            path: machine::path_of(path),
             inode: pair(set(INODE).or_else(|| set(LOG_INODE))?)?,
             log_bytes: match set(LOG_INODE) {
                 Some(_) => Some(set(LOG_BYTES)?.parse().ok()?),

@@ -5,14 +5,14 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rampack::block::{BlockDevice, Operation};
-use rampack::control::{ControlError, Errno};
-use rampack::host::{MmapAhead, swaps};
-use rampack::pagelog::LogDevice;
-use rampack::store::{Memory, NotOpened, Spec, Store};
-use rampack::sync::Mutex;
-use rampack::units::PAGE_SIZE;
-use rampack::zswap::Headroom;
+use block::{BlockDevice, Operation};
+use control::{ControlError, Errno};
+use host::{MmapAhead, swaps};
+use pagelog::LogDevice;
+use store::{Memory, NotOpened, Spec, Store};
+use sync::Mutex;
+use units::PAGE_SIZE;
+use zswap::Headroom;
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
@@ -21,8 +21,8 @@ use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
 use super::{header, name, off, parts, protections};
 use crate::devices::Devices;
+use crate::engine::Machine;
 use crate::loops::Loops;
-use crate::machine::Machine;
 use crate::protocol::BackingLayout;
 use crate::state::State;
 use crate::state::swaps::{SavedArea, SharedSwap};
@@ -131,7 +131,7 @@ impl Part {
     fn forget(&self, device: &dyn BlockDevice) {
         let (start, end) = ((self.pages.start + 1) * PAGE, self.pages.end * PAGE);
         let discard = Operation::Discard { offset: start, length: end - start };
-        if let Err(error) = device.submit(rampack::host::cpu(), discard) {
+        if let Err(error) = device.submit(host::cpu(), discard) {
             tracing::warn!("{} keeps what was swapped to it: {error}", self.path.display());
         }
     }
@@ -146,7 +146,7 @@ fn write_header(
     let label = format!("rampack-{name}");
     let header = header::header(part.end - part.start, header::new_uuid(), &label)?;
     let write = Operation::Write { offset: part.start * PAGE, from: &header };
-    device.submit(rampack::host::cpu(), write).map_err(|error| {
+    device.submit(host::cpu(), write).map_err(|error| {
         let message = format!("the swap header cannot be written: {error}");
         ControlError::new(Errno(error.errno()), message)
     })
@@ -378,7 +378,7 @@ impl Area {
             }
             let name = name(self.number);
             let used = swaps::find(path).map_or(0, |now| now.used);
-            let (used, before) = (rampack::units::human(used), rampack::units::human(before.used));
+            let (used, before) = (units::human(used), units::human(before.used));
             let message = format!(
                 "{name} ({}) stays in use with {used} of {before} swapped out: {why}; free memory \
                  or add other swap space, and try again",
@@ -414,12 +414,12 @@ impl Area {
         let stats = self.cache.stats();
         SwapReport {
             name: name(self.number),
-            block_device: rampack::text_of(self.path()),
+            block_device: machine::text_of(self.path()),
             bytes: self.pages * PAGE,
             active: active.is_some(),
             used: active.as_ref().map_or(0, |active| active.used),
             priority: active.map(|active| active.priority),
-            backing: self.backing.as_ref().map(|it| rampack::text_of(it.path())),
+            backing: self.backing.as_ref().map(|it| machine::text_of(it.path())),
             backing_created: self.backing.as_ref().is_some_and(OpenedBacking::is_created),
             cached_pages: stats.cached,
             disk_pages: stats.on_device,

@@ -14,7 +14,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
+use control::{ControlError, Errno};
 
 use super::report::{Protection, protection};
 use crate::failure::failed;

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rampack::block::{BlockDevice, ExtentKind, IoError, Operation};
-use rampack::control::{ControlError, Errno};
-use rampack::host::errno;
-use rampack::store::{Layout, Spec};
-use rampack::units::{PAGE_SIZE, human};
+use block::{BlockDevice, ExtentKind, IoError, Operation};
+use control::{ControlError, Errno};
+use host::errno;
+use store::{Layout, Spec};
+use units::{PAGE_SIZE, human};
 
 use super::contents::{self, Contents};
 use super::{beneath, header};
@@ -60,7 +60,7 @@ impl OpenedBacking {
     /// `EINVAL` when it is smaller than `size`, or is missing and no size is given. Unless `force`
     /// is given, `EEXIST` when it holds data ([`contents`]), `EDEADLK` when it is in memory or is
     /// served by a program ([`beneath`]), `EACCES` or `EPERM` for a file that is not private. The
-    /// errors of [`rampack::backing::open`].
+    /// errors of [`backing::open`].
     pub fn open(
         path: &Path,
         size: Option<u64>,
@@ -80,14 +80,14 @@ impl OpenedBacking {
             );
             return Err(ControlError::new(Errno(errno::EDEADLK), message));
         }
-        let options = rampack::backing::Options {
+        let options = backing::Options {
             ready: true,
             keep: true,
             private: !force,
             sealed: !plain_backing,
-            ..rampack::backing::Options::default()
+            ..backing::Options::default()
         };
-        let opened = rampack::backing::open_kept(path, None, options);
+        let opened = backing::open_kept(path, None, options);
         let (device, file) = opened.map_err(|error| {
             let is_forced_open = matches!(error.errno, Errno::EACCES | Errno::EPERM) && !force;
             match is_forced_open {
@@ -95,7 +95,7 @@ impl OpenedBacking {
                 false => error,
             }
         })?;
-        if let Some(exposed) = rampack::backing::exposure(path, !plain_backing) {
+        if let Some(exposed) = backing::exposure(path, !plain_backing) {
             tracing::warn!("{}", exposed.message);
         }
         let bytes = device.geometry().bytes;
@@ -126,7 +126,7 @@ impl OpenedBacking {
     /// # Errors
     /// `ESTALE` if another file or device is at the path now, and its descriptor was not kept;
     /// `EBUSY` while the kernel still closes what that daemon had open; the errors of
-    /// [`rampack::backing::open`].
+    /// [`backing::open`].
     pub fn open_again(state: &State, saved: &SavedBacking) -> Result<OpenedBacking, ControlError> {
         let SavedBacking { path, inode, is_created, .. } = saved;
         let what = || format!("cannot use {}", path.display());
@@ -137,13 +137,9 @@ impl OpenedBacking {
             let message = format!("{}: another file or device is there now", what());
             return Err(ControlError::new(Errno(errno::ESTALE), message));
         }
-        let options = rampack::backing::Options {
-            ready: true,
-            keep: true,
-            ..rampack::backing::Options::default()
-        };
+        let options = backing::Options { ready: true, keep: true, ..backing::Options::default() };
         let kept = kept.as_ref().map(AsFd::as_fd);
-        let (device, file) = rampack::backing::open_kept(path, kept, options)?;
+        let (device, file) = backing::open_kept(path, kept, options)?;
         let inode = (found.dev(), found.ino());
         let created = is_created.then(|| Created { path: path.clone(), inode });
         let backing = OpenedBacking { path: path.clone(), created, file, device };
@@ -188,7 +184,7 @@ impl OpenedBacking {
     fn fill_holes(&self) -> Result<(), ControlError> {
         let mut holes = Vec::new();
         let (mut at, bytes) = (0, self.bytes());
-        let seen = self.device.extents(rampack::units::Cpu(0), 0, bytes, &mut |extent| {
+        let seen = self.device.extents(units::Cpu(0), 0, bytes, &mut |extent| {
             if extent.kind == ExtentKind::Hole {
                 holes.push(at..at + extent.length);
             }
@@ -206,7 +202,7 @@ impl OpenedBacking {
             while at < end {
                 let length = FILLED_AT_ONCE.min(end - at);
                 let write = Operation::Write { offset: at, from: &zeroes[..length as usize] };
-                match self.device.submit(rampack::host::cpu(), write) {
+                match self.device.submit(host::cpu(), write) {
                     Ok(()) => (at, filled) = (at + length, filled + length),
                     Err(IoError::NoSpace) => return Ok(()),
                     Err(error) => return Err(self.failed("write to", error)),
@@ -222,7 +218,7 @@ impl OpenedBacking {
                 }
             }
         }
-        let flushed = self.device.submit(rampack::host::cpu(), Operation::Flush);
+        let flushed = self.device.submit(host::cpu(), Operation::Flush);
         flushed.map_err(|error| self.failed("flush", error))
     }
 
@@ -237,7 +233,7 @@ impl OpenedBacking {
         let pages = (self.bytes() / PAGE).clamp(header::FEWEST_PAGES, header::MOST_PAGES);
         let page = header::header(pages, header::new_uuid(), contents::LABEL)?;
         let write = Operation::Write { offset: 0, from: &page };
-        let written = self.device.submit(rampack::host::cpu(), write);
+        let written = self.device.submit(host::cpu(), write);
         written.map_err(|error| self.failed("write to", error))
     }
 
@@ -307,7 +303,7 @@ fn check_unused(path: &Path, device: &dyn BlockDevice) -> Result<(), ControlErro
     let end = bytes.min(contents::END as u64);
     let read = |offset: u64| {
         let mut data = vec![0; end as usize];
-        let read = device.submit(rampack::host::cpu(), Operation::Read { offset, into: &mut data });
+        let read = device.submit(host::cpu(), Operation::Read { offset, into: &mut data });
         let read = read.map_err(|error| {
             let message = format!("cannot read {}: {error}", path.display());
             ControlError::new(Errno(error.errno()), message)

@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rampack::host::{major, makedev, minor};
+use host::{major, makedev, minor};
 
 /// How deep block devices are followed: partitions, mappers, loop devices.
 const DEEPEST: usize = 8;

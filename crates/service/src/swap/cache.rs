@@ -4,18 +4,16 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use rampack::block::BlockDevice;
-use rampack::control::{Bound, ControlError, Errno, Object};
-use rampack::host::{Memfds, Watermark, Watermarks};
-use rampack::units::PAGE_SIZE;
-use rampack::zswap::{
-    AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap,
-};
+use block::BlockDevice;
+use control::{Bound, ControlError, Errno, Object};
+use host::{Memfds, Watermark, Watermarks};
+use units::PAGE_SIZE;
+use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
 
 use super::name;
 use super::report::PoolReport;
+use crate::engine::Machine;
 use crate::latency::Timed;
-use crate::machine::Machine;
 use crate::plan::{Asked, of_device};
 use crate::protocol::{Attribute, SwapOn};
 
@@ -61,7 +59,7 @@ impl Cache {
 
     /// Provides memory for the next pages, or as much as there is.
     pub fn provide(&self, want: Headroom) {
-        if !self.zswap.provide(rampack::host::cpu(), want) {
+        if !self.zswap.provide(host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
         }
     }
@@ -93,7 +91,7 @@ impl Cache {
         if !self.is_on() {
             return Ok(());
         }
-        self.zswap.invalidate_area(rampack::host::cpu(), self.swap);
+        self.zswap.invalidate_area(host::cpu(), self.swap);
         self.zswap.swapoff(self.swap)?;
         // The limits of its memcg are no longer needed. If other pages belong to that name, they
         // stay.
@@ -236,7 +234,7 @@ pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
         if is_ended(Duration::ZERO) {
             return;
         }
-        match zswap.work(rampack::host::cpu()) {
+        match zswap.work(host::cpu()) {
             Work::Again => {}
             Work::Later if is_ended(LATER) => return,
             Work::Later => {}
@@ -268,7 +266,7 @@ pub fn provide(zswap: &Zswap, want: Headroom, mut watermarks: Watermarks, ended:
             watermarks.look().is_none_or(|above| above.bytes(watermark) > piece)
         });
         let next = Headroom { frames: step.frames, ..want };
-        if !spare || !zswap.provide(rampack::host::cpu(), next) {
+        if !spare || !zswap.provide(host::cpu(), next) {
             if is_ended(SOON) {
                 return;
             }
@@ -339,7 +337,7 @@ pub fn shrink(zswap: &Zswap) {
     let brought = zswap.relief(BATCH);
     let pages = zswap.shrinkable().min(brought);
     if pages > 0 {
-        zswap.shrink(rampack::host::cpu(), pages);
+        zswap.shrink(host::cpu(), pages);
     }
 }
 
@@ -373,7 +371,7 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         late_pages: stats.reject_alloc_fail + stats.reject_entry_fail,
         headroom_bytes: match zswap.free_frames() {
             u64::MAX => None,
-            frames => Some(frames * rampack::units::PAGE_SIZE as u64),
+            frames => Some(frames * units::PAGE_SIZE as u64),
         },
         unread_pages: answers.reads,
         changed_pages: answers.changed,
@@ -417,23 +415,23 @@ mod tests {
     /// Pages that were written back by a shrink of a cache of 2,000 pages, and the frames before it.
     fn shrunk(allowed: bool, page: impl Fn(u64) -> [u8; PAGE_SIZE]) -> (u64, u64) {
         const PAGES: u64 = 2000;
-        let options = rampack::MachineOptions {
+        let options = machine::MachineOptions {
             cpus: 1,
             memory: 1 << 28,
-            files: Arc::new(rampack::NoHostFiles),
-            swap_memory: Arc::new(rampack::host::Mmap),
+            files: Arc::new(zram::NoHostFiles),
+            swap_memory: Arc::new(host::Mmap),
             track_access: false,
         };
-        let machine = rampack::Machine::new(Arc::new(rampack::host::Mmap), options).unwrap();
+        let machine = machine::Machine::new(Arc::new(host::Mmap), options).unwrap();
         let zswap = machine.swap().unwrap();
         zswap.policy().set_shrinker_enabled(allowed);
         let (swap, memcg) = (SwapType::new(0).unwrap(), zswap.memcg("m").unwrap());
-        let plain = rampack::block::Plain::new(PAGES as usize * PAGE_SIZE);
+        let plain = block::Plain::new(PAGES as usize * PAGE_SIZE);
         let device: Option<Arc<dyn BlockDevice>> = Some(Arc::new(plain));
         zswap.swapon(swap, PAGES, AreaOptions { device, memcg: memcg.clone() }).unwrap();
-        let cpu = rampack::units::Cpu(0);
+        let cpu = units::Cpu(0);
         for offset in 0..PAGES {
-            let key = rampack::Key { swap, offset };
+            let key = zswap::Key { swap, offset };
             zswap.store(cpu, key, &memcg, &page(offset)).unwrap();
         }
         let frames = zswap.stats().pool_bytes / PAGE_SIZE as u64;

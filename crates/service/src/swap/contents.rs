@@ -8,7 +8,7 @@
 //! A label may be older than what is in the store now: mdadm and others write their superblocks
 //! beside it. So a labelled store is searched for those (`SIGNATURES`).
 
-use rampack::units::PAGE_SIZE;
+use units::PAGE_SIZE;
 
 use super::header;
 

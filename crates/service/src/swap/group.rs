@@ -9,7 +9,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use rampack::host::Controller;
+use host::Controller;
 use rustix::fs::{XattrFlags, setxattr};
 
 use super::report::Protection;

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use rampack::control::ControlError;
-use rampack::units::PAGE_SIZE;
+use control::ControlError;
+use units::PAGE_SIZE;
 
 /// The last bytes of the first page of a swap area.
 const MAGIC: &[u8; 10] = b"SWAPSPACE2";

@@ -10,10 +10,10 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rampack::control::ControlError;
-use rampack::host::{Pressure, PressureEnd, Role, Waited, Watermarks};
-use rampack::sync::atomic::{AtomicU64, Ordering};
-use rampack::zswap::{Headroom, Zswap};
+use control::ControlError;
+use host::{Pressure, PressureEnd, Role, Waited, Watermarks};
+use sync::atomic::{AtomicU64, Ordering};
+use zswap::{Headroom, Zswap};
 
 use super::stuck::Watcher;
 use super::trouble::Trouble;
@@ -98,7 +98,7 @@ impl Helpers {
         let (ready, is_ready) = channel();
         let run = move || {
             begin();
-            let entered = rampack::host::enter(role);
+            let entered = host::enter(role);
             let may_work = entered.is_ok();
             // The receiver waits for this.
             let _ = ready.send(entered);

@@ -10,8 +10,8 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use rampack::control::ControlError;
-use rampack::host::{flags, is_at, try_lock};
+use control::ControlError;
+use host::{flags, is_at, try_lock};
 
 use crate::failure::failed;
 

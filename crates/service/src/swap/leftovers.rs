@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use rampack::host::swaps;
-use rampack::ublk::{Fate, Leftover};
-use rampack::units::human;
+use host::swaps;
+use ublk::{Fate, Leftover};
+use units::human;
 
 use super::{MOST, name};
 use crate::failure::failed;
@@ -28,14 +28,14 @@ pub fn swap_off(
     let (mut cleared, mut remaining) = (Vec::new(), Vec::new());
     // Only the root itself is accessed, never a mount below it.
     let Ok(path) = root.path().canonicalize() else { return (cleared, remaining) };
-    let files = path.join(rampack::fuse::leftovers::SWAP);
+    let files = path.join(fuse::leftovers::SWAP);
     for number in (0..MOST).filter(|number| !taken.contains(number)) {
         let name = name(number);
         let file = files.join(&name);
-        for device in rampack::fuse::find_by_backing(&file) {
+        for device in fuse::find_by_backing(&file) {
             let path = format!("/dev/loop{device}");
             let Some(active) = swaps::find(Path::new(&path)) else { continue };
-            if let Some(why) = rampack::fuse::leftovers::refusal(device, &file) {
+            if let Some(why) = fuse::leftovers::refusal(device, &file) {
                 remaining.push(format!("{path} is left alone: {why}"));
                 continue;
             }
@@ -43,7 +43,7 @@ pub fn swap_off(
                 0 => String::new(),
                 used => format!(", {} that was swapped out there is lost", human(used)),
             };
-            match rampack::host::swap_off(Path::new(&path)) {
+            match host::swap_off(Path::new(&path)) {
                 Ok(()) => cleared.push(format!("swapped off {path} of {name}{lost}")),
                 Err(error) => {
                     let fault = failed(format!("cannot swap off {path} of {name}"), &error);
@@ -66,14 +66,14 @@ fn clear_ublk(
     cleared: &mut Vec<String>,
     remaining: &mut Vec<String>,
 ) {
-    let left = rampack::ublk::leftovers(maker).unwrap_or_default();
+    let left = ublk::leftovers(maker).unwrap_or_default();
     for Leftover { number, fate, is_waiting } in left {
         if is_kept(number) {
             continue;
         }
         let why = match (fate, is_waiting) {
             (Fate::Clear, _) => {
-                match rampack::ublk::clear(number, maker) {
+                match ublk::clear(number, maker) {
                     Ok(()) => cleared.push(format!("deleted /dev/ublkb{number}")),
                     Err(error) => remaining.push(format!("/dev/ublkb{number}: {error}")),
                 }

@@ -12,8 +12,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rampack::control::Errno;
-use rampack::host::{errno, signal};
+use control::Errno;
+use host::{errno, signal};
 
 use crate::failure::failed;
 
@@ -107,9 +107,9 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
 pub(crate) fn help(path: &Path) {
     // Undoes what the helper inherited from the daemon: it may wait for I/O, and may be ended.
     let _ = fs::write("/proc/self/comm", NAME);
-    let _ = rampack::host::set_io_flusher(false);
-    let _ = rampack::host::set_oom_score(FIRST);
-    let line = match rampack::host::swap_off(path) {
+    let _ = host::set_io_flusher(false);
+    let _ = host::set_oom_score(FIRST);
+    let line = match host::swap_off(path) {
         Ok(()) => DONE.to_string(),
         Err(error) => error.raw_os_error().unwrap_or(errno::EIO).to_string(),
     };

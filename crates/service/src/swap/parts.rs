@@ -35,7 +35,7 @@ pub fn cut(pages: u64, count: u64) -> Vec<Range<u64>> {
 /// The first part is used first. Without a priority the kernel uses the parts in the same order.
 pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> Option<u16> {
     let (part, count) = (u16::try_from(part).ok()?, u16::try_from(count).ok()?);
-    let least = dead.saturating_add(count - 1).min(rampack::host::HIGHEST_PRIORITY);
+    let least = dead.saturating_add(count - 1).min(host::HIGHEST_PRIORITY);
     priority.map(|priority| priority.max(least).saturating_sub(part))
 }
 

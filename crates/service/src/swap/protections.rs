@@ -10,8 +10,8 @@
 //! - kernel memory: ublk needs none for a request ([`super::served`]). FUSE, loop devices and
 //!   io_uring need some; with `PR_SET_IO_FLUSHER` the kernel starts no I/O to find it.
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::effective_user;
+use control::{ControlError, Errno};
+use host::effective_user;
 
 use crate::failure::failed;
 
@@ -37,7 +37,7 @@ pub struct Protections {
 /// threads that serve I/O. Call it before the process starts a thread. The result is checked later.
 pub fn begin() {
     if effective_user() == 0 {
-        let _ = rampack::host::set_io_flusher(true);
+        let _ = host::set_io_flusher(true);
     }
 }
 
@@ -45,13 +45,13 @@ pub fn begin() {
 /// provides memory for them, and before it gives up its privileges. Whether this is allowed was
 /// tested before.
 pub fn begin_to_serve() {
-    let _ = rampack::host::set_real_time();
+    let _ = host::set_real_time();
 }
 
 /// Faults in everything that is mapped now: code, data, heap. [`Protections::take`] reports what it
 /// could not fault in.
 pub fn make_resident() {
-    if let Err(error) = rampack::host::make_resident() {
+    if let Err(error) = host::make_resident() {
         tracing::debug!("not all of the program is in memory: {error}");
     }
 }
@@ -60,8 +60,8 @@ pub fn make_resident() {
 /// any memory: what it needs must not go to that swap space. [`Protections::take`] tries the same
 /// again and tells what is missing.
 pub fn be_ready() {
-    let _ = rampack::host::set_oom_score(NEVER);
-    let ready = rampack::host::lock_memory().and_then(|()| rampack::host::make_resident());
+    let _ = host::set_oom_score(NEVER);
+    let ready = host::lock_memory().and_then(|()| host::make_resident());
     if let Err(error) = ready {
         tracing::debug!("not all of the program is in memory: {error}");
     }
@@ -71,14 +71,12 @@ impl Protections {
     /// Tries every protection, except memory that is provided ahead: that needs a cache first.
     #[must_use]
     pub fn take() -> Protections {
-        let locked =
-            rampack::host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
+        let locked = host::lock_memory().map_err(|e| failed("memory cannot be locked", &e));
         let resident = locked.clone().and_then(|()| {
-            rampack::host::make_resident()
-                .map_err(|e| failed("the program cannot be had in memory", &e))
+            host::make_resident().map_err(|e| failed("the program cannot be had in memory", &e))
         });
-        let score = rampack::host::oom_score().ok();
-        let scored = rampack::host::set_oom_score(NEVER)
+        let score = host::oom_score().ok();
+        let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
         let kept = InPlace::keep();
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
@@ -151,19 +149,19 @@ impl Protections {
 impl Drop for Protections {
     fn drop(&mut self) {
         if self.locked {
-            rampack::host::unlock_memory();
+            host::unlock_memory();
         }
         if let Some(score) = self.score {
-            let _ = rampack::host::set_oom_score(score);
+            let _ = host::set_oom_score(score);
         }
     }
 }
 
 fn flusher() -> Result<String, ControlError> {
-    if rampack::host::is_io_flusher() {
+    if host::is_io_flusher() {
         return Ok("PR_SET_IO_FLUSHER".to_string());
     }
-    rampack::host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
+    host::set_io_flusher(true).map_err(|e| failed("PR_SET_IO_FLUSHER was refused", &e))?;
     Err(ControlError::new(Errno::EPERM, "PR_SET_IO_FLUSHER came after threads were started"))
 }
 
@@ -171,7 +169,7 @@ fn flusher() -> Result<String, ControlError> {
 fn real_time() -> Result<String, ControlError> {
     let thread = std::thread::Builder::new().name("sandbox-trial".into());
     let tried = thread
-        .spawn(rampack::host::set_real_time)
+        .spawn(host::set_real_time)
         .and_then(|thread| thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into())));
     tried
         .map(|()| "real-time priority".to_string())
@@ -180,7 +178,7 @@ fn real_time() -> Result<String, ControlError> {
 
 /// Reports whether the daemon is outside every memory limit.
 fn files() -> Protection {
-    let limits = rampack::host::group_limits();
+    let limits = host::group_limits();
     let text = match limits.is_empty() {
         true => "no limit on the daemon".to_string(),
         false => {

@@ -14,12 +14,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rampack::block::{Absent, BlockDevice};
-use rampack::control::{ControlError, Errno};
-use rampack::pagelog::LogDevice;
-use rampack::store::{NotOpened, Spec, Store};
-use rampack::units::PAGE_SIZE;
-use rampack::zswap::{Headroom, Recovered, SwapType, Zswap};
+use block::{Absent, BlockDevice};
+use control::{ControlError, Errno};
+use pagelog::LogDevice;
+use store::{NotOpened, Spec, Store};
+use units::PAGE_SIZE;
+use zswap::{Headroom, Recovered, SwapType, Zswap};
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
@@ -28,7 +28,7 @@ use super::report::Protection;
 use super::served::Serving;
 use super::stuck::Watcher;
 use super::{kill_point, name};
-use crate::machine::Machine;
+use crate::engine::Machine;
 use crate::plan::Fate;
 use crate::protocol::BackingLayout;
 use crate::root::Root;
@@ -148,7 +148,7 @@ fn open(
     machine: &Arc<Machine>,
     state: &State,
     saved: &[SavedArea],
-    cache: &rampack::SavedSwap,
+    cache: &zswap::SavedSwap,
     opened: &RefCell<OpenedBackings>,
 ) -> Result<Opened, ControlError> {
     let told = RefCell::new(Vec::new());

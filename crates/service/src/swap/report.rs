@@ -1,7 +1,7 @@
 //! The reports of swap devices.
 
-use rampack::control::ControlError;
-use rampack::pagelog::LogStats;
+use control::ControlError;
+use pagelog::LogStats;
 use serde::{Deserialize, Serialize};
 
 use crate::failure::sentence;
@@ -170,7 +170,7 @@ impl PoolReport {
     /// Bytes of pages per byte of memory; `None` when nothing is stored.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
-        let data = self.stored_pages * rampack::units::PAGE_SIZE as u64;
+        let data = self.stored_pages * units::PAGE_SIZE as u64;
         (data > 0 && self.pool_bytes > 0).then(|| data as f64 / self.pool_bytes as f64)
     }
 }

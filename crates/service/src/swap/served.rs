@@ -12,13 +12,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use rampack::block::BlockDevice;
-use rampack::control::{ControlError, Errno};
-use rampack::fuse::{self, LoopOptions, SwapFile, SwapFileOptions};
-use rampack::host::Faults;
-use rampack::sync::Mutex;
-use rampack::ublk::{self, Id, Ublk};
-use rampack::units::PAGE_SIZE;
+use block::BlockDevice;
+use control::{ControlError, Errno};
+use fuse::{self, LoopOptions, SwapFile, SwapFileOptions};
+use host::Faults;
+use sync::Mutex;
+use ublk::{self, Id, Ublk};
+use units::PAGE_SIZE;
 
 use super::report::ServingReport;
 use super::{kill_point, protections};
@@ -217,13 +217,13 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
 ///
 /// # Errors
 /// The error that says what is missing.
-pub fn is_there() -> Result<(), rampack::ublk::Error> {
-    rampack::ublk::available().or_else(|error| {
+pub fn is_there() -> Result<(), ublk::Error> {
+    ublk::available().or_else(|error| {
         let mut load = Command::new("modprobe");
         load.args(["-q", "ublk_drv"]).stdin(Stdio::null()).stdout(Stdio::null());
         let loaded = load.stderr(Stdio::null()).status();
         match loaded.is_ok_and(|status| status.success()) {
-            true => rampack::ublk::available(),
+            true => ublk::available(),
             false => Err(error),
         }
     })
@@ -295,7 +295,7 @@ impl Served {
     /// Counts the page faults of the serving threads from now on.
     pub fn count_faults(&self) {
         for (thread, faults) in self.threads.lock().iter_mut() {
-            *faults = rampack::host::thread_faults(*thread).unwrap_or_default();
+            *faults = host::thread_faults(*thread).unwrap_or_default();
         }
     }
 
@@ -307,7 +307,7 @@ impl Served {
         };
         let mut report = ServingReport { by: by.into(), ..ServingReport::default() };
         for (thread, before) in self.threads.lock().iter() {
-            let now = rampack::host::thread_faults(*thread).unwrap_or(*before);
+            let now = host::thread_faults(*thread).unwrap_or(*before);
             report.threads += 1;
             report.minor_faults += now.minor - before.minor;
             report.major_faults += now.major - before.major;
@@ -328,13 +328,13 @@ fn begin() {
     protections::begin_to_serve();
 }
 
-fn ublk_options(waits: bool, lasts: bool, maker: u32) -> rampack::ublk::Options {
-    rampack::ublk::Options {
-        queues: rampack::host::online_cpus().min(QUEUES),
+fn ublk_options(waits: bool, lasts: bool, maker: u32) -> ublk::Options {
+    ublk::Options {
+        queues: host::online_cpus().min(QUEUES),
         depth: DEPTH,
-        largest: LARGEST.max(rampack::host::page_bytes() as u32),
+        largest: LARGEST.max(host::page_bytes() as u32),
         waiters: if waits { WAITING } else { 0 },
-        cpu: rampack::host::cpu,
+        cpu: host::cpu,
         begin,
         recoverable: lasts,
         maker,
@@ -342,9 +342,9 @@ fn ublk_options(waits: bool, lasts: bool, maker: u32) -> rampack::ublk::Options 
 }
 
 fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
-    let cpus = rampack::host::online_cpus();
+    let cpus = host::online_cpus();
     // The service manager has room for some hundred descriptors.
     let cpus = if lasts { cpus.min(QUEUES) } else { cpus };
     let threads = cpus + 1 + if waits { WAITING } else { 0 };
-    SwapFileOptions { threads, cpu: rampack::host::cpu, begin }
+    SwapFileOptions { threads, cpu: host::cpu, begin }
 }

@@ -8,8 +8,8 @@
 
 use std::ops::RangeInclusive;
 
-use rampack::host::{Disposition, ignore, restore, signal};
-use rampack::sync::atomic::{AtomicBool, Ordering};
+use host::{Disposition, ignore, restore, signal};
+use sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that end or stop a program by default. All are ignored.
 const IGNORED: [i32; 13] = [

@@ -8,9 +8,9 @@
 
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{MemoryStall, OomKiller, Watermark, Watermarks};
-use rampack::zswap::{Traffic, Zswap};
+use control::{ControlError, Errno};
+use host::{MemoryStall, OomKiller, Watermark, Watermarks};
+use zswap::{Traffic, Zswap};
 
 use super::report::{Protection, protection};
 use crate::failure::failed;

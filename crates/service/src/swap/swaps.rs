@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{effective_user, errno, swaps};
-use rampack::sync::Mutex;
-use rampack::units::{PAGE_SIZE, human, parse_size};
-use rampack::zswap::Headroom;
+use control::{ControlError, Errno};
+use host::{effective_user, errno, swaps};
+use sync::Mutex;
+use units::{PAGE_SIZE, human, parse_size};
+use zswap::Headroom;
 
 use super::area::{Adopted, Area, Making};
 use super::backing::{self, OpenedBacking};
@@ -175,7 +175,7 @@ impl Swaps {
         let backing = options
             .backing
             .as_deref()
-            .map(|path| OpenedBacking::open(&rampack::path_of(path), size, options))
+            .map(|path| OpenedBacking::open(&machine::path_of(path), size, options))
             .transpose()?;
         let pages = match (wanted, &backing) {
             (Some(pages), _) => pages,
@@ -216,7 +216,7 @@ impl Swaps {
             let message = "swap needs root: run the daemon as root";
             return Err(ControlError::new(Errno::EPERM, message));
         }
-        if rampack::host::page_bytes() != PAGE {
+        if host::page_bytes() != PAGE {
             let message = "this machine's pages are not of 4096 bytes, as swap devices need them";
             return Err(ControlError::new(Errno::ENOTSUP, message));
         }
@@ -227,13 +227,13 @@ impl Swaps {
             return Err(ControlError::new(Errno::ENODEV, message));
         }
         if let Some(priority) = options.priority
-            && priority > rampack::host::HIGHEST_PRIORITY
+            && priority > host::HIGHEST_PRIORITY
         {
-            let most = rampack::host::HIGHEST_PRIORITY;
+            let most = host::HIGHEST_PRIORITY;
             let message = format!("priority {priority} is too high: 0 to {most} are");
             return Err(ControlError::invalid(message));
         }
-        let limits = rampack::host::group_limits();
+        let limits = host::group_limits();
         if let (Some(limit), false) = (limits.first(), options.force) {
             let message = format!(
                 "the daemon is itself in a control group with a memory limit ({limit}): at that \
@@ -433,7 +433,7 @@ impl Swaps {
     #[must_use]
     pub fn warnings(report: &SwapReport) -> Vec<String> {
         let mut said: Vec<String> = report.missing().chain(report.notes.iter().cloned()).collect();
-        let short = report.backing.as_deref().map(rampack::path_of);
+        let short = report.backing.as_deref().map(machine::path_of);
         let short = short.as_deref().and_then(backing::missing_space);
         if let (Some(short), Some(path)) = (short, &report.backing) {
             said.push(format!(
@@ -452,9 +452,7 @@ fn headroom(text: Option<&str>) -> Result<Headroom, ControlError> {
         Some(text) => {
             parse_size(text).map_err(|error| ControlError::invalid(format!("{error}")))?
         }
-        None => {
-            (rampack::host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST)
-        }
+        None => (host::total_memory() / HEADROOM_PART).clamp(HEADROOM_LEAST, HEADROOM_MOST),
     };
     Ok(Headroom::of_frames(bytes / PAGE))
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use rampack::zswap::DeviceAnswers;
+use zswap::DeviceAnswers;
 
 /// The shortest time between two messages of one kind. The first one comes at once.
 const QUIET: Duration = Duration::from_secs(60);

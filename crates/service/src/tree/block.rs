@@ -5,9 +5,9 @@
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-use rampack::control::tree::{Attributes, Directory, Node};
-use rampack::control::{Access, Attribute, ControlError, Errno, ValueKind};
-use rampack::zram::Disk;
+use control::tree::{Attributes, Directory, Node};
+use control::{Access, Attribute, ControlError, Errno, ValueKind};
+use zram::Disk;
 
 use crate::devices::Devices;
 
@@ -129,7 +129,7 @@ impl Directory for BlockDirectory {
         let beside = name == SUBSYSTEM || EMPTY.contains(&name);
         match beside && !self.rows.names().is_empty() {
             true if name == SUBSYSTEM => Some(Node::Link(String::from(BLOCK))),
-            true => Some(Node::Directory(Arc::new(rampack::control::tree::Fixed::new()))),
+            true => Some(Node::Directory(Arc::new(control::tree::Fixed::new()))),
             false => self.rows.get(name),
         }
     }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{Attributes, Node, gone};
-use rampack::control::{Absolute, AttributeInfo, Bound, ControlError, Object};
-use rampack::zram::Disk;
+use control::tree::{Attributes, Node, gone};
+use control::{Absolute, AttributeInfo, Bound, ControlError, Object};
+use zram::Disk;
 
 use super::block::{ATTRIBUTES, BlockDirectory, BlockView};
 use crate::devices::Devices;
@@ -18,7 +18,7 @@ pub fn object(devices: &Arc<Devices>, disk: &Arc<Disk>) -> Arc<dyn Object> {
     let (devices, disk) = (devices.clone(), disk.clone());
     let view = Arc::new(BlockView { devices: devices.clone(), disk: disk.clone() });
     let system = Bound::new(view, ATTRIBUTES);
-    Arc::new(DeviceObject { own: rampack::zram::attributes(disk.clone()), system, devices, disk })
+    Arc::new(DeviceObject { own: zram::attributes(disk.clone()), system, devices, disk })
 }
 
 /// Is `name` an attribute of debugfs?
@@ -94,6 +94,6 @@ impl Object for DeviceObject {
         value: &str,
         absolute: &mut Absolute<'_>,
     ) -> Result<String, ControlError> {
-        rampack::zram::with_absolute_paths(name, value, absolute)
+        zram::with_absolute_paths(name, value, absolute)
     }
 }

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rampack::control::tree::{Attributes, DeviceNode, Directory, Fixed, Node};
-use rampack::zram::Disk;
+use control::tree::{Attributes, DeviceNode, Directory, Fixed, Node};
+use zram::Disk;
 
 use super::device::block_directory;
 pub use super::module::MODULES;

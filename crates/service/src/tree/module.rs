@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::fs;
 use std::sync::Arc;
 
-use rampack::control::tree::{Attributes, Directory, Fixed, Node};
-use rampack::control::{Access, Attribute, Bound, Object, ValueKind};
+use control::tree::{Attributes, Directory, Fixed, Node};
+use control::{Access, Attribute, Bound, Object, ValueKind};
 
 use super::block::put;
 use crate::devices::Devices;

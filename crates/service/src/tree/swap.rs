@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{Attributes, Directory, Fixed, Node};
-use rampack::control::{Attribute, AttributeInfo, Bound, ControlError, Object};
-use rampack::zswap::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS, Zswap};
+use control::tree::{Attributes, Directory, Fixed, Node};
+use control::{Attribute, AttributeInfo, Bound, ControlError, Object};
+use zswap::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS, Zswap};
 
 use crate::devices::Devices;
-use crate::machine::Machine;
+use crate::engine::Machine;
 
 /// `module/zswap`.
 pub(super) fn module(devices: &Arc<Devices>) -> Fixed {

@@ -1,15 +1,15 @@
 use super::*;
 
-use rampack::control::tree::{attributes, find};
+use control::tree::{attributes, find};
 
 use crate::root::Root;
 
 fn devices() -> Arc<Devices> {
     let root = Root::choose(Some(std::path::Path::new("/nonexistent/rampack"))).unwrap();
-    Arc::new(Devices::new(root, crate::machine::new().unwrap(), None))
+    Arc::new(Devices::new(root, crate::engine::new().unwrap(), None))
 }
 
-fn row(top: &Arc<dyn Directory>, path: &str) -> rampack::control::tree::AttributeFile {
+fn row(top: &Arc<dyn Directory>, path: &str) -> control::tree::AttributeFile {
     match find(top, path) {
         Some(Node::Attribute(attribute)) => attribute,
         _ => panic!("{path} is no attribute"),
@@ -105,7 +105,7 @@ fn no_attribute_is_there_twice() {
     for pair in paths.windows(2) {
         assert_ne!(pair[0], pair[1]);
     }
-    let own: Vec<&str> = rampack::zram::ATTRIBUTES.iter().map(|row| row.name).collect();
+    let own: Vec<&str> = zram::ATTRIBUTES.iter().map(|row| row.name).collect();
     let twice: Vec<&str> =
         block::ATTRIBUTES.iter().map(|row| row.name).filter(|name| own.contains(name)).collect();
     assert!(twice.is_empty(), "the device has {twice:?} itself now: take them off block::ROWS");

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use rampack::control::tree::{AttributeFile, Directory, Node};
-use rampack::control::{Absolute, AttributeInfo, ControlError, Object, without_secrets};
+use control::tree::{AttributeFile, Directory, Node};
+use control::{Absolute, AttributeInfo, ControlError, Object, without_secrets};
 
 use crate::failure::shown;
 

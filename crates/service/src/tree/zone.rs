@@ -4,14 +4,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rampack::control::tree::Attributes;
-use rampack::control::{Access, Attribute, Bound, ControlError, ValueKind, parse_switch};
-use rampack::fuse::leftovers;
+use control::tree::Attributes;
+use control::{Access, Attribute, Bound, ControlError, ValueKind, parse_switch};
+use fuse::leftovers;
 
 use super::block::put;
 use crate::devices::Devices;
+use crate::engine::{self, Machine};
 use crate::latency;
-use crate::machine::{self, Machine};
 use crate::root::{Made, Root};
 use crate::zone::{buddyinfo, free_frames};
 
@@ -74,7 +74,7 @@ static ATTRIBUTES: &[Attribute<Machine>] = &[
         unit: "name",
         kind: ValueKind::Plain,
         help: "how memory is allocated",
-        show: Some(|machine, out| put(out, format_args!("{}\n", machine::zone(machine).0))),
+        show: Some(|machine, out| put(out, format_args!("{}\n", engine::zone(machine).0))),
         store: None,
     },
     number!("zone/capacity", Gauge, "pages", "frames there can ever be", |machine| {

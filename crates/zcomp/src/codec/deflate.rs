@@ -23,10 +23,8 @@ use libdeflate_sys::{
 use units::{PAGE_SIZE, Page};
 
 use super::judge::{level_within, no_dictionary, out_of_memory};
+use super::names::DEFLATE as NAME;
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
-
-/// The kernel's name for this codec.
-pub const NAME: &str = "deflate";
 
 /// The deflate codec.
 #[derive(Clone, Debug)]

@@ -17,10 +17,8 @@ use units::Page;
 
 use super::judge::{level_within, no_window};
 use super::liblz4::{self, Dictionary, Fast, MAX_ACCELERATION, Stream};
+use super::names::LZ4 as NAME;
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
-
-/// The kernel's name for this codec.
-pub const NAME: &str = "lz4";
 
 /// The lz4 codec. Its level is liblz4's acceleration: higher is faster and compresses less.
 #[derive(Clone)]

@@ -13,10 +13,8 @@ use units::Page;
 
 use super::judge::{level_within, no_window};
 use super::liblz4::{self, Dictionary, High, Stream};
+use super::names::LZ4HC as NAME;
 use crate::{CodecError, Compressor, Context, Corrupt, Params};
-
-/// The kernel's name for this codec.
-pub const NAME: &str = "lz4hc";
 
 /// `LZ4HC_CLEVEL_DEFAULT`
 const DEFAULT_LEVEL: i32 = 9;

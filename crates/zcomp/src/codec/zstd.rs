@@ -20,10 +20,8 @@ use units::{PAGE_SIZE, Page};
 use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, DParameter, FrameFormat};
 
 use super::judge::{level_within, no_window, out_of_memory};
+use super::names::ZSTD as NAME;
 use crate::{CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
-
-/// The kernel's name for this codec.
-pub const NAME: &str = "zstd";
 
 /// The room that any page needs, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a
 /// page).

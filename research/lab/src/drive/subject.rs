@@ -41,7 +41,7 @@ impl Subject {
         // The engine counts the table in pieces of 512 slots.
         const PAGES: u64 = 512;
         let Some(variants) = &self.variants else { return Ok(None) };
-        let engine = Engine::new(PAGES as usize, rampack::DEFAULT_ALGORITHM, variants)?;
+        let engine = Engine::new(PAGES as usize, zcomp::DEFAULT_ALGORITHM, variants)?;
         (0..PAGES).try_for_each(|index| engine.store(index, &[1; PAGE_SIZE]))?;
         Ok(engine.figures().metadata.map(|bytes| bytes as f64 / PAGES as f64))
     }

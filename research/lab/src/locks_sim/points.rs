@@ -65,7 +65,7 @@ impl Device {
         content: Content,
         contents: &Contents,
     ) -> Result<Device> {
-        let engine = Engine::new(workload.slots(), rampack::DEFAULT_ALGORITHM, variants)?;
+        let engine = Engine::new(workload.slots(), zcomp::DEFAULT_ALGORITHM, variants)?;
         let device = Device { engine, workload, content };
         let mut hand = Hand::new(&device, contents, 0)?;
         (0..workload.slots()).try_for_each(|slot| hand.store(slot))?;

@@ -6,15 +6,16 @@ use anyhow::{Context, Result, anyhow};
 use block::{BlockDevice, Operation};
 use control::ControlError;
 use designs::{Machine, Variants};
+use machine::MachineOptions;
 use pagealloc::Frames;
-use rampack::{HostFiles, MachineOptions};
 use units::{PAGE_SIZE, Page};
 use zram::Disk;
+use zram::HostFiles;
 
 use super::target::{Figures, Target};
 
 /// A machine of the product's designs, with the CPUs and the memory of this one.
-pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<rampack::Machine> {
+pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<machine::Machine> {
     let options = MachineOptions {
         cpus: host::cpus(),
         memory: host::total_memory(),
@@ -22,7 +23,7 @@ pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<rampack:
         swap_memory: Arc::new(host::Mmap),
         track_access,
     };
-    rampack::Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
+    machine::Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
 }
 
 /// Our engine with one device.

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow, bail};
 use block::{BlockDevice, Operation};
-use rampack::{HostSystem, Machine};
+use machine::{HostSystem, Machine};
 use tempfile::NamedTempFile;
 use units::{Cpu, PAGE_SIZE, Page};
 

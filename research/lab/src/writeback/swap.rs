@@ -7,10 +7,12 @@ use anyhow::{Result, anyhow, bail};
 use block::layer::Part;
 use block::{BlockDevice, Operation};
 use control::{Bound, ControlError};
-use rampack::store::{Layout, Spec, Store};
-use rampack::{AreaOptions, HostFiles, HostSystem, SwapDevice, SwapType};
+use machine::HostSystem;
+use store::{Layout, Spec, Store};
 use units::PAGE_SIZE;
+use zram::HostFiles;
 use zswap::PARAMETERS;
+use zswap::{AreaOptions, SwapDevice, SwapType};
 
 use super::round::{CPU, Corpus, SMALLEST, Sample, back, machine, new_file};
 use crate::args::WritebackArgs;

@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use rampack::{Errno, HostFiles, HostSystem};
+use control::Errno;
+use machine::HostSystem;
+use zram::HostFiles;
 
 use crate::common::{Place, write_corpus};
 

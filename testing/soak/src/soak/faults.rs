@@ -7,10 +7,10 @@ use std::sync::Arc;
 use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 use control::ControlError;
-use rampack::HostFiles;
 use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE, Page};
+use zram::HostFiles;
 
 /// So many reads, and so many writes, of a million fail.
 const PER_MILLION: u32 = 20_000;
@@ -86,7 +86,7 @@ impl HostFiles for FaultyFiles {
     ) -> Result<Arc<dyn BlockDevice>, ControlError> {
         let device = self.open(Path::new(path))?;
         match seal {
-            Some(_) => rampack::sealed(device, &host::Mmap, u64::MAX, path),
+            Some(_) => store::sealed(device, &host::Mmap, u64::MAX, path),
             None => Ok(device),
         }
     }

@@ -12,13 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use block::BlockDevice;
 use fuse::{LoopDevice, LoopOptions, Mount, SwapFile, SwapFileOptions};
+use machine::{Machine, MachineOptions};
 use nbd::{ExportInfo, Exports, Listener, OpenError, Server};
-use rampack::{AreaOptions, Machine, MachineOptions, SwapDevice, SwapType, Zswap};
 use sync::Mutex;
 use sync::atomic::{AtomicBool, Ordering};
 use units::PAGE_SIZE;
 use zram::Disk;
 use zswap::Work;
+use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
 
 use super::admin::{Acts, Done, OfDisk, OfSwap, TAIL};
 use super::faults::{FaultyFiles, Stale};
@@ -176,7 +177,7 @@ fn repeat(end: &End, mut act: impl FnMut() -> Result<()>) -> Result<()> {
 fn write_back(zswap: &Zswap, end: &End) {
     while !end.is_asked() {
         let ticket = zswap.event().ticket();
-        match zswap.work(rampack::cpu()) {
+        match zswap.work(host::cpu()) {
             Work::Again => {}
             Work::Later => thread::sleep(PAUSE),
             Work::Idle if end.is_asked() => {}
@@ -277,7 +278,7 @@ impl Served {
     fn serve(&mut self, part: &ServerPart) -> Result<()> {
         let disks = self.devices[..DISKS as usize].to_vec();
         if part.uses(Transport::Nbd) {
-            let options = nbd::Options { cpu: rampack::cpu, ..nbd::Options::default() };
+            let options = nbd::Options { cpu: host::cpu, ..nbd::Options::default() };
             let server = Server::new(Arc::new(Disks(disks.clone())), options)?;
             server.listen(Listener::unix(&part.socket())?)?;
             self.server = Some(server);
@@ -295,7 +296,7 @@ impl Served {
         }
         if pages_of(&part.places, SERVED_AREA) > 0 {
             let device = self.devices[SERVED_AREA as usize].clone();
-            let options = SwapFileOptions { cpu: rampack::cpu, ..SwapFileOptions::default() };
+            let options = SwapFileOptions { cpu: host::cpu, ..SwapFileOptions::default() };
             let file = SwapFile::serve(&part.swap_file(), device, options)?;
             let options = LoopOptions { flush: false, ..LoopOptions::default() };
             self.swap_loop = Some(LoopDevice::attach(file.path(), options)?);

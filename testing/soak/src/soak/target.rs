@@ -62,7 +62,7 @@ impl Target for Library {
                 Kind::Write => Operation::Write { offset, from: request.data },
                 Kind::Discard => Operation::Discard { offset, length },
             };
-            let done = self.0.submit(rampack::cpu(), operation);
+            let done = self.0.submit(host::cpu(), operation);
             request.result = done.map_err(|error| match error {
                 IoError::Corrupt => Refusal::Corrupt,
                 error => Refusal::Errno(error.errno()),

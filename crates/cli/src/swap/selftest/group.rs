@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{Controller, errno};
+use control::{ControlError, Errno};
+use host::{Controller, errno};
 
 use service::failure::{failed, say};
 

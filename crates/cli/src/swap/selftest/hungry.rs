@@ -5,10 +5,10 @@ use std::io::{self, Read};
 use std::thread;
 use std::time::Duration;
 
-use rampack::control::{ControlError, Errno};
-use rampack::host::{self, errno};
-use rampack::units::PAGE_SIZE;
+use control::{ControlError, Errno};
+use host::{self, errno};
 use serde::{Deserialize, Serialize};
+use units::PAGE_SIZE;
 
 use crate::args::Hungry;
 use crate::terminal::answer;

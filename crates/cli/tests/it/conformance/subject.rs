@@ -46,7 +46,7 @@ pub trait Subject {
 }
 
 fn symbol(error: &io::Error) -> String {
-    service::failure::symbol(rampack::control::Errno(error.raw_os_error().unwrap_or(0)))
+    service::failure::symbol(control::Errno(error.raw_os_error().unwrap_or(0)))
 }
 
 fn write_file(path: &Path, text: &str) -> String {

@@ -37,8 +37,8 @@ fn tempfile() -> File {
 
 fn first_byte(device: &Arc<dyn BlockDevice>) -> u8 {
     let mut page = [0; 4096];
-    let read = rampack::block::Operation::Read { offset: 0, into: &mut page };
-    device.submit(rampack::cpu(), read).unwrap();
+    let read = block::Operation::Read { offset: 0, into: &mut page };
+    device.submit(host::cpu(), read).unwrap();
     page[0]
 }
 

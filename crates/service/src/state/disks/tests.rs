@@ -1,5 +1,5 @@
-use rampack::SavedDisk;
-use rampack::ublk::Id;
+use ublk::Id;
+use zram::SavedDisk;
 
 use super::{device, saved, take_ublk, ublk_setting};
 

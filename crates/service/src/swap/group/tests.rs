@@ -30,7 +30,7 @@ struct World {
 
 impl World {
     fn new(name: &str) -> World {
-        let mounts = rampack::host::mounts();
+        let mounts = host::mounts();
         let top = mounts.into_iter().find(|mount| mount.kind == "cgroup2").unwrap().at;
         let top = top.join(format!("rampack-test-{name}-{}", std::process::id()));
         fs::create_dir(&top).unwrap();

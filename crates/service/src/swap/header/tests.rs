@@ -34,7 +34,7 @@ fn a_label_is_read_from_a_page_with_a_header_alone() {
 fn sizes_have_bounds() {
     for pages in [0, 1, 9, MOST_PAGES + 1, u64::MAX] {
         let fault = header(pages, [0; 16], "").unwrap_err();
-        assert_eq!(fault.errno, rampack::control::Errno::EINVAL);
+        assert_eq!(fault.errno, control::Errno::EINVAL);
         assert!(fault.message.contains("40960 bytes at least"), "{fault}");
     }
     let last = header(MOST_PAGES, [0; 16], "").unwrap();

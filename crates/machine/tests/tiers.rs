@@ -1,0 +1,413 @@
+//! Pages move to smaller forms by themselves, within budgets, and come back.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use control::{Errno, Object};
+use machine::{Machine, MachineOptions};
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::Params;
+use zram::{Budgets, NoHostFiles};
+use zram::{Disk, TierCounts, attributes};
+
+const CPU: Cpu = Cpu(0);
+const SECOND: u64 = 1_000_000_000;
+const PAGES: u64 = 1000;
+/// After so many seconds pages that nobody uses have moved.
+const AGE: u32 = 64;
+
+fn machine() -> Machine {
+    let options = MachineOptions {
+        cpus: 2,
+        memory: 1 << 30,
+        files: Arc::new(NoHostFiles),
+        swap_memory: Arc::new(host::Mmap),
+        track_access: true,
+    };
+    Machine::new(Arc::new(host::Mmap), options).unwrap()
+}
+
+/// A page of words that zstd makes smaller than lz4 does.
+fn page(stamp: u64) -> Page {
+    const WORDS: [&[u8]; 8] =
+        [b"frame ", b"zone ", b"reader ", b"slot ", b"page ", b"class ", b"codec ", b"pool "];
+    let (mut page, mut at, mut state) = ([0; PAGE_SIZE], 0, stamp.wrapping_mul(2) + 1);
+    while at < PAGE_SIZE {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let word = WORDS[(state >> 61) as usize];
+        let length = word.len().min(PAGE_SIZE - at);
+        page[at..at + length].copy_from_slice(&word[..length]);
+        at += length;
+    }
+    page
+}
+
+struct Subject {
+    machine: Machine,
+    disk: Arc<Disk>,
+    now: Cell<u32>,
+}
+
+impl Subject {
+    /// A disk with all pages stored in second 1000.
+    fn new(budgets: Budgets) -> Subject {
+        Subject::with(budgets, &page)
+    }
+
+    fn with(budgets: Budgets, contents: &dyn Fn(u64) -> Page) -> Subject {
+        Subject::of_pages(PAGES, budgets, contents)
+    }
+
+    fn of_pages(pages: u64, budgets: Budgets, contents: &dyn Fn(u64) -> Page) -> Subject {
+        let machine = machine();
+        machine.set_clock(1000);
+        let disk = machine.add().unwrap();
+        disk.set_budgets(budgets).unwrap();
+        disk.set_auto(true).unwrap();
+        disk.set_disksize(pages * PAGE_SIZE as u64).unwrap();
+        for index in 0..pages {
+            disk.store_page(CPU, index, &contents(index)).unwrap();
+        }
+        Subject { machine, disk, now: Cell::new(1000) }
+    }
+
+    /// Lets time go by. CPU time is counted, not measured: a microsecond for each look at it.
+    fn go(&self, seconds: u32) {
+        let spent = Cell::new(0);
+        let meter = || {
+            spent.set(spent.get() + 1000);
+            spent.get()
+        };
+        for _ in 0..seconds {
+            self.now.set(self.now.get() + 1);
+            self.machine.set_clock(self.now.get());
+            self.disk.move_pages(SECOND, &meter).unwrap();
+        }
+    }
+
+    fn warm(&self) -> TierCounts {
+        self.disk.tier_stats().tiers[1].clone()
+    }
+
+    fn cold(&self) -> TierCounts {
+        self.disk.tier_stats().tiers[2].clone()
+    }
+
+    fn store(&self, index: u64, contents: &Page) {
+        self.disk.store_page(CPU, index, contents).unwrap();
+    }
+
+    fn load(&self, index: u64) {
+        let mut found = [0; PAGE_SIZE];
+        self.disk.load_page(CPU, index, &mut found).unwrap();
+        assert_eq!(found, page(index), "page {index}");
+    }
+
+    /// Whether a page is compressed with the second codec.
+    fn is_warm(&self, index: u64) -> bool {
+        let state = attributes(self.disk.clone()).show("block_state").unwrap();
+        let line = state.lines().nth(index as usize).unwrap().to_owned();
+        line.ends_with("r.")
+    }
+}
+
+#[test]
+fn pages_that_are_not_used_move_and_read_the_same() {
+    let subject = Subject::new(Budgets::default());
+    let before = subject.disk.stats();
+    subject.go(AGE / 2 - 1);
+    assert_eq!(subject.warm().moved, 0);
+    subject.go(AGE);
+    let (after, warm) = (subject.disk.stats(), subject.warm());
+    assert_eq!((warm.moved, warm.pages), (PAGES, PAGES), "{warm:?}");
+    assert_eq!(before.compressed_bytes - after.compressed_bytes, warm.saved);
+    assert!(after.pool_bytes < before.pool_bytes, "{after:?}");
+    assert!(subject.disk.tier_stats().compactions > 0);
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+#[test]
+fn pages_in_use_stay_and_pages_that_come_back_come_up() {
+    let subject = Subject::new(Budgets::default());
+    for _ in 0..22 {
+        subject.go(2);
+        (0..100).for_each(|index| subject.load(index));
+    }
+    assert_eq!(subject.warm().moved, PAGES - 100);
+    assert!(!subject.is_warm(50) && subject.is_warm(500));
+    // These are needed again at once.
+    (500..600).for_each(|index| subject.load(index));
+    subject.go(10);
+    let warm = subject.warm();
+    assert_eq!((warm.too_soon, warm.raised), (100, 100), "{warm:?}");
+    assert!(!subject.is_warm(550) && subject.is_warm(450));
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+/// After so many seconds all of them are packed.
+const COLD_AGE: u32 = 256 + 20;
+
+#[test]
+fn neighbours_that_stay_unused_are_packed_and_read_the_same() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 40);
+    let warm = subject.disk.stats();
+    subject.go(COLD_AGE);
+    let (cold, density) = (subject.cold(), subject.disk.density());
+    assert_eq!((cold.moved, density.packed_pages, density.extents), (PAGES, PAGES, PAGES / 4));
+    assert_eq!(cold.pages, PAGES, "a later pass finds them there: {cold:?}");
+    let packed = subject.disk.stats();
+    assert!(packed.compressed_bytes < warm.compressed_bytes, "{packed:?} after {warm:?}");
+    let moved = subject.cold().moved;
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.go(20);
+    assert_eq!((subject.cold().moved, subject.cold().late), (moved, PAGES), "read once, late");
+    subject.disk.validate();
+}
+
+/// A page of pointers: few of their bytes differ, and matches of three bytes are many.
+fn pointers(stamp: u64) -> Page {
+    let (mut page, mut state) = ([0; PAGE_SIZE], stamp.wrapping_mul(2) + 1);
+    for word in page.chunks_exact_mut(8) {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let place = 0x7f3a_0000_0000 | (state >> 63) << 24 | (state >> 40 & 0xf) << 3;
+        word.copy_from_slice(&place.to_le_bytes());
+    }
+    page
+}
+
+#[test]
+fn pages_are_packed_smaller_while_nobody_waits_for_memory() {
+    let bytes = |target| {
+        let subject = Subject::with(Budgets { target, ..Budgets::default() }, &pointers);
+        subject.go(AGE + 2 * COLD_AGE);
+        assert_eq!(subject.disk.density().packed_pages, PAGES);
+        let mut found = [0; PAGE_SIZE];
+        for index in 0..PAGES {
+            subject.disk.load_page(CPU, index, &mut found).unwrap();
+            assert_eq!(found, pointers(index), "page {index}");
+        }
+        subject.disk.stats().compressed_bytes
+    };
+    let (wanted, at_rest) = (bytes(1), bytes(0));
+    assert!(at_rest < wanted / 50 * 49, "{at_rest} bytes, and {wanted} if memory is wanted");
+}
+
+#[test]
+fn a_pass_packs_so_many_groups_and_the_next_one_goes_on() {
+    let pages = 4 * 2500;
+    let subject = Subject::of_pages(pages, Budgets::default(), &page);
+    let (mut passes, mut before, mut steps) = (0, 0, Vec::new());
+    while before < pages {
+        subject.go(1);
+        let now = subject.disk.tier_stats().passes;
+        assert!(now - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
+        let moved = subject.cold().moved;
+        if moved > before {
+            steps.push(moved - before);
+        }
+        (passes, before) = (now, moved);
+    }
+    assert_eq!(steps, [4 * 2048, 4 * 452]);
+    subject.disk.validate();
+}
+
+#[test]
+fn a_packed_page_that_is_used_again_comes_up_alone_and_its_extent_is_made_anew() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + COLD_AGE);
+    // Twice within the time that a move must last to be worth it.
+    for _ in 0..2 {
+        (0..PAGES).filter(|index| index % 4 == 1).for_each(|index| subject.load(index));
+        subject.go(10);
+    }
+    let cold = subject.cold();
+    assert_eq!((cold.late, cold.too_soon, cold.raised), (PAGES / 4, PAGES / 4, PAGES / 4));
+    assert_eq!(subject.disk.density().packed_pages, PAGES / 4 * 3);
+    // A store takes a second page away: half of each extent is gone, and it is packed anew.
+    for index in (0..PAGES).filter(|index| index % 4 == 2) {
+        subject.store(index, &page(index));
+    }
+    assert!(subject.disk.density().wasted_bytes > 0);
+    subject.go(10);
+    let density = subject.disk.density();
+    assert_eq!((density.wasted_bytes, density.packed_pages), (0, PAGES / 2), "{density:?}");
+    // When they are old again they join the others.
+    subject.go(AGE + 8 * COLD_AGE);
+    let density = subject.disk.density();
+    assert_eq!((density.packed_pages, density.extents), (PAGES, PAGES / 4), "{density:?}");
+    (0..PAGES).for_each(|index| subject.load(index));
+    subject.disk.validate();
+}
+
+#[test]
+fn a_page_whose_neighbours_are_in_use_stays_warm() {
+    let subject = Subject::new(Budgets::default());
+    for _ in 0..180 {
+        subject.go(2);
+        (0..PAGES).filter(|index| index % 4 != 3).for_each(|index| subject.load(index));
+    }
+    assert_eq!(subject.disk.density().packed_pages, 0);
+    assert_eq!((subject.warm().pages, subject.cold().moved), (PAGES / 4, 0));
+}
+
+#[test]
+fn noise_whose_neighbours_are_in_use_stays_as_it_is() {
+    let noise = |index: u64| {
+        let mut rng = testkit::Rng::new(index);
+        let mut page = page(index);
+        if index % 4 == 3 {
+            rng.fill(&mut page);
+        }
+        page
+    };
+    let subject = Subject::with(Budgets::default(), &noise);
+    let before = subject.disk.stats().compressed_bytes;
+    let mut found = [0; PAGE_SIZE];
+    for _ in 0..180 {
+        subject.go(2);
+        for index in (0..PAGES).filter(|index| index % 4 != 3) {
+            subject.disk.load_page(CPU, index, &mut found).unwrap();
+        }
+    }
+    assert_eq!((subject.warm().moved, subject.cold().moved), (0, 0));
+    assert_eq!(subject.disk.stats().compressed_bytes, before);
+}
+
+#[test]
+fn idle_pages_that_are_equal_share_an_object() {
+    // Every page is there three times, far from each other.
+    let thrice = |index: u64| page(index % (PAGES / 3));
+    let subject = Subject::with(Budgets::default(), &thrice);
+    subject.go(AGE + 20);
+    let density = subject.disk.density();
+    let (models, rest) = (PAGES / 3, PAGES % 3);
+    assert_eq!(subject.warm().moved, PAGES);
+    assert!(density.shared_pages >= (models * 3 + rest) * 9 / 10, "{density:?}");
+    assert!(density.shared_objects <= models && density.saved_bytes > 0, "{density:?}");
+    subject.store(0, &page(7777));
+    for index in 1..PAGES {
+        let mut found = [0; PAGE_SIZE];
+        subject.disk.load_page(CPU, index, &mut found).unwrap();
+        assert_eq!(found, thrice(index), "page {index}");
+    }
+    // Used twice in a short time, they have objects of their own again.
+    for _ in 0..2 {
+        subject.go(10);
+        let mut found = [0; PAGE_SIZE];
+        subject.disk.load_page(CPU, PAGES / 3 + 5, &mut found).unwrap();
+    }
+    subject.go(10);
+    assert!(subject.disk.density().shared_pages < density.shared_pages);
+    subject.disk.validate();
+}
+
+#[test]
+fn pages_that_differ_do_not_share_whatever_their_fingerprints() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 20);
+    let density = subject.disk.density();
+    assert_eq!((density.shared_pages, density.shared_objects), (0, 0));
+}
+
+#[test]
+fn without_a_codec_that_packs_pages_the_coldest_stay_warm() {
+    let machine = machine();
+    machine.set_clock(1000);
+    let disk = machine.add().unwrap();
+    let rows = attributes(disk.clone());
+    rows.store("recomp_algorithm", "algo=lz4hc priority=1").unwrap();
+    rows.store("auto", "1").unwrap();
+    disk.set_disksize(PAGES * PAGE_SIZE as u64).unwrap();
+    (0..PAGES).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    let subject = Subject { machine, disk, now: Cell::new(1000) };
+    subject.go(AGE + COLD_AGE);
+    assert_eq!((subject.cold().moved, subject.disk.density().packed_pages), (0, 0));
+    // Given one later, they are packed.
+    subject.disk.switch_algorithm(2, "zstd", Params::default()).unwrap();
+    subject.go(COLD_AGE);
+    assert_eq!(subject.cold().moved, PAGES);
+    (0..PAGES).for_each(|index| subject.load(index));
+}
+
+#[test]
+fn a_discarded_page_does_not_come_back() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE + 20);
+    subject.load(7);
+    subject.disk.discard_pages(CPU, 7, 1).unwrap();
+    subject.go(20);
+    assert_eq!(subject.disk.stats().pages_stored, PAGES - 1);
+}
+
+#[test]
+fn work_stops_when_its_cpu_time_is_spent_and_goes_on_later() {
+    let subject = Subject::new(Budgets { cpu_percent: 1, ..Budgets::default() });
+    // Each look at the meter takes a millisecond, so ten of them are a second's share.
+    let spent = Cell::new(0);
+    let meter = || {
+        spent.set(spent.get() + 1_000_000);
+        spent.get()
+    };
+    subject.machine.set_clock(2000);
+    let mut waits = 0;
+    for second in 0..200 {
+        waits += u32::from(subject.disk.move_pages(SECOND, &meter).unwrap());
+        let cpu = subject.disk.tier_stats().cpu_ns;
+        assert!(cpu <= (second + 1) * 10_000_000 + 3_000_000, "{cpu} after {second}");
+    }
+    assert!(waits > 2);
+    assert_eq!(subject.warm().moved, PAGES);
+}
+
+#[test]
+fn at_the_target_pages_stay() {
+    let all = Subject::new(Budgets::default());
+    let most = all.disk.stats().pool_bytes;
+    all.go(AGE + 40);
+    let least = all.disk.stats().pool_bytes;
+    assert!(least < most);
+    let subject = Subject::new(Budgets { target: most, ..Budgets::default() });
+    subject.go(AGE + 40);
+    assert_eq!(subject.warm().moved, 0, "there is nothing to do");
+    let budgets = Budgets { target: least, ..Budgets::default() };
+    subject.disk.set_budgets(budgets).unwrap();
+    subject.go(AGE + 40);
+    assert!(subject.warm().moved > 0);
+    assert!(subject.disk.stats().pool_bytes <= least + least / 20);
+}
+
+#[test]
+fn it_is_off_until_asked_for_and_ends_when_told() {
+    let machine = machine();
+    let disk = machine.add().unwrap();
+    let rows = attributes(disk.clone());
+    assert_eq!(rows.show("auto").unwrap(), "0\n");
+    assert!(!disk.move_pages(SECOND, &|| 0).unwrap());
+    assert_eq!(
+        rows.show("auto_stat").unwrap(),
+        "passes 0 compactions 0 cpu_ms 0 written 0 failed_writes 0\n"
+    );
+    rows.store("disksize", "1M").unwrap();
+    rows.store("auto", "1").unwrap();
+    assert!(rows.show("recomp_algorithm").unwrap().contains("[zstd]"), "chosen by itself");
+    disk.move_pages(SECOND, &|| 0).unwrap();
+    assert!(rows.show("auto_stat").unwrap().starts_with("hot - 0 0 0 0 0 0\nwarm 64 0 "));
+    rows.store("auto", "0").unwrap();
+    disk.move_pages(SECOND, &|| 0).unwrap();
+    assert!(rows.show("auto_stat").unwrap().starts_with("passes"));
+    for (name, value) in [("auto_target", "2M"), ("auto_slowest_read", "9")] {
+        rows.store(name, value).unwrap();
+    }
+    assert_eq!(rows.show("auto_target").unwrap(), "2097152\n");
+    for (name, value) in [("auto", "2"), ("auto_cpu_percent", "0"), ("auto_cpu_percent", "101")] {
+        assert_eq!(rows.store(name, value).unwrap_err().errno, Errno::EINVAL, "{name}={value}");
+    }
+    let plain = machine.add().unwrap();
+    plain.set_track_access(false).unwrap();
+    let refused = plain.set_auto(true).unwrap_err();
+    assert!(refused.message.contains("track_access"), "{refused}");
+    assert!(!plain.auto());
+}

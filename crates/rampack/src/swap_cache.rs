@@ -1,0 +1,195 @@
+//! A compressed cache of pages, in front of a file.
+
+use std::fs::File;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use block::{BlockDevice, Operation};
+use control::Errno;
+use machine::{Machine, MachineOptions};
+use units::Page;
+use zswap::{AreaOptions, SwapDevice, SwapType, Work, Zswap};
+
+use crate::{Error, PAGE_SIZE};
+
+/// The area of a cache.
+const AREA: usize = 0;
+/// The time before the next try when nothing could be written to the file.
+const LATER: Duration = Duration::from_millis(100);
+
+/// The options of a [`SwapCache`].
+#[non_exhaustive]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SwapOptions {
+    pages: u64,
+    memory: u64,
+    file: Option<PathBuf>,
+}
+
+impl SwapOptions {
+    /// So many pages, all in memory.
+    #[must_use]
+    pub fn new(pages: u64) -> SwapOptions {
+        SwapOptions { pages, memory: u64::MAX, file: None }
+    }
+
+    /// The most bytes of memory for compressed pages.
+    #[must_use]
+    pub fn memory(self, bytes: u64) -> SwapOptions {
+        SwapOptions { memory: bytes, ..self }
+    }
+
+    /// A file or a block device for pages that find no room in memory, the oldest first. It is made
+    /// if it is not there, and its contents are lost.
+    #[must_use]
+    pub fn file(self, path: impl Into<PathBuf>) -> SwapOptions {
+        SwapOptions { file: Some(path.into()), ..self }
+    }
+}
+
+/// Pages by number, compressed in memory, the oldest in a file: as zswap keeps them. It has memory
+/// of its own, and a thread that writes to the file. What is in it ends with it. Any number of
+/// threads may call every method.
+pub struct SwapCache {
+    zswap: Arc<Zswap>,
+    device: SwapDevice,
+    swap: SwapType,
+    /// Dropping the sender ends the thread.
+    writer: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+/// Where the pages of a [`SwapCache`] are.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct SwapStats {
+    /// Pages in memory.
+    pub in_memory: u64,
+    /// Pages in the file.
+    pub in_file: u64,
+    /// Bytes of memory for pages and tables.
+    pub memory_bytes: u64,
+}
+
+impl SwapCache {
+    /// Makes one.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for no pages; [`Error::System`], [`Error::Busy`] and others when the file
+    /// cannot be used, with the reason; [`Error::NoMemory`].
+    pub fn new(options: SwapOptions) -> Result<SwapCache, Error> {
+        let SwapOptions { pages, memory, file } = options;
+        let device = file.map(|path| -> Result<_, Error> {
+            let bytes = pages.saturating_mul(PAGE_SIZE as u64);
+            let failed = |error: std::io::Error| Error::System {
+                errno: error.raw_os_error().unwrap_or(Errno::EIO.0),
+                message: format!("{}: {error}", path.display()).into(),
+            };
+            let open = File::options().write(true).create(true).truncate(false).open(&path);
+            let opened = open.map_err(failed)?;
+            if opened.metadata().map_err(failed)?.is_file() {
+                opened.set_len(bytes).map_err(failed)?;
+            }
+            Ok(backing::open(&path, backing::Options::default())?)
+        });
+        let device = device.transpose()?;
+        let machine = Machine::new(Arc::new(host::Mmap), MachineOptions::of_this_system())?;
+        let zswap = machine.swap()?;
+        if memory < u64::MAX {
+            zswap.set_max_pool_bytes(memory.max(1));
+        } else {
+            zswap.set_max_pool_percent(100)?;
+        }
+        let (swap, memcg) = (SwapType::new(AREA)?, zswap.memcg("rampack")?);
+        let has_file = device.is_some();
+        zswap.swapon(swap, pages, AreaOptions { device, memcg })?;
+        let device = SwapDevice::new(zswap.clone(), swap);
+        let mut cache = SwapCache { zswap, device, swap, writer: None };
+        if has_file {
+            let (zswap, (end, ended)) = (cache.zswap.clone(), mpsc::channel());
+            let run = move || write(&zswap, &ended);
+            let thread = thread::Builder::new().name("rampack-write".into()).spawn(run);
+            let thread = thread.map_err(|error| {
+                Error::NoMemory(format!("the thread that writes did not start: {error}").into())
+            })?;
+            cache.writer = Some((end, thread));
+        }
+        Ok(cache)
+    }
+
+    /// Stores page `index`. The first is 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]; [`Error::NoMemory`] or [`Error::Full`] when there is no room in
+    /// memory and no file; [`Error::System`] when the file fails. The page is as it was.
+    pub fn store(&self, index: u64, page: &Page) -> Result<(), Error> {
+        let write = Operation::Write { offset: at(index)?, from: page };
+        Ok(self.device.submit(host::cpu(), write)?)
+    }
+
+    /// Loads page `index`; zeroes if it was never stored.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`], [`Error::Corrupt`]; [`Error::System`] when the file fails.
+    pub fn load(&self, index: u64, page: &mut Page) -> Result<(), Error> {
+        let read = Operation::Read { offset: at(index)?, into: page };
+        Ok(self.device.submit(host::cpu(), read)?)
+    }
+
+    /// Frees `count` pages from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`]; nothing has changed then.
+    pub fn discard(&self, first: u64, count: u64) -> Result<(), Error> {
+        let discard = Operation::Discard { offset: at(first)?, length: at(count)? };
+        Ok(self.device.submit(host::cpu(), discard)?)
+    }
+
+    /// Where the pages are now.
+    #[must_use]
+    pub fn stats(&self) -> SwapStats {
+        let (area, all) = (self.zswap.area_stats(self.swap), self.zswap.stats());
+        SwapStats {
+            in_memory: area.map_or(0, |area| area.cached),
+            in_file: area.map_or(0, |area| area.on_device),
+            memory_bytes: all.pool_bytes + all.overhead_bytes,
+        }
+    }
+}
+
+impl Drop for SwapCache {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.writer.take() {
+            drop(end);
+            self.zswap.event().notify_all();
+            // A panic of the thread was reported.
+            let _ = thread.join();
+        }
+        self.zswap.invalidate_area(host::cpu(), self.swap);
+        let _ = self.zswap.swapoff(self.swap);
+    }
+}
+
+/// The offset of a page.
+fn at(index: u64) -> Result<u64, Error> {
+    index.checked_mul(PAGE_SIZE as u64).ok_or(Error::OutOfRange)
+}
+
+/// Writes pages to the file when memory comes near its limit, until the sender is dropped.
+fn write(zswap: &Zswap, ended: &mpsc::Receiver<()>) {
+    let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
+    loop {
+        let ticket = zswap.event().ticket();
+        if is_ended(Duration::ZERO) {
+            return;
+        }
+        match zswap.work(host::cpu()) {
+            Work::Again => {}
+            Work::Later if is_ended(LATER) => return,
+            Work::Later => {}
+            Work::Idle => zswap.event().wait(ticket),
+        }
+    }
+}
