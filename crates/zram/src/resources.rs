@@ -9,7 +9,9 @@ use units::Cpu;
 use zcomp::{CodecError, Compressor, Params, Policy};
 
 use crate::engine::Clock;
-use crate::slots::{BitLock, MakeSlots, SlotTable, Slots};
+#[cfg(feature = "designs")]
+use crate::slots::MakeSlots;
+use crate::slots::{BitLock, SlotTable, Slots};
 use pagelog::{Backing, BackingBlocks, NoLog, PageLog};
 
 /// Opens a codec: [`zcomp::open`], or the replacement of a test.
@@ -43,6 +45,7 @@ pub struct Resources {
     /// Whether devices keep the time of last use of each page by default.
     pub track_access: bool,
     /// Makes slot tables of another kind than the product's, for experiments and tests.
+    #[cfg(feature = "designs")]
     pub slots: Option<MakeSlots>,
     /// The policy by which threads get a stream.
     pub streams: Policy,
@@ -68,6 +71,7 @@ impl Resources {
             files,
             clock: Arc::default(),
             track_access: false,
+            #[cfg(feature = "designs")]
             slots: None,
             streams: Policy::PER_CPU,
         }
@@ -82,10 +86,11 @@ impl Resources {
         provider: &dyn MemoryProvider,
         count: usize,
     ) -> Result<Slots, NoMemory> {
-        match &self.slots {
-            None => BitLock::new(provider, count, self.cpus).map(Slots::Own),
-            Some(make) => make(provider, count, self.cpus).map(Slots::Other),
+        #[cfg(feature = "designs")]
+        if let Some(make) = &self.slots {
+            return make(provider, count, self.cpus).map(Slots::Other);
         }
+        BitLock::new(provider, count, self.cpus).map(Slots::Own)
     }
 
     /// Opens a codec.

@@ -1,19 +1,23 @@
 //! The interface between the engine and the schemes that guard its slots.
 //!
 //! A scheme defines how the word of a slot is swapped, and when the object it named may be freed.
-//! The product has one, [`BitLock`]. A test or an experiment brings others: see [`MakeSlots`].
+//! The product has one, [`BitLock`]. With the feature `designs`, a test or an experiment
+//! brings others (`MakeSlots`).
 //!
 //! # Why unsafe
 //! An object is read and freed by what the slot table reports: see [`SlotTable`].
 
 mod any;
 mod bit_lock;
+#[cfg(feature = "designs")]
+mod brought;
 
 use pagealloc::{MemoryProvider, NoMemory};
 
 pub(crate) use any::Slots;
-pub use any::{AnySlots, MakeSlots};
 pub use bit_lock::BitLock;
+#[cfg(feature = "designs")]
+pub use brought::{AnySlots, MakeSlots};
 pub use pagealloc::Touched;
 use units::Cpu;
 

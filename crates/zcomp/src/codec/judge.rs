@@ -5,6 +5,7 @@ use alloc::format;
 use crate::compressor::{CodecError, Params};
 
 /// The level that `params` give for the codec `name`, or its default.
+#[cfg(any(feature = "lz4", feature = "lz4-rust", feature = "zstd", feature = "deflate"))]
 pub(super) fn level_within(
     name: &str,
     what: &str,
