@@ -4,10 +4,8 @@
 //! each second some pages are read and the disk has its share of CPU time, until no more pages
 //! move. The same pages go to the kernel's zram.
 //!
-//! * [`load`]: which pages are used. [`swap`]: the same for the cache of swap areas.
+//! [`swap`]: the same for the cache of swap areas.
 
-mod dump;
-mod load;
 mod swap;
 
 use std::path::Path;
@@ -23,12 +21,11 @@ use zram::{Budgets, Disk};
 
 use crate::args::DensityArgs;
 use crate::corpus::anonymous_bytes;
+use crate::page::{Corpus, SEED};
 use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
 use crate::sys::Memory;
 use crate::{interrupt, page};
-use dump::{Corpus, SEED, percentiles};
-pub use load::{Ages, Load};
 
 const CPU: Cpu = Cpu(0);
 /// A page that was not used for this many seconds is cold.
@@ -45,21 +42,17 @@ const KERNEL_ENTRY: u64 = 16;
 
 /// Runs the command.
 pub fn run(args: &DensityArgs) -> Result<Value> {
-    let loads: Vec<Load> = args.idle.iter().map(|share| Load::Rest(*share)).collect();
-    let loads = [loads, args.ages.iter().map(|ages| Load::Ages(*ages)).collect()].concat();
     let kernel = args
         .kernel
         .iter()
         .flat_map(|device| args.kernel_algorithms.iter().map(move |algorithm| (device, algorithm)));
     let kernel: Vec<_> = kernel.collect();
-    let each = if args.swap { swap::CODECS.len() } else { loads.len() + kernel.len() };
+    let each = if args.swap { swap::CODECS.len() } else { args.idle.len() + kernel.len() };
     begin((args.corpus.len() * each) as u64);
     let mut runs = Vec::new();
     for path in &args.corpus {
-        let all = page::read(path)?;
-        let pages = (all.len() / PAGE_SIZE).min(args.pages.map_or(usize::MAX, |it| it as usize));
-        let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
-        let corpus = Corpus { name, bytes: &all[..pages * PAGE_SIZE], pages };
+        let mut corpus = Corpus::read(path)?;
+        corpus.pages = corpus.pages.min(args.pages.map_or(usize::MAX, |it| it as usize));
         if args.swap {
             runs.extend(swap::runs(&corpus, args)?);
             continue;
@@ -69,9 +62,9 @@ pub fn run(args: &DensityArgs) -> Result<Value> {
             step(format!("{}: the kernel's {algorithm}", corpus.name))?;
             peers.push(measure_kernel(&corpus, device, algorithm)?);
         }
-        for load in &loads {
-            step(format!("{}: {}", corpus.name, load.name()))?;
-            let ours = measure(&corpus, *load, args)?;
+        for &idle in &args.idle {
+            step(format!("{}: {idle}% idle", corpus.name))?;
+            let ours = measure(&corpus, idle, args)?;
             runs.extend(peers.iter().map(|peer| peer.beside(&ours)));
             runs.extend(peers.is_empty().then_some(ours));
         }
@@ -83,6 +76,14 @@ pub fn run(args: &DensityArgs) -> Result<Value> {
         "cpu_percent": args.cpu,
         "runs": runs,
     }))
+}
+
+/// The times of single reads in microseconds: the median and the 99th percentile, null if there are
+/// none.
+fn percentiles(mut times: Vec<f64>) -> Value {
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100);
+    json!({ "p50": at(50), "p99": at(99) })
 }
 
 /// Nanoseconds for each page.
@@ -113,7 +114,7 @@ impl Peer {
     }
 }
 
-fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<Peer> {
+fn measure_kernel(corpus: &Corpus, path: &Path, algorithm: &str) -> Result<Peer> {
     let device = Device::of_kernel(path, algorithm, corpus.pages)?;
     // Memory of a page for O_DIRECT.
     let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
@@ -134,7 +135,7 @@ fn measure_kernel(corpus: &Corpus<'_>, path: &Path, algorithm: &str) -> Result<P
         corpus.check(index, &buffer)?;
     }
     let all = taken + corpus.pages as u64 * KERNEL_ENTRY;
-    let data_per_byte = corpus.bytes.len() as f64 / all.max(1) as f64;
+    let data_per_byte = corpus.bytes() as f64 / all.max(1) as f64;
     Ok(Peer { algorithm: algorithm.to_owned(), data_per_byte, store_ns, load_ns })
 }
 
@@ -156,14 +157,17 @@ fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>
     make().map_err(|fault: control::ControlError| anyhow!("the disk: {fault}"))
 }
 
-/// Stores a dump, lets time go by, and measures.
-fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Value> {
+/// Stores a dump, lets time go by, and measures. Of its pages, `idle` percent are not used; the
+/// others are, every four seconds.
+fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
     let mut random = fastrand::Rng::with_seed(SEED);
     let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
     let mut last_used = vec![0; corpus.pages];
-    let mut used = Vec::with_capacity(corpus.pages);
     let mut times: Vec<f64> = Vec::with_capacity(READS);
-    let order = load::order(corpus.pages, &mut random);
+    // What is near in time is not near in memory.
+    let mut used: Vec<usize> = (0..corpus.pages).collect();
+    random.shuffle(&mut used);
+    used.truncate(corpus.pages - corpus.pages * idle as usize / 100);
     let base = resident()?;
     let machine = machine(Arc::new(NoHostFiles), true)?;
     // The clock of a machine is never at its beginning.
@@ -184,14 +188,11 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Value>
     let store_ns = each(begun, corpus.pages);
 
     let (mut still, mut moved, mut second) = (0, 0, 0);
-    while second < load.seconds().unwrap_or(PATIENCE) && (load.seconds().is_some() || still < REST)
-    {
+    while second < PATIENCE && still < REST {
         interrupt::check()?;
         second += 1;
         machine.set_clock(start + second);
-        used.clear();
-        load.used(second, &order, &mut random, &mut used);
-        for &index in &used {
+        for &index in used.iter().filter(|_| second.is_multiple_of(4)) {
             last_used[index] = second;
             read(index, &mut buffer)?;
         }
@@ -222,11 +223,10 @@ fn measure(corpus: &Corpus<'_>, load: Load, args: &DensityArgs) -> Result<Value>
         read(index, &mut buffer)?;
         corpus.check(index, &buffer)?;
     }
-    let data_bytes = corpus.bytes.len();
+    let data_bytes = corpus.bytes();
     Ok(json!({
         "corpus": corpus.name,
-        "idle_percent": load.idle(),
-        "ages": load.ages(),
+        "idle_percent": idle,
         "seconds": second,
         "data_bytes": data_bytes,
         "rss_bytes": rss_bytes,

@@ -9,6 +9,43 @@ use units::{PAGE_SIZE, Page};
 
 use crate::sys::Memory;
 
+/// The seed of all that is drawn at random of a dump.
+pub const SEED: u64 = 1;
+
+/// A dump, and how many pages of it are used. More than it has are its own over and over.
+pub struct Corpus {
+    /// The name of its file.
+    pub name: String,
+    dump: Memory,
+    pub pages: usize,
+}
+
+impl Corpus {
+    /// The whole pages of a file.
+    pub fn read(path: &Path) -> Result<Corpus> {
+        let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
+        let dump = read(path)?;
+        Ok(Corpus { name, pages: dump.len() / PAGE_SIZE, dump })
+    }
+
+    /// The bytes of its pages.
+    pub fn bytes(&self) -> usize {
+        self.pages * PAGE_SIZE
+    }
+
+    pub fn page(&self, index: usize) -> &Page {
+        page(&self.dump, index % (self.dump.len() / PAGE_SIZE))
+    }
+
+    /// Compares a page that came back.
+    pub fn check(&self, index: usize, found: &[u8]) -> Result<()> {
+        if found[..PAGE_SIZE] != self.page(index)[..] {
+            bail!("page {index} of {} is not what was stored", self.name);
+        }
+        Ok(())
+    }
+}
+
 /// The pages of `bytes`, without a rest shorter than a page.
 pub fn pages(bytes: &[u8]) -> impl ExactSizeIterator<Item = &Page> {
     bytes.chunks_exact(PAGE_SIZE).map(|chunk| chunk.try_into().expect("a chunk is a page long"))

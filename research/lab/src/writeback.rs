@@ -26,10 +26,11 @@ use units::PAGE_SIZE;
 use zram::{Disk, LogStats, Select, Writeback};
 
 use crate::args::WritebackArgs;
+use crate::page::{Corpus, SEED};
 use crate::statistics::{median, spread};
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
-use round::{CPU, Corpus, SEED, SMALLEST, Sample, back, check, machine, new_file};
+use round::{CPU, SMALLEST, Sample, back, machine, new_file};
 use swap::Below;
 
 /// The part of the pages that is replaced before each writeback.
@@ -75,9 +76,9 @@ pub fn run(args: &WritebackArgs) -> Result<Value> {
     report::begin((args.corpus.len() * rounds) as u64);
     let (mut out, mut replaced) = (Vec::new(), Vec::new());
     for path in &args.corpus {
-        let name = path.file_stem().map_or_else(String::new, |it| it.to_string_lossy().into());
-        let dump = page::read(path)?;
-        let corpus = &Corpus { dump: &dump, pages: args.pages as usize };
+        let mut corpus = Corpus::read(path)?;
+        corpus.pages = args.pages as usize;
+        let (corpus, name) = (&corpus, &corpus.name);
         let mut samples = Layout::ALL.map(|_| Vec::new());
         for _ in 0..args.repeat {
             for (layout, samples) in Layout::ALL.into_iter().zip(&mut samples) {
@@ -88,7 +89,7 @@ pub fn run(args: &WritebackArgs) -> Result<Value> {
                 });
             }
         }
-        out.extend(Layout::ALL.into_iter().zip(&samples).map(|(layout, s)| row(&name, layout, s)));
+        out.extend(Layout::ALL.into_iter().zip(&samples).map(|(layout, s)| row(name, layout, s)));
         let log_bytes = samples[2].first().map_or(0, |sample| sample.live_bytes);
         for &full in &args.full {
             report::step(format!("{name}: {full}% full"))?;
@@ -149,7 +150,7 @@ fn row(corpus: &str, layout: Layout, samples: &[Sample]) -> Value {
 fn disk(
     machine: &Machine,
     file: &Path,
-    corpus: &Corpus<'_>,
+    corpus: &Corpus,
     layout: Layout,
     args: &WritebackArgs,
 ) -> Result<Arc<Disk>> {
@@ -165,7 +166,7 @@ fn disk(
     make().map_err(|fault: ControlError| anyhow!("the disk: {fault}"))
 }
 
-fn store(disk: &Disk, corpus: &Corpus<'_>, index: usize, of: usize) -> Result<()> {
+fn store(disk: &Disk, corpus: &Corpus, index: usize, of: usize) -> Result<()> {
     let stored = disk.store_page(CPU, index as u64, corpus.page(of));
     stored.map_err(|error| anyhow!("page {index}: {error}"))
 }
@@ -175,7 +176,7 @@ fn write_back(disk: &Disk) -> Result<()> {
     disk.writeback(&all).map_err(|fault| anyhow!("{fault}"))
 }
 
-fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Result<Sample> {
+fn out_and_back(corpus: &Corpus, layout: Layout, args: &WritebackArgs) -> Result<Sample> {
     let pages = corpus.pages;
     // A page that does not shrink takes a block and a part of one in a log.
     let file = new_file(&args.dir, ((2 * pages * PAGE_SIZE) as u64).max(2 * SMALLEST))?;
@@ -206,7 +207,7 @@ fn out_and_back(corpus: &Corpus<'_>, layout: Layout, args: &WritebackArgs) -> Re
 
 /// Replaces pages of a log of `bytes` bytes. Returns the bytes of objects, and the log, before and
 /// after what counts.
-fn replace(corpus: &Corpus<'_>, bytes: u64, args: &WritebackArgs) -> Result<[(u64, LogStats); 2]> {
+fn replace(corpus: &Corpus, bytes: u64, args: &WritebackArgs) -> Result<[(u64, LogStats); 2]> {
     let pages = corpus.pages;
     let file = new_file(&args.dir, bytes)?;
     let machine = machine()?;
@@ -240,7 +241,7 @@ fn replace(corpus: &Corpus<'_>, bytes: u64, args: &WritebackArgs) -> Result<[(u6
     for (index, &of) in of.iter().enumerate() {
         let into = page::page_mut(&mut buffer, 0);
         disk.load_page(CPU, index as u64, into).map_err(|error| anyhow!("{index}: {error}"))?;
-        check(corpus, of, into)?;
+        corpus.check(of, into)?;
     }
     Ok(seen)
 }

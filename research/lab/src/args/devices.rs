@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::sizes::within;
-use crate::density::Ages;
 
 /// `rampack-lab density`.
 #[derive(Args)]
@@ -18,10 +17,6 @@ pub struct DensityArgs {
     #[arg(long, value_name = "PERCENT", value_delimiter = ',', default_value = "0,25,50,75,100")]
     #[arg(value_parser = within(0..=100))]
     pub idle: Vec<u32>,
-
-    /// Also run with pages that age: used by rank, in sweeps over all, or in phases
-    #[arg(long, value_name = "KIND", value_delimiter = ',')]
-    pub ages: Vec<Ages>,
 
     /// How pages are stored at first
     #[arg(long, value_name = "NAME", default_value = "lz4")]
@@ -44,7 +39,7 @@ pub struct DensityArgs {
     pub pages: Option<u32>,
 
     /// Measure the cache of swap areas in place of a disk: pages are stored, then recompressed
-    #[arg(long, conflicts_with_all = ["algorithm", "idle", "ages", "kernel"])]
+    #[arg(long, conflicts_with_all = ["algorithm", "idle", "kernel"])]
     pub swap: bool,
 }
 

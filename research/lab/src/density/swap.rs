@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{Key, Zswap};
 
-use super::dump::{Corpus, SEED, percentiles};
+use super::percentiles;
 use crate::args::DensityArgs;
+use crate::page::{Corpus, SEED};
 use crate::pages::Swap;
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
@@ -22,7 +23,7 @@ const PATIENCE: u32 = 4000;
 const READS: usize = 4096;
 
 /// The dump with each codec, each in a machine of its own.
-pub fn runs(corpus: &Corpus<'_>, args: &DensityArgs) -> Result<Vec<Value>> {
+pub fn runs(corpus: &Corpus, args: &DensityArgs) -> Result<Vec<Value>> {
     let run = |codec| {
         report::step(format!("{}: {codec}", corpus.name))?;
         measure(corpus, codec, args)
@@ -30,7 +31,7 @@ pub fn runs(corpus: &Corpus<'_>, args: &DensityArgs) -> Result<Vec<Value>> {
     CODECS.into_iter().map(run).collect()
 }
 
-fn measure(corpus: &Corpus<'_>, codec: &str, args: &DensityArgs) -> Result<Value> {
+fn measure(corpus: &Corpus, codec: &str, args: &DensityArgs) -> Result<Value> {
     let Swap { zswap, swap, memcg, .. } =
         &Swap::new(corpus.pages, codec, designs::Variants::default())?;
     let auto = zswap.policy().set_auto_cpu_percent(args.cpu).and_then(|()| zswap.set_auto(true));
@@ -77,7 +78,7 @@ fn measure(corpus: &Corpus<'_>, codec: &str, args: &DensityArgs) -> Result<Value
 /// Times loads of some pages, and checks all.
 fn loads(
     zswap: &Zswap,
-    corpus: &Corpus<'_>,
+    corpus: &Corpus,
     kept: &[usize],
     key: &dyn Fn(usize) -> Key,
 ) -> Result<Value> {

@@ -5,36 +5,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use block::{BlockDevice, Operation};
 use machine::{HostSystem, Machine};
 use tempfile::NamedTempFile;
-use units::{Cpu, PAGE_SIZE, Page};
+use units::{Cpu, PAGE_SIZE};
 
-use crate::page;
+use crate::page::{self, Corpus, SEED};
 use crate::sys::Memory;
 
 pub const CPU: Cpu = Cpu(0);
-/// The seed of all that is drawn at random.
-pub const SEED: u64 = 1;
 /// The bytes of the smallest log.
 pub const SMALLEST: u64 = 3 << 20;
 /// The most pages that are read alone.
 const ALONE: usize = 8192;
 /// Pages of a read of several.
 const TOGETHER: usize = 32;
-
-/// The pages of a disk: those of a dump, over and over.
-pub struct Corpus<'a> {
-    pub dump: &'a [u8],
-    pub pages: usize,
-}
-
-impl Corpus<'_> {
-    pub fn page(&self, index: usize) -> &Page {
-        page::page(self.dump, index % (self.dump.len() / PAGE_SIZE))
-    }
-}
 
 /// What a round found.
 pub struct Sample {
@@ -60,16 +46,9 @@ pub fn machine() -> Result<Machine> {
     crate::pages::machine(Arc::new(HostSystem), false)
 }
 
-pub fn check(corpus: &Corpus<'_>, of: usize, found: &Page) -> Result<()> {
-    if found != corpus.page(of) {
-        bail!("a page is not what was stored");
-    }
-    Ok(())
-}
-
 /// Reads pages that were written back, each alone, and then all, 32 at a time. Returns the
 /// microseconds for a page of each, and the pages that were compared.
-pub fn back(corpus: &Corpus<'_>, device: &dyn BlockDevice) -> Result<[f64; 3]> {
+pub fn back(corpus: &Corpus, device: &dyn BlockDevice) -> Result<[f64; 3]> {
     let pages = corpus.pages;
     let is_written = |index: &usize| zcomp::same_filled(corpus.page(*index)).is_none();
     let mut order: Vec<usize> = (0..pages).filter(is_written).collect();
@@ -82,7 +61,7 @@ pub fn back(corpus: &Corpus<'_>, device: &dyn BlockDevice) -> Result<[f64; 3]> {
         let read = Operation::Read { offset, into: &mut *into };
         device.submit(CPU, read).map_err(|error| anyhow!("{offset}: {error}"))?;
         let mut found = pages.zip(page::pages(into));
-        found.try_for_each(|(index, found)| check(corpus, index, found))
+        found.try_for_each(|(index, found)| corpus.check(index, found))
     };
     let begun = Instant::now();
     order.iter().try_for_each(|&index| read(index..index + 1))?;

@@ -14,8 +14,9 @@ use zram::HostFiles;
 use zswap::PARAMETERS;
 use zswap::{AreaOptions, SwapDevice, SwapType};
 
-use super::round::{CPU, Corpus, SMALLEST, Sample, back, machine, new_file};
+use super::round::{CPU, SMALLEST, Sample, back, machine, new_file};
 use crate::args::WritebackArgs;
+use crate::page::Corpus;
 
 /// The path in messages.
 const FILE: &str = "the file";
@@ -30,7 +31,7 @@ pub enum Below {
 }
 
 /// Stores all pages, writes them back, and reads them.
-pub fn out_and_back(corpus: &Corpus<'_>, kind: Below, args: &WritebackArgs) -> Result<Sample> {
+pub fn out_and_back(corpus: &Corpus, kind: Below, args: &WritebackArgs) -> Result<Sample> {
     let pages = corpus.pages as u64;
     let bytes = 2 * pages * PAGE_SIZE as u64 + SMALLEST;
     let file = new_file(&args.dir, bytes)?;
