@@ -44,8 +44,6 @@ pub enum Command {
     Figures(FiguresArgs),
     /// Store and load pages, in the engine or on a device, beside the bare codec
     Pages(PagesArgs),
-    /// Compress and decompress pages with every codec
-    Codecs(CodecsArgs),
     /// Compare the schemes that guard slots, as when zram's table lock was split in 2014
     Locks(LocksArgs),
     /// Compare the ways threads come by a stream, as when zram got several of them in 2014
@@ -168,8 +166,9 @@ pub struct PagesArgs {
 
     /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
     /// for one on that page allocator, or `memory:NAME` for one in that kind of memory (memfd,
-    /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, to take turns
-    /// with the first. May be repeated
+    /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, or `way:NAME`
+    /// for the program rampack beside this one by that way (file, loop, ublk), to take turns with the
+    /// first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<String>,
 
@@ -195,28 +194,6 @@ pub struct PagesArgs {
     /// when it is set up already
     #[arg(long, value_name = "ALGORITHM")]
     pub setup_kernel_zram: Option<String>,
-}
-
-/// `rampack-lab codecs`.
-#[derive(Args)]
-pub struct CodecsArgs {
-    /// The pages: any file, best one that `corpus` has made. Pages that are the same eight bytes
-    /// over and over are left out, because no store compresses them
-    #[arg(long, value_name = "FILE")]
-    pub corpus: PathBuf,
-
-    /// Only these codecs, each at its default level or at the one after a colon: zstd:9. May be
-    /// repeated
-    #[arg(long = "algorithm", value_name = "A[:L]")]
-    pub algorithms: Vec<String>,
-
-    /// Pages to take, at most; which ones depends on the corpus alone
-    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = within(1..=4_194_304))]
-    pub pages: u32,
-
-    /// Rounds; medians are printed
-    #[arg(long, value_name = "R", default_value_t = 5, value_parser = within(1..=1000))]
-    pub repeat: u32,
 }
 
 /// `rampack-lab nbd`.

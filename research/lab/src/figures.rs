@@ -216,19 +216,20 @@ fn measure(
     Ok(taken)
 }
 
-/// Runs this program with the words of `line` in `directory`. Returns its output.
+/// Runs the program of `line` in `directory`. Returns its output.
 fn child(directory: &Path, line: &str) -> Result<String> {
-    let us = std::env::current_exe().context("cannot tell where this program is")?;
+    let (program, arguments) = list::program(line)?;
     // A file, not a pipe: no process has to read while the child measures.
     let (mut output, mut errors) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let mut command = Command::new(us);
-    command.args(line.split_ascii_whitespace()).current_dir(directory);
+    let mut command = Command::new(program);
+    command.args(arguments.split_ascii_whitespace()).current_dir(directory);
     command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(errors.try_clone()?);
     // A Ctrl-C at a terminal reaches the child too. The child ends and cleans up.
-    let status = command.status().context("cannot start this program again")?;
+    let status = command.status().with_context(|| format!("cannot start {line}"))?;
     if !status.success() {
         let words = text_of(&mut errors);
-        bail!("rampack-lab {line}: {status}: {}", words.lines().last().unwrap_or_default());
+        let words = words.lines().last().unwrap_or_default();
+        bail!("{}: {status}: {words}", list::command(line));
     }
     Ok(text_of(&mut output))
 }

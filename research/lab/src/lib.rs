@@ -5,7 +5,6 @@
 
 mod args;
 mod cgroup;
-mod codecs;
 mod corpus;
 mod density;
 mod drive;
@@ -70,7 +69,6 @@ fn run(command: &Command) -> Result<Value> {
         Command::Corpus(args) => corpus::run(args).map(|()| Value::Null),
         Command::Figures(args) => figures::run(args).map(|()| Value::Null),
         Command::Pages(args) => pages::run(args),
-        Command::Codecs(args) => codecs::run(args),
         Command::Locks(args) => locks::run(args),
         Command::Streams(args) => streams::run(args),
         Command::LocksSim(args) => locks_sim::run(args),

@@ -23,7 +23,7 @@ pub fn run(args: &NbdArgs) -> Result<Value> {
     // The servers end before their directory is removed.
     let directory =
         TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
-    let ours = args.rampack.clone().map_or_else(programs::beside_us, Ok)?;
+    let ours = programs::rampack(args.rampack.as_deref())?;
     let mut servers = vec![Server::ours(&ours, directory.path(), args.size)?];
     match programs::find("nbdkit") {
         Some(nbdkit) => {

@@ -6,6 +6,7 @@ mod device;
 mod engine;
 pub(crate) mod kernel;
 mod report;
+mod served;
 mod swap;
 mod target;
 pub(crate) mod work;

@@ -33,17 +33,29 @@ fn in_directories(all: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<
 }
 
 /// The program `rampack` of the same build as this one.
+///
+/// # Errors
+/// Where it should be, and the command that builds it there: a build of another profile leaves it
+/// elsewhere.
 pub fn beside_us() -> Result<PathBuf> {
     let us = env::current_exe().context("cannot tell where this program is")?;
     let path = us.with_file_name("rampack");
-    if !path.is_file() {
-        bail!(
-            "there is no {}; build it (cargo build --release -p rampack-cli) or name another with \
-             --rampack PATH",
-            path.display()
-        );
+    if path.is_file() {
+        return Ok(path);
     }
-    Ok(path)
+    let directory = path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let profile = match &*directory {
+        "debug" => String::new(),
+        "release" => " --release".to_owned(),
+        name => format!(" --profile {name}"),
+    };
+    bail!("program {}, which cargo build{profile} -p rampack-cli makes", path.display())
+}
+
+/// The program of `option`, else that of [`beside_us`].
+pub fn rampack(option: Option<&Path>) -> Result<PathBuf> {
+    let beside = || beside_us().context("--rampack PATH is not given, and there is no");
+    option.map_or_else(beside, |path| Ok(path.to_owned()))
 }
 
 /// The output of a program, standard output and error together, without the last newline.

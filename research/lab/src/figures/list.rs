@@ -1,13 +1,15 @@
 //! The list of all measurements: `list.json`, in the order of runs and tables.
 //!
-//! In a run, `[FULL|QUICK]` is what stands there at full size, or in a quick run; `<WORDS>` stands
-//! there if the kernel's zram takes part; `{dump}` is the name of each dump of `each` in turn,
-//! `{file}` its path, and `{typical}` the path of the first dump of a program. A run without its
-//! dump is left out.
+//! A run is of this program, or of rampack if that is its first word. In it, `[FULL|QUICK]` is what
+//! stands there at full size, or in a quick run; `<DEVICE: WORDS>` stands there for root where
+//! /dev/DEVICE is; `{dump}` is the name of each dump of `each` in turn, `{file}` its path, and
+//! `{typical}` the path of the first dump of a program. A run without its dump is left out.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::env;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Result};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -17,6 +19,9 @@ use crate::report::{Row, short};
 
 /// Programs whose dumps the measurements store and load.
 pub const DUMPED: [&str; 4] = ["python", "java", "node", "redis"];
+
+/// What a run may take of root's devices.
+const DEVICES: [&str; 3] = ["zram0", "loop-control", "ublk-control"];
 
 /// A measurement.
 #[derive(Deserialize)]
@@ -30,7 +35,7 @@ pub struct Measurement {
     /// Whether it runs only when the command line names it.
     #[serde(default)]
     pub long: bool,
-    /// What it needs of the machine: `root`, or programs.
+    /// What it needs of the machine: `root`, files, or programs.
     #[serde(default)]
     pub needs: Vec<String>,
     /// The dumps whose names stand for `{dump}`.
@@ -65,6 +70,8 @@ pub fn measurements() -> Vec<Measurement> {
 pub fn missing(need: &str) -> Option<String> {
     let (met, what) = match need {
         "root" => (host::effective_user() == 0, "right of root".to_owned()),
+        "rampack" => return programs::beside_us().err().map(|error| error.to_string()),
+        file if file.starts_with('/') => (Path::new(file).exists(), format!("file {file}")),
         program => (programs::find(program).is_some(), format!("program {program}")),
     };
     (!met).then_some(what)
@@ -76,8 +83,8 @@ pub struct Sizes {
     pub quick: bool,
     /// The dumps that there are.
     dumps: Vec<String>,
-    /// Whether the kernel's zram takes part.
-    zram: bool,
+    /// The devices of [`DEVICES`] that take part.
+    devices: Vec<&'static str>,
 }
 
 impl Sizes {
@@ -85,8 +92,10 @@ impl Sizes {
     pub fn new(quick: bool, directory: &Path) -> Sizes {
         let is_there = |name: &&str| directory.join(format!("{name}.pages")).is_file();
         let dumps = DUMPED.iter().chain(&["half"]).copied().filter(is_there).map(str::to_owned);
-        let zram = host::effective_user() == 0 && Path::new("/dev/zram0").exists();
-        Sizes { quick, dumps: dumps.collect(), zram }
+        let mut devices = DEVICES.to_vec();
+        let is_root = host::effective_user() == 0;
+        devices.retain(|name| is_root && Path::new("/dev").join(name).exists());
+        Sizes { quick, dumps: dumps.collect(), devices }
     }
 
     /// The line with what is chosen of each pair of brackets.
@@ -96,7 +105,11 @@ impl Sizes {
             None => text.to_owned(),
         };
         let line = replace(line, ['[', ']'], pick);
-        replace(&line, ['<', '>'], |text| if self.zram { text.to_owned() } else { String::new() })
+        let with = |text: &str| match text.split_once(": ") {
+            Some((device, words)) if self.devices.contains(&device) => words.to_owned(),
+            _ => String::new(),
+        };
+        replace(&line, ['<', '>'], with)
     }
 }
 
@@ -108,6 +121,25 @@ fn replace(text: &str, [open, close]: [char; 2], with: impl Fn(&str) -> String) 
         let (inside, rest) = piece.split_once(close).unwrap_or((piece, ""));
         all + &with(inside) + rest
     })
+}
+
+/// What a run of rampack begins with.
+const OURS: &str = "rampack ";
+
+/// The program of a run, and its arguments.
+///
+/// # Errors
+/// That it is not there.
+pub fn program(line: &str) -> Result<(PathBuf, &str)> {
+    match line.strip_prefix(OURS) {
+        Some(rest) => Ok((programs::beside_us()?, rest)),
+        None => Ok((env::current_exe().context("cannot tell where this program is")?, line)),
+    }
+}
+
+/// The whole command of a run.
+pub fn command(line: &str) -> String {
+    format!("{}{}", if line.starts_with(OURS) { "" } else { "rampack-lab " }, line.trim_end())
 }
 
 fn file(dump: &str) -> String {
@@ -164,13 +196,13 @@ mod tests {
 
     #[test]
     fn every_line_is_one_that_this_program_takes() {
-        for (quick, zram) in [(false, false), (false, true), (true, true)] {
+        for (quick, devices) in [(false, 0), (false, 3), (true, 3)] {
             let dumps = DUMPED.iter().chain(&["half"]).map(|it| (*it).to_owned()).collect();
-            let sizes = Sizes { quick, dumps, zram };
+            let sizes = Sizes { quick, dumps, devices: DEVICES[..devices].to_vec() };
             for measurement in measurements() {
                 let runs = measurement.runs(&sizes);
                 assert!(!runs.is_empty(), "{}", measurement.name);
-                for (_, line) in runs {
+                for (_, line) in runs.iter().filter(|(_, line)| !line.starts_with(OURS)) {
                     let line = format!("rampack-lab {line} --json");
                     let parsed =
                         crate::args::Arguments::try_parse_from(line.split_ascii_whitespace());
@@ -182,12 +214,15 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_left_out() {
-        let sizes = Sizes { quick: true, dumps: vec!["half".to_owned()], zram: false };
+        let sizes = Sizes { quick: true, dumps: vec!["half".to_owned()], devices: Vec::new() };
         let runs = |name: &str| {
             let all = measurements();
             all.iter().find(|it| it.name == name).expect("it is listed").runs(&sizes)
         };
-        assert_eq!((runs("codecs").len(), runs("locks-sim").len(), runs("locks").len()), (0, 0, 4));
+        assert_eq!(
+            (runs("estimate").len(), runs("locks-sim").len(), runs("locks").len()),
+            (0, 0, 4)
+        );
         let [one, _, churned] = &runs("pages")[..] else { panic!("three runs of half") };
         let line = "pages --corpus dumps/half.pages --threads 1 --repeat 1 --compare engine:epoch ";
         assert_eq!((&*one.0, &*one.1, &*churned.0), ("half", line, "half, churned"));

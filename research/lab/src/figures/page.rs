@@ -3,7 +3,7 @@
 use anyhow::Result;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::list::{Measurement, Table};
+use super::list::{Measurement, Table, command};
 use super::machine::Machine;
 use super::taken::Taken;
 use crate::report::{Row, cell, names};
@@ -55,7 +55,7 @@ fn section(measurement: &Measurement, taken: &Taken) -> Result<Markup> {
             a href={ (name) ".json" } { (name) ".json" } ", " (taken.date) ", "
             (format!("{seconds:.0} s:"))
         }
-        pre { @for run in &taken.runs { "rampack-lab " (run.line.trim_end()) "\n" } }
+        pre { @for run in &taken.runs { (command(&run.line)) "\n" } }
         @for (number, table) in measurement.tables.iter().enumerate() {
             @let rows = taken.rows(table);
             p { (table.about) }

@@ -13,25 +13,28 @@ use super::codec::Codec;
 use super::device::Device;
 use super::engine::Engine;
 use super::kernel;
+use super::served::{self, Served};
 use super::swap::Swap;
 use super::target::{Figures, Target};
 use super::work::{Speed, Work};
 use crate::report;
 
-/// The seams of our engine whose designs can take part, in process: how the command line names
+/// The seams of our engine whose designs can take part, and the ways to the product: how the command line names
 /// each, what a design of it is, and the designs.
-const SEAMS: [(&str, &str, &[&str]); 4] = [
+const SEAMS: [(&str, &str, &[&str]); 5] = [
     ("engine", "slot scheme", SLOT_SCHEMES),
     ("zone", "zone", ZONES),
     ("memory", "memory", MEMORIES),
     // The cache in front of swap devices.
     ("swap", "index", INDEXES),
+    // The product, in a process of its own.
+    ("way", "way in", served::WAYS),
 ];
 
 /// A kind of target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// Our engine in process, with this design of a seam.
+    /// Ours, with this design of a seam.
     Ours(&'static str, &'static str),
     /// The block device or file at this path.
     Device(PathBuf),
@@ -60,6 +63,11 @@ impl Kind {
         }
     }
 
+    /// Whether its memory is this process's.
+    fn is_in_process(&self) -> bool {
+        matches!(self, Kind::Ours(seam, _) if *seam != "way")
+    }
+
     /// Its path, if it has one.
     pub fn path(&self) -> Option<&Path> {
         match self {
@@ -79,6 +87,7 @@ impl Kind {
                 let variants = Variants { index: design, ..usual };
                 return Ok(Box::new(Swap::new(pages, algorithm, variants)?));
             }
+            "way" => return Ok(Box::new(Served::new(&design, pages, algorithm)?)),
             "zone" => Variants { zone: design, ..usual },
             "memory" => Variants { memory: design, ..usual },
             _ => Variants { slots: design, ..usual },
@@ -167,7 +176,7 @@ impl Contestant {
         target.rest();
         let overwrite = work.store(target)?;
         let growth =
-            self.kind.path().is_none().then(|| host::resident_bytes().saturating_sub(before));
+            self.kind.is_in_process().then(|| host::resident_bytes().saturating_sub(before));
         let figures = target.figures();
         let compress = codec.map(|codec| codec.compress(work)).transpose()?;
         let (load, verified) = work.load_verified(target)?;

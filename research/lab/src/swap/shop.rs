@@ -82,7 +82,7 @@ impl Shop {
     /// Waits until no other process has swap, then is ready to make swap in `directory`.
     pub fn new(args: &KernelBuildArgs, modes: &[Mode]) -> Result<Shop> {
         let rampack = match modes.iter().any(|mode| mode.kind == Kind::Rampack) {
-            true => Some(args.rampack.clone().map_or_else(programs::beside_us, Ok)?),
+            true => Some(programs::rampack(args.rampack.as_deref())?),
             false => None,
         };
         let lock = turn()?;

@@ -1,9 +1,11 @@
 //! `rampack-lab figures`, quickly: what it leaves in its directory, never how fast anything was.
 
 use std::fs;
+use std::process::Command;
 
-use crate::common::Place;
+use crate::common::{self, Place};
 use serde_json::Value;
+use testkit::Need;
 
 const QUICK: &str = "figures --out out --quick --commit";
 
@@ -45,13 +47,56 @@ fn measurements_make_files_and_a_page() {
 #[test]
 fn what_is_missing_is_named() {
     let place = Place::new();
-    let mut command = place.lab(&format!("{QUICK} 0123abc --only nbd,codecs"));
+    let mut command = place.lab(&format!("{QUICK} 0123abc --only nbd,density"));
     command.env("PATH", "");
     testkit::run(&mut command);
     let text = fs::read_to_string(place.path("out/report.html")).expect("the page");
     assert!(text.contains("there was no program fio"), "{text}");
     assert!(text.contains("there was no dump of a program"), "{text}");
     assert!(fs::metadata(place.path("out/dumps/half.pages")).expect("made pages").len() > 0);
+}
+
+/// A build of the lab alone has no rampack beside it.
+#[test]
+fn rampack_is_named_with_the_command_that_builds_it() {
+    let place = Place::new();
+    for (profile, how) in [("debug", "build -p"), ("release", "build --release -p")] {
+        let lab = place.path(profile).join("rampack-lab");
+        fs::create_dir(place.path(profile)).expect("a directory");
+        fs::copy(env!("CARGO_BIN_EXE_rampack-lab"), &lab).expect("a copy");
+        let line = format!("{QUICK} 0123abc --only estimate");
+        testkit::run(Command::new(&lab).args(line.split(' ')).current_dir(place.path("")));
+        let text = fs::read_to_string(place.path("out/report.html")).expect("the page");
+        let rampack = lab.with_file_name("rampack");
+        let wanted = format!(
+            "there was no program {}, which cargo {how} rampack-cli makes",
+            rampack.display()
+        );
+        assert!(text.contains(&wanted), "{wanted:?} is missing in {text}");
+        let asked = testkit::try_run(Command::new(&lab).arg("nbd"));
+        assert!(asked.stderr.contains(how) || asked.stderr.contains("fio"), "{}", asked.stderr);
+    }
+}
+
+/// The product is measured as it is: its estimate, and the ways to it.
+#[test]
+fn the_page_has_the_estimate_and_the_ways_in() {
+    if !testkit::met("the_page_has_the_estimate_and_the_ways_in", &[Need::Fuse, Need::Zram]) {
+        return;
+    }
+    let _alone = common::zram();
+    common::rampack();
+    let place = Place::new();
+    fs::create_dir_all(place.path("out/dumps")).expect("a directory");
+    common::write_corpus(&place.path("out/dumps/python.pages"), 512);
+    let text = figures(&place, "0123abc", "estimate,ways");
+    for word in
+        ["<td>lzo-rle", "<td>deflate", "<td>warm", "<td>cold", "<td>way:file", "± us", "</svg>"]
+    {
+        assert!(text.contains(word), "{word:?} is missing in {text}");
+    }
+    assert!(text.contains("rampack estimate dumps/python.pages"), "{text}");
+    place.assert_nothing_left();
 }
 
 #[test]

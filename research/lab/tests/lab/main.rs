@@ -1,7 +1,6 @@
 //! The program, command by command, at small sizes: what it promises of its results, never how fast
 //! anything was or how right.
 
-mod codecs;
 mod common;
 mod corpus;
 mod density;
