@@ -167,8 +167,8 @@ pub struct PagesArgs {
     /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
     /// for one on that page allocator, or `memory:NAME` for one in that kind of memory (memfd,
     /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, or `way:NAME`
-    /// for the program rampack beside this one by that way (file, loop, ublk), to take turns with the
-    /// first. May be repeated
+    /// for the program rampack beside this one by that way (file, loop, ublk), to take turns with
+    /// the first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<String>,
 

@@ -24,6 +24,7 @@ use crate::corpus::anonymous_bytes;
 use crate::page::{Corpus, SEED};
 use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
+use crate::statistics::percentiles;
 use crate::sys::Memory;
 use crate::{interrupt, page};
 
@@ -76,14 +77,6 @@ pub fn run(args: &DensityArgs) -> Result<Value> {
         "cpu_percent": args.cpu,
         "runs": runs,
     }))
-}
-
-/// The times of single reads in microseconds: the median and the 99th percentile, null if there are
-/// none.
-fn percentiles(mut times: Vec<f64>) -> Value {
-    times.sort_by(f64::total_cmp);
-    let at = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100);
-    json!({ "p50": at(50), "p99": at(99) })
 }
 
 /// Nanoseconds for each page.

@@ -228,7 +228,9 @@ fn child(directory: &Path, line: &str) -> Result<String> {
     let status = command.status().with_context(|| format!("cannot start {line}"))?;
     if !status.success() {
         let words = text_of(&mut errors);
-        let words = words.lines().last().unwrap_or_default();
+        // Behind an error of the command line stands a hint.
+        let is_error = |line: &&str| line.starts_with("rampack") || line.starts_with("error");
+        let words = words.lines().rev().find(is_error).unwrap_or(words.trim_end());
         bail!("{}: {status}: {words}", list::command(line));
     }
     Ok(text_of(&mut output))

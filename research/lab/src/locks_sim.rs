@@ -14,15 +14,7 @@ mod primitives;
 pub mod schemes;
 mod study;
 
-use anyhow::Result;
-use serde_json::Value;
-
-use crate::args::LocksSimArgs;
-
-/// Runs the command.
-pub fn run(args: &LocksSimArgs) -> Result<Value> {
-    study::study(args)
-}
+pub use study::study as run;
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,15 @@
 use anyhow::{Result, anyhow};
 use plotters::prelude::*;
 
-const SIZE: (u32, u32) = (960, 540);
+const SIZE: (u32, u32) = (960, 440);
+/// The colors of series, in red, green and blue.
+const COLORS: [[u8; 3]; 6] =
+    [[42, 111, 151], [224, 159, 62], [158, 42, 43], [106, 153, 78], [123, 94, 167], [150; 3]];
 
 /// A bar chart: each group has one bar of each series.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Bars {
+    /// What these bars are of, if there are pictures of others.
     pub title: String,
     /// What the groups are.
     pub axis: String,
@@ -43,6 +47,11 @@ impl Bars {
         Ok(text)
     }
 
+    fn caption(&self) -> String {
+        let of = if self.title.is_empty() { "" } else { ": " };
+        format!("{}{of}{}", self.unit, self.title)
+    }
+
     fn draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
         let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
         area.fill(&WHITE)?;
@@ -52,10 +61,10 @@ impl Bars {
         let top = values.fold(0.0, f64::max) * above + 1e-9;
         let groups = self.groups.len().max(1) as f64;
         let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 22))
+            .caption(self.caption(), ("sans-serif", 22))
             .margin(16)
             .x_label_area_size(if self.axis.is_empty() { 32 } else { 48 })
-            .y_label_area_size(72)
+            .y_label_area_size(56)
             .build_cartesian_2d(0.0..groups, 0.0..top)?;
         let label = |place: &f64| {
             // Labels stand in the middle of a group, at half numbers.
@@ -66,17 +75,18 @@ impl Bars {
         chart
             .configure_mesh()
             .disable_x_mesh()
+            .max_light_lines(0)
             .x_labels(self.groups.len() * 2 + 1)
             .x_label_formatter(&label)
             .x_desc(&self.axis)
-            .y_desc(&self.unit)
-            .y_label_formatter(&|value| brief(*value))
+            .y_label_formatter(&|value| brief(*value).trim_end_matches(".00").to_owned())
             .label_style(("sans-serif", 14))
             .axis_desc_style(("sans-serif", 16))
             .draw()?;
         let width = 0.8 / self.series.len().max(1) as f64;
         for (number, (name, values)) in self.series.iter().enumerate() {
-            let style = Palette99::pick(number).filled();
+            let [red, green, blue] = COLORS[number % COLORS.len()];
+            let style = RGBColor(red, green, blue).filled();
             let from = |group: usize| group as f64 + 0.1 + width * number as f64;
             let there = || values.iter().enumerate().filter(|(_, value)| value.is_finite());
             let bars = there().map(|(group, &value)| {
@@ -87,7 +97,7 @@ impl Bars {
                 .label(name)
                 .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], style));
             // More numbers than these would cover each other.
-            if self.series.len() * self.groups.len() <= 24 {
+            if self.series.len() * self.groups.len() <= 28 {
                 chart.draw_series(there().map(|(group, &value)| {
                     let place = (from(group), value + top * 0.04);
                     Text::new(brief(value), place, ("sans-serif", 14))
@@ -136,7 +146,7 @@ mod tests {
         };
         let mut text = String::new();
         bars.draw(&mut text).expect("a picture");
-        for word in ["a title", "apples", "fruit", "one", "two", "ours", "theirs", "44", "</svg>"] {
+        for word in ["apples: a title", "fruit", "one", "two", "ours", "theirs", "44", "</svg>"] {
             assert!(text.contains(word), "{word:?} is missing in {text}");
         }
     }

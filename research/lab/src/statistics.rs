@@ -1,5 +1,7 @@
 //! Medians, and the means and deviations that other publications use.
 
+use serde_json::{Value, json};
+
 /// The median; of an even number of values, the mean of the middle two. 0 if there are none.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
@@ -21,6 +23,14 @@ pub fn median_of(values: impl IntoIterator<Item = Option<f64>>) -> Option<f64> {
 pub fn spread(values: &[f64]) -> [f64; 2] {
     let least = values.iter().copied().reduce(f64::min).unwrap_or(0.0);
     [least, values.iter().copied().reduce(f64::max).unwrap_or(0.0)]
+}
+
+/// The times of single reads in microseconds: the median and the 99th percentile, null if there are
+/// none.
+pub fn percentiles(mut times: Vec<f64>) -> Value {
+    times.sort_by(f64::total_cmp);
+    let at = |percent: usize| times.get(times.len().saturating_sub(1) * percent / 100);
+    json!({ "p50": at(50), "p99": at(99) })
 }
 
 /// The mean. 0 if there are no values.

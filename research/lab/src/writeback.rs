@@ -1,7 +1,6 @@
 //! `rampack-lab writeback`: pages of a dump go to a file and come back, in each layout of a backing
 //! device: a block for each page as it is, a block for each compressed page, and a log. So do pages
-//! of a cache of swap areas, with a block for each page, with a log below it, and with a log
-//! that gets whole pages instead of the objects of the cache.
+//! of a cache of swap areas, with a block for each page, and with a log below it.
 //!
 //! * **Out and back.** All pages are stored and written back, then each is read alone, then all by
 //!   32 at a time. The layouts take turns. Each page is compared.
@@ -49,13 +48,12 @@ enum Layout {
 }
 
 impl Layout {
-    const ALL: [Layout; 6] = [
+    const ALL: [Layout; 5] = [
         Layout::Pages,
         Layout::Compressed,
         Layout::Log,
         Layout::Swap(Below::Pages),
         Layout::Swap(Below::Log),
-        Layout::Swap(Below::LogOfPages),
     ];
 
     fn name(self) -> &'static str {
@@ -65,7 +63,6 @@ impl Layout {
             Layout::Log => "log",
             Layout::Swap(Below::Pages) => "swap cache, a block a page",
             Layout::Swap(Below::Log) => "swap cache, log",
-            Layout::Swap(Below::LogOfPages) => "swap cache, log of whole pages",
         }
     }
 }

@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{Key, Zswap};
 
-use super::percentiles;
 use crate::args::DensityArgs;
 use crate::page::{Corpus, SEED};
 use crate::pages::Swap;
+use crate::statistics::percentiles;
 use crate::sys::Memory;
 use crate::{interrupt, page, report};
 

@@ -13,14 +13,14 @@ use super::codec::Codec;
 use super::device::Device;
 use super::engine::Engine;
 use super::kernel;
-use super::served::{self, Served};
+use super::served;
 use super::swap::Swap;
 use super::target::{Figures, Target};
 use super::work::{Speed, Work};
 use crate::report;
 
-/// The seams of our engine whose designs can take part, and the ways to the product: how the command line names
-/// each, what a design of it is, and the designs.
+/// The seams of our engine whose designs can take part, and the ways to the product: how the
+/// command line names each, what a design of it is, and the designs.
 const SEAMS: [(&str, &str, &[&str]); 5] = [
     ("engine", "slot scheme", SLOT_SCHEMES),
     ("zone", "zone", ZONES),
@@ -87,7 +87,7 @@ impl Kind {
                 let variants = Variants { index: design, ..usual };
                 return Ok(Box::new(Swap::new(pages, algorithm, variants)?));
             }
-            "way" => return Ok(Box::new(Served::new(&design, pages, algorithm)?)),
+            "way" => return Ok(Box::new(served::device(&design, pages, algorithm)?)),
             "zone" => Variants { zone: design, ..usual },
             "memory" => Variants { memory: design, ..usual },
             _ => Variants { slots: design, ..usual },

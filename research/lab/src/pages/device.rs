@@ -1,5 +1,6 @@
 //! A block device, or a file of the right size, read and written past the page cache.
 
+use std::any::Any;
 use std::fs::{File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
@@ -19,7 +20,8 @@ pub struct Device {
     // Dropped in this order: an open device cannot be reset.
     file: File,
     bytes: u64,
-    _setup: Option<kernel::Setup>,
+    /// What takes the device away.
+    pub(super) owner: Option<Box<dyn Any + Send + Sync>>,
 }
 
 impl Device {
@@ -27,7 +29,7 @@ impl Device {
     pub fn of_kernel(path: &Path, algorithm: &str, pages: usize) -> Result<Device> {
         let setup = kernel::Setup::new(path, algorithm, pages)?;
         let mut device = Device::open(path, pages)?;
-        device._setup = Some(setup);
+        device.owner = Some(Box::new(setup));
         Ok(device)
     }
 
@@ -49,7 +51,7 @@ impl Device {
         if size < bytes {
             bail!("{shown} has {size} bytes; the corpus needs {bytes}");
         }
-        let device = Device { path: path.to_owned(), file, bytes, _setup: None };
+        let device = Device { path: path.to_owned(), file, bytes, owner: None };
         device.discard();
         Ok(device)
     }

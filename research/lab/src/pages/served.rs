@@ -8,7 +8,6 @@ use tempfile::TempDir;
 use units::PAGE_SIZE;
 
 use super::device::Device;
-use super::target::Target;
 use crate::programs::{Running, beside_us};
 
 /// The file that rampack serves through FUSE, the loop device on it, and the device of ublk.
@@ -16,38 +15,20 @@ pub const WAYS: &[&str] = &["file", "loop", "ublk"];
 /// Time that the daemon may take to begin, and to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A daemon with one device. Fields drop in order: it ends when the device is closed.
-pub struct Served {
-    device: Device,
-    _running: Running,
-    _directory: TempDir,
-}
-
-impl Served {
-    /// Starts the daemon, and opens its device by this way.
-    pub fn new(way: &str, pages: usize, algorithm: &str) -> Result<Served> {
-        let mut command = Command::new(beside_us().context("there is no")?);
-        let directory =
-            TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
-        let root = directory.path().join("root");
-        let transport = if way == "ublk" { way } else { "fuse" };
-        command.arg("--root").arg(&root).args(["serve", "--transport", transport]);
-        command.args(["--algorithm", algorithm, "--size", &(pages * PAGE_SIZE).to_string()]);
-        let mut running = Running::start_gently(command.stdout(Stdio::null()), PATIENCE)?;
-        let path = root.join(if way == "file" { "files/zram0" } else { "dev/zram0" });
-        let ready = running.wait_until(PATIENCE, || Ok(path.exists().then_some(())));
-        ready.with_context(|| format!("the way {way}"))?;
-        let device = Device::open(&path, pages)?;
-        Ok(Served { device, _running: running, _directory: directory })
-    }
-}
-
-impl Target for Served {
-    fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        self.device.write(offset, from)
-    }
-
-    fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        self.device.read(offset, into)
-    }
+/// Starts a daemon with one device, which ends with the result, and opens the device by this way.
+pub fn device(way: &str, pages: usize, algorithm: &str) -> Result<Device> {
+    let mut command = Command::new(beside_us().context("there is no")?);
+    let directory =
+        TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
+    let root = directory.path().join("root");
+    let transport = if way == "ublk" { way } else { "fuse" };
+    command.arg("--root").arg(&root).args(["serve", "--transport", transport]);
+    command.args(["--algorithm", algorithm, "--size", &(pages * PAGE_SIZE).to_string()]);
+    let mut running = Running::start_gently(command.stdout(Stdio::null()), PATIENCE)?;
+    let path = root.join(if way == "file" { "files/zram0" } else { "dev/zram0" });
+    let ready = running.wait_until(PATIENCE, || Ok(path.exists().then_some(())));
+    ready.with_context(|| format!("the way {way}"))?;
+    let mut device = Device::open(&path, pages)?;
+    device.owner = Some(Box::new((running, directory)));
+    Ok(device)
 }

@@ -1,10 +1,8 @@
 //! Pages of a cache of swap areas that are written back.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, bail};
-use block::layer::Part;
 use block::{BlockDevice, Operation};
 use control::{Bound, ControlError};
 use machine::HostSystem;
@@ -26,8 +24,6 @@ const FILE: &str = "the file";
 pub enum Below {
     Pages,
     Log,
-    /// A log that gets whole pages, and compresses them.
-    LogOfPages,
 }
 
 /// Stores all pages, writes them back, and reads them.
@@ -40,15 +36,10 @@ pub fn out_and_back(corpus: &Corpus, kind: Below, args: &WritebackArgs) -> Resul
     let below = below.map_err(fault)?;
     let layout = match kind {
         Below::Pages => Layout::Blocks(bytes),
-        _ => Layout::Log(pages),
+        Below::Log => Layout::Log(pages),
     };
     let spec = Spec { is_sealed: true, ..Spec::new(below, FILE, layout) };
     let Store { device, log, .. } = Store::open(spec).map_err(|error| fault(error.into()))?;
-    let device: Arc<dyn BlockDevice> = match kind {
-        // A layer hides that the log takes objects.
-        Below::LogOfPages => Arc::new(Part::behind(device, 0)),
-        _ => device,
-    };
     let zswap = machine()?.swap().map_err(fault)?;
     let parameters = Bound::new(zswap.clone(), PARAMETERS);
     for (name, value) in [("compressor", &*args.algorithm), ("max_pool_percent", "100")] {
