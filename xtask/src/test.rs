@@ -38,6 +38,9 @@ const LONG: &str = "RAMPACK_LONG";
 /// The program of somebody else.
 const OUTSIDE: &str = "testing/outside/Cargo.toml";
 
+/// The exit code of a check that lacks a program.
+const LACKS: i32 = 77;
+
 /// The number of test programs whose times are shown at the end.
 const SLOWEST: usize = 10;
 
@@ -63,7 +66,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     }
     runs.guests(guests)?;
     if long && !guest {
-        runs.dist(root, &target);
+        runs.dist(root, &target)?;
         let mut kills = cargo(root);
         kills.args(["test", "--package", "rampack-cli", "--test", "it", "keep_users"]);
         runs.add(kills.env("RAMPACK_KILLS", KILLS))?;
@@ -305,12 +308,22 @@ impl Runs {
         self.times.push(("the mutants".to_string(), begun.elapsed()));
     }
 
-    /// Builds the program that is given to users. It counts as a test.
-    fn dist(&mut self, root: &Path, target: &Path) {
-        match dist::run(root, target, &[]) {
-            Ok(_) => self.count.passed += 1,
-            Err(error) => self.broken.push(format!("cargo xtask dist: {error:#}")),
+    /// Builds the program that is given to users, and tries it as a user without rights. Each
+    /// counts as a test.
+    fn dist(&mut self, root: &Path, target: &Path) -> Result<()> {
+        if let Err(error) = dist::run(root, target, &[]) {
+            self.broken.push(format!("cargo xtask dist: {error:#}"));
+            return Ok(());
         }
+        self.count.passed += 1;
+        let script = root.join("dist/check-unprivileged");
+        let status = Command::new(&script).arg(target.join("dist/rampack")).status();
+        match status.with_context(|| script.display().to_string())?.code() {
+            Some(0) => self.count.passed += 1,
+            Some(LACKS) => self.skip("dist/check-unprivileged: it has said what it needs")?,
+            _ => self.broken.push(script.display().to_string()),
+        }
+        Ok(())
     }
 
     /// Runs the soak. It counts as a test.
