@@ -17,13 +17,15 @@
 #   --stop           stops the daemon of rampack (SIGSTOP) first: this must hang
 #   --kills N        the daemon of rampack runs under `rampack keep`, and is killed N times (SIGKILL)
 #                    under pressure, at random times, also amid its recovery: all must go on
+#   --top            `rampack top` beside: it must draw every five seconds
 #   --meddle         under pressure, stops the daemon of rampack for three seconds, asks it to swap
 #                    off, and asks it to end (SIGTERM): all must go on
 #
 # The last line is `RESULT kind=… rc=…`; `from_memory` is the percentage of pages read back that came
 # from compressed memory. The status is 0 if all was right, 3 if a page was wrong, 4
 # if one was lost, 5 if a program was ended, 6 if nothing was swapped, 7 if swap space could not be
-# made or something was left of it, 8 if a thread that serves the swap device took a page fault.
+# made or something was left of it, 8 if a thread that serves the swap device took a page fault, 9 if
+# `rampack top` did not draw.
 . ./lib.sh
 
 forks=
@@ -31,6 +33,7 @@ files=
 stop=
 stress=
 meddle=
+top=
 kills=0
 kept_daemon=
 while [ $# -gt 0 ]; do
@@ -39,6 +42,7 @@ while [ $# -gt 0 ]; do
     --files) files=yes ;;
     --stop) stop=yes ;;
     --meddle) meddle=yes ;;
+    --top) top=yes ;;
     --kills)
       kills=$2
       kept_daemon=yes
@@ -179,6 +183,15 @@ stress_beside() {
   return $status
 }
 
+# `rampack top` as anybody runs it, on a terminal of its own, whose times are kept.
+top_beside() {
+  {
+    until [ -e /run/stop ]; do sleep 1; done
+    printf q
+  } | hungry script --quiet --flush --log-timing /run/top.times --log-out /dev/null \
+    --command 'stty rows 24 cols 80; exec rampack top' > /dev/null
+}
+
 # What somebody may do to the daemon at the worst moment.
 meddle() {
   halt "$daemon" 3 40000
@@ -302,6 +315,9 @@ done
 if [ "$kills" -gt 0 ]; then
   kill_beside & beside+=($!)
 fi
+if [ -n "$top" ]; then
+  top_beside & beside+=($!)
+fi
 if [ -n "$meddle" ]; then
   meddle & beside+=($!)
 fi
@@ -334,6 +350,12 @@ if [ "$kills" -gt 0 ]; then
   lost=$(timeout 60 rampack get kernel/debug/zswap lost_pages)
   say "$(cat /run/killed 2> /dev/null || echo fewer) of $kills kills; $lost pages are lost"
   if [ $rc -eq 0 ] && { [ ! -e /run/killed ] || [ "$lost" != 0 ]; }; then rc=5; fi
+fi
+if [ -n "$top" ]; then
+  # Of each line the time since the one before comes first.
+  pause=$(sort -rn /run/top.times | head -n 1 | cut -d' ' -f1)
+  say "top drew $(wc -l < /run/top.times) times, the longest pause was ${pause:-none} s"
+  if [ $rc -eq 0 ] && ! awk -v pause="${pause:-99}" 'BEGIN { exit !(pause <= 5) }'; then rc=9; fi
 fi
 swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
 if [ $rc -eq 0 ] && [ "$swapped_in" -eq 0 ]; then

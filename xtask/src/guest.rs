@@ -51,6 +51,7 @@ pub fn build(root: &Path) -> Command {
     for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
         build.args(["--package", package]);
     }
+    build.args(["--features", "rampack-cli/top"]);
     build
 }
 

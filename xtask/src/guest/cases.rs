@@ -91,6 +91,13 @@ const CASES: &[Case] = &[
         "meddling_under_pressure",
         "--time 600 -- pressure --meddle rampack --size 1G -- 700 1 2 300",
     ),
+    Case {
+        name: Cow::Borrowed("top_draws_while_memory_is_out"),
+        long: true,
+        words: Cow::Borrowed("--time 480 -- pressure --top rampack --size 1G -- 700 1 2 240"),
+        status: 0,
+        says: &["top drew", " rc=0"],
+    },
     // The control of all other cases: a run that cannot go on must count as a hang.
     Case {
         name: Cow::Borrowed("a_stopped_daemon_is_a_hang"),

@@ -27,6 +27,7 @@ const WELCOME: &[&str] = &[
     "losetup",
     "mkswap",
     "prlimit",
+    "script",
     "setpriv",
     "strace",
     "stress-ng",

@@ -258,3 +258,32 @@ fn a_program_that_ends_others_is_seen() {
     assert_eq!(seen(&[]), "note");
     assert_eq!(seen(&["--avoid", "^rampack$"]), "ok");
 }
+
+/// The program itself, in a namespace where a shell stands for its service.
+#[test]
+fn earlyoom_leaves_rampack_alone_after_the_command() {
+    let needs = [
+        Need::Root,
+        UNSHARE,
+        Need::program("earlyoom", "earlyoom"),
+        Need::program("systemctl", "systemd"),
+    ];
+    if !met("earlyoom_leaves_rampack_alone_after_the_command", &needs) {
+        return;
+    }
+    let alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
+    let service = "#!/bin/bash
+[ ! -e $T/pid ] || { kill $(<$T/pid); while kill -0 $(<$T/pid); do sleep 0.1; done; } 2>/dev/null
+. /etc/default/earlyoom
+earlyoom --dryrun -m 1 -s 1 $EARLYOOM_ARGS >/dev/null 2>&1 &
+echo $! >$T/pid
+sleep 0.3";
+    let setup = format!(
+        "put /etc/default/earlyoom 'EARLYOOM_ARGS=\"-r 3600\"'
+         printf '%s\\n' '{service}' >$T/systemctl
+         chmod +x $T/systemctl
+         mount --bind $T/systemctl $(command -v systemctl)
+         systemctl start earlyoom"
+    );
+    mends_itself(&alone, &setup, "earlyoom", "note");
+}

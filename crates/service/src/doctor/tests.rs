@@ -429,6 +429,34 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
     }
 }
 
+/// Kernels of distributions, and what each is too old for.
+#[test]
+fn older_kernels_are_told_what_they_cannot_have() {
+    const ALL: [&str; 5] = ["Linux 5.6", "Linux 5.9", "Linux 5.14", "Linux 6.4", "Linux 6.9"];
+    for (release, has) in [
+        ("4.18.0-553.el8_10.x86_64", 0),
+        ("5.4.0-216-generic", 0),
+        ("5.10.0-35-amd64", 2),
+        ("5.14.0-570.el9.x86_64", 3),
+        ("5.15.0-161-generic", 3),
+        ("6.1.0-41-cloud-amd64", 3),
+        ("6.6.87.2-microsoft-standard-WSL2", 4),
+        ("6.8.0-88-generic", 4),
+        ("6.12.48+deb13-amd64", 5),
+        ("7.0-rc1", 5),
+    ] {
+        let machine = Observed { release: release.into(), ..whole() };
+        let all = findings(&machine);
+        for (n, name) in ALL.into_iter().enumerate() {
+            let it = found(name, &all);
+            let level = if n < has { Level::Ok } else { Level::Note };
+            assert_eq!((it.level, &it.command), (level, &None), "{release}: {it:?}");
+            let is_told = it.text.starts_with(&format!("this is {release}, which cannot have: "));
+            assert_eq!(is_told, n >= has, "{it:?}");
+        }
+    }
+}
+
 #[test]
 fn an_ordinary_user_is_told_what_is_theirs() {
     let user = of_a_user();

@@ -1,0 +1,106 @@
+//! What it costs to time requests (`latencies`): one page after the other is written to and read
+//! from the file of a daemon, past the page cache, with it off, on, on, off. Each round is a ratio;
+//! the median of all is printed, and the quarter of the rounds below and above it.
+//!
+//! ```sh
+//! cargo bench -p rampack-cli --bench latencies
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testkit::TempDir;
+
+const PAGE: usize = 4096;
+/// Pages between two readings of the clock.
+const PAGES: u64 = 2000;
+const SIZE: &str = "16M";
+
+/// A daemon that is asked to end, and waited for.
+struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let id = self.0.id().to_string();
+        let _ = Command::new("kill").args(["-TERM", &id]).status();
+        let _ = self.0.wait();
+    }
+}
+
+fn program(root: &Path) -> Command {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_rampack"));
+    program.arg("--root").arg(root).stdin(Stdio::null()).stdout(Stdio::null());
+    program
+}
+
+fn time(root: &Path, on: bool) {
+    let value = format!("latencies={}", u8::from(on));
+    let set = program(root).args(["set", "kernel/debug/rampack", &value]).status();
+    assert!(set.expect("the program").success(), "it is not set");
+}
+
+/// Nanoseconds for a page.
+fn turn(file: &File, page: &mut [u8], writes: bool) -> f64 {
+    let begun = Instant::now();
+    for index in 0..PAGES {
+        let offset = index * PAGE as u64;
+        let done = match writes {
+            true => file.write_all_at(page, offset),
+            false => file.read_exact_at(page, offset),
+        };
+        done.expect("a page");
+    }
+    begun.elapsed().as_nanos() as f64 / PAGES as f64
+}
+
+fn main() {
+    // `cargo test` only sees that it runs.
+    let rounds = if std::env::args().any(|word| word == "--bench") { 101 } else { 1 };
+    if !Path::new("/dev/fuse").exists() {
+        return println!("no /dev/fuse, and so no file to measure with");
+    }
+    let directory = TempDir::new();
+    let root = directory.path().join("root");
+    let serve = ["serve", "--transport", "fuse", "--size", SIZE];
+    let _daemon = Daemon(program(&root).args(serve).spawn().expect("the program"));
+    let path = root.join("files/zram0");
+    let begun = Instant::now();
+    while !path.exists() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the daemon does not serve");
+        thread::sleep(Duration::from_millis(20));
+    }
+    let mut options = OpenOptions::new();
+    let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(&path);
+    let file = file.expect("the file");
+    // A page for O_DIRECT, a third of it noise.
+    let mut memory = vec![0; 2 * PAGE];
+    let at = memory.as_ptr().align_offset(PAGE);
+    let page = &mut memory[at..at + PAGE];
+    testkit::Rng::new(1).fill(&mut page[..PAGE / 3]);
+    turn(&file, page, true);
+    for (what, writes) in [("write", true), ("read", false)] {
+        let mut off = 0.0;
+        let mut ratios: Vec<f64> = (0..rounds)
+            .map(|_| {
+                let [first, second, third, fourth] = [false, true, true, false].map(|on| {
+                    time(&root, on);
+                    turn(&file, page, writes)
+                });
+                off = first.min(fourth);
+                (second + third) / (first + fourth)
+            })
+            .collect();
+        ratios.sort_by(f64::total_cmp);
+        let part = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+        println!(
+            "{what}: {:.4} times as long with latencies=1 ({:.4} to {:.4}); {off:.0} ns a page off",
+            part(2),
+            part(1),
+            part(3)
+        );
+    }
+}
