@@ -138,19 +138,11 @@ impl Disk {
     /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents.
     /// Nothing has changed then.
     pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
-        if bytes == 0 {
-            return Err(ControlError::invalid("a size of 0 is not a size; give at least one byte"));
-        }
         let _post = self.post.lock();
         let engine = self.ready_engine()?;
         let _settings = self.settings.lock();
-        let (rounded, was) = (rounded(bytes)?, self.bytes());
-        let pages = rounded / PAGE_SIZE as u64;
-        if pages > engine.capacity() as u64 {
-            return Err(no_tables(bytes));
-        }
-        let tail = pages as usize..(was / PAGE_SIZE as u64) as usize;
-        self.refuse_if_held(&engine, tail.clone())?;
+        let was = self.bytes();
+        let (rounded, tail) = self.resized(&engine, bytes)?;
         if rounded < was {
             self.bytes.store(rounded, Ordering::Relaxed);
             // After this wait, every request that saw the old size is done.
@@ -162,6 +154,30 @@ impl Disk {
         // Another process has the new size before a request can use it.
         self.set_bytes(&engine, rounded);
         Ok(())
+    }
+
+    /// Checks that the device could have the size `bytes` now. Nothing changes.
+    ///
+    /// # Errors
+    /// Those of [`Disk::resize`].
+    pub fn check_resize(&self, bytes: u64) -> Result<(), ControlError> {
+        let engine = self.ready_engine()?;
+        let _settings = self.settings.lock();
+        self.resized(&engine, bytes).map(drop)
+    }
+
+    /// The size for `bytes`, and the pages beyond it, which are empty.
+    fn resized(&self, engine: &Engine, bytes: u64) -> Result<(u64, Range<usize>), ControlError> {
+        if bytes == 0 {
+            return Err(ControlError::invalid("a size of 0 is not a size; give at least one byte"));
+        }
+        let rounded = rounded(bytes)?;
+        let pages = rounded / PAGE_SIZE as u64;
+        if pages > engine.capacity() as u64 {
+            return Err(no_tables(bytes));
+        }
+        let tail = pages as usize..self.pages();
+        self.refuse_if_held(engine, tail.clone()).map(|()| (rounded, tail))
     }
 
     fn refuse_if_held(&self, engine: &Engine, pages: Range<usize>) -> Result<(), ControlError> {
