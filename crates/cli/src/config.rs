@@ -172,7 +172,7 @@ impl Configuration {
         };
         let (disks, swaps) = (self.disks.iter().map(disk), self.swaps.iter().map(swap));
         let (serve, disks, swaps) = (serve.collect(), disks.collect(), swaps.collect());
-        Apply { serve, disks, swaps, dry: false }
+        Apply { serve, disks, swaps, ..Apply::default() }
     }
 
     /// The values of `[serve]`.

@@ -228,8 +228,8 @@ fn follow(daemon: &Daemon, file: Option<&Path>) {
         false => daemon.apply(it.apply()),
     });
     match followed {
-        Ok(Applied { changed, not_followed }) => {
-            for line in not_followed.iter().chain(&changed) {
+        Ok(Applied { changed, not_followed, failed }) => {
+            for line in not_followed.iter().chain(&changed).chain(&failed) {
                 say(&format!("rampack: {line}\n"));
             }
         }

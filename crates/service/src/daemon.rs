@@ -21,7 +21,7 @@ use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence, ublk_error, with_limits};
 use crate::latency;
 use crate::metrics;
-use crate::plan::{Asked, Plan};
+use crate::plan::{Asked, Followed, Plan};
 use crate::protocol::{Applied, Apply, DaemonReport, Request};
 use crate::root::{Root, RootLock};
 use crate::server::ControlServer;
@@ -153,7 +153,7 @@ impl Daemon {
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
         made.directory(&root.devices())?;
         let (machine, notes) = (&self.machine, &mut self.notes);
-        let mut loops = None;
+        let (mut loops, mut followed) = (None, Followed::default());
         if let Some(files) =
             files::open(&self.claim, machine, (left, spared), transport, kept, notes)?
         {
@@ -179,14 +179,20 @@ impl Daemon {
         if let Some(swap) = swap {
             self.notes.extend(self.swaps.adopt(swap));
             if self.machine.disks().is_empty() {
-                self.notes.extend(swap::cache::follow(&self.machine, &by.changes));
+                followed = swap::cache::follow(&self.machine, &by.changes);
             }
         }
         if kept.is_some() {
             self.notes.extend(self.devices.attach_recovered());
-            self.notes.extend(self.devices.follow(by));
-            let disks = self.machine.disks();
-            let links = disks.iter().map(|disk| root.device(&disk.name()));
+            let (said, of_disks) = self.devices.follow(by);
+            self.notes.extend(said);
+            followed.done.extend(of_disks.done);
+            followed.failed.extend(of_disks.failed);
+            self.devices.set_asked(followed.asked(by));
+            self.devices.save_removal();
+            self.notes.extend(followed.notes());
+            let disks = self.devices.numbers().into_iter();
+            let links = disks.map(|id| root.device(&format!("zram{id}")));
             let swaps = self.swaps.devices();
             let links: Vec<PathBuf> =
                 links.chain(swaps.iter().map(|(name, _)| root.device(name))).collect();
@@ -203,7 +209,7 @@ impl Daemon {
             devices: self.devices.clone(),
             swaps: self.swaps.clone(),
             file_systems: self.file_systems.clone(),
-            configuration: Configuration::new(transport, by.asked.clone()),
+            configuration: Configuration { transport, turn: Mutex::new(()) },
             events,
         });
         self.commands = Some(commands.clone());

@@ -18,6 +18,7 @@ use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::loops::{LOOKING, PAUSE};
 use crate::protocol::{Add, Attribute};
+use crate::plan::Asked;
 use crate::root::{Made, Root};
 use crate::state::State;
 
@@ -26,6 +27,7 @@ mod by_driver;
 mod by_ublk;
 mod change;
 mod handed_over;
+mod configured;
 mod module;
 mod own;
 mod paths;
@@ -75,6 +77,8 @@ pub struct Devices {
 }
 
 /// Attributes whose stores the frontends of a device must follow.
+    /// What the daemon was asked for, and follows.
+    asked: Mutex<Asked>,
 const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 
 impl Devices {
@@ -100,6 +104,7 @@ impl Devices {
         }
     }
 
+            asked: Mutex::new(Asked::new()),
     /// Where the daemon makes things.
     #[must_use]
     pub fn root(&self) -> &Root {
@@ -251,6 +256,7 @@ impl Devices {
         Ok(self.save()?)
     }
 
+        self.forget_asked(&disk.name());
     /// Empties a device. It has no size afterwards.
     ///
     /// # Errors

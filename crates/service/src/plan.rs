@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use rampack::control::ControlError;
+
+use crate::failure::sentence;
 use crate::swap;
 use crate::transport::{NbdOptions, Transport};
 
@@ -163,7 +166,10 @@ pub struct Plan {
     pub areas: BTreeMap<usize, Fate>,
     /// Options that have other values now, and that a device follows while it is in use.
     pub changes: Asked,
-    /// What is followed then: what the next daemon compares with what it is asked for.
+    /// What is there and not configured any more: devices, and mounts of disks, as `zram0/mount`.
+    pub gone: BTreeSet<String>,
+    /// What is followed without these changes ([`Followed::asked`]): what the next daemon compares
+    /// with what it is asked for.
     pub asked: Asked,
     /// What the user should know.
     pub said: Vec<String>,
@@ -183,6 +189,76 @@ const LIVE: [&str; 11] = [
     "compressor",
     "accept_threshold_percent",
 ];
+
+/// Can a device follow an option while it is in use? The size of a disk, if that is of its own.
+fn is_live(option: &str, had_one: bool) -> bool {
+    let (device, name) = of_device(option);
+    LIVE.contains(&name) || name == "disksize" && device.is_some() && had_one
+}
+
+impl Plan {
+    /// What the user should know of what is not configured any more and stays.
+    #[must_use]
+    pub fn stays(&self) -> Vec<String> {
+        const REMOVE: &str = "`rampack config apply --remove`";
+        let said = |it: &String| match of_device(it) {
+            (Some(disk), _) => {
+                let at = self.asked.get(it).map_or("", |at| at);
+                format!("{disk} is to be mounted no more, and stays at {at} until {REMOVE}")
+            }
+            (None, name) => {
+                let how = if name.starts_with("zram") { "remove" } else { "swap off" };
+                format!(
+                    "{name} is not configured any more, and stays until {REMOVE} or `rampack {how} \
+                     {name}`"
+                )
+            }
+        };
+        self.gone.iter().map(said).collect()
+    }
+}
+
+/// What became of options that were to have other values.
+#[derive(Default, Debug)]
+pub struct Followed {
+    /// What was done, in sentences.
+    pub done: Vec<String>,
+    /// The options that have the values that they had, and why, in sentences.
+    pub failed: Vec<(String, String)>,
+}
+
+impl Followed {
+    /// Adds what became of `option`, which `whose` is to have with `value`.
+    pub fn note(
+        &mut self,
+        (option, value): (&str, &str),
+        whose: &str,
+        result: &Result<(), ControlError>,
+    ) {
+        let name = of_device(option).1;
+        match result {
+            Ok(()) => self.done.push(format!("{whose}: {name} is {value} now")),
+            Err(error) => {
+                let why = format!("{whose}: {name} stays: {}", sentence(error));
+                self.failed.push((option.to_owned(), why));
+            }
+        }
+    }
+
+    /// What is asked for then: without what failed, so that another try finds it changed again.
+    #[must_use]
+    pub fn asked(&self, by: &Plan) -> Asked {
+        let mut asked = by.asked.clone();
+        let is_made = |option: &String| !self.failed.iter().any(|(failed, _)| failed == option);
+        asked.extend(by.changes.clone().into_iter().filter(|(option, _)| is_made(option)));
+        asked
+    }
+
+    /// What the user should know.
+    pub fn notes(self) -> impl Iterator<Item = String> {
+        self.done.into_iter().chain(self.failed.into_iter().map(|(_, why)| why))
+    }
+}
 
 /// Makes the plan.
 #[must_use]
@@ -205,7 +281,7 @@ pub fn plan(kept: &Kept, configured: &Configured, observed: &Observed) -> Plan {
     let transport = configured.transport;
     let has_nbd = transport != Transport::Fuse;
     let by_kept_driver = kept.disks.iter().any(|disk| disk.ublk.is_some());
-    let (changes, asked) = changes(kept, configured, has_objects, &mut said);
+    let Changes { changes, gone, asked } = changes(kept, configured, has_objects, &mut said);
     let plan = Plan {
         files: files(kept, transport, observed, &mut said),
         by_driver: by_kept_driver || transport == Transport::Ublk,
@@ -220,6 +296,7 @@ pub fn plan(kept: &Kept, configured: &Configured, observed: &Observed) -> Plan {
             .collect(),
         areas: kept.areas.iter().map(|area| (area.number, fate(area, observed))).collect(),
         changes,
+        gone,
         asked,
         said,
         root,
@@ -314,6 +391,14 @@ fn fate(area: &KeptArea, observed: &Observed) -> Fate {
     }
 }
 
+/// What [`Plan`] has of options.
+#[derive(Default)]
+struct Changes {
+    changes: Asked,
+    gone: BTreeSet<String>,
+    asked: Asked,
+}
+
 /// What was asked otherwise before: what can be followed, and what is said instead. An option that
 /// has the value it had changes nothing: since then an administrator may have set something else.
 fn changes(
@@ -321,18 +406,16 @@ fn changes(
     configured: &Configured,
     has_objects: bool,
     said: &mut Vec<String>,
-) -> (Asked, Asked) {
-    let mut changes = Asked::new();
+) -> Changes {
     let Some(before) = kept.asked.as_ref().filter(|_| has_objects) else {
-        return (changes, configured.asked.clone());
+        return Changes { asked: configured.asked.clone(), ..Changes::default() };
     };
     let disks = kept.disks.iter().map(|disk| format!("zram{}", disk.id));
     let devices: BTreeSet<String> =
         disks.chain(kept.areas.iter().map(|area| swap::name(area.number))).collect();
     let is_wanted =
         |device: &str| configured.asked.keys().any(|name| of_device(name).0 == Some(device));
-    let mut followed = before.clone();
-    let (mut gone, mut new) = (BTreeSet::new(), Asked::new());
+    let (mut changes, mut gone, mut followed) = (Asked::new(), BTreeSet::new(), before.clone());
     let names: BTreeSet<&String> = before.keys().chain(configured.asked.keys()).collect();
     for name in names {
         let (device, own) = of_device(name);
@@ -340,13 +423,14 @@ fn changes(
             // It is made as it is configured now, or is gone already.
             (_, now) if device.is_some_and(|device| !devices.contains(device)) => {
                 followed.remove(name);
-                new.extend(now.map(|now| (name.clone(), now.clone())));
+                followed.extend(now.map(|now| (name.clone(), now.clone())));
             }
             (before, now) if before == now => {}
             (_, None) if device.is_some_and(|device| !is_wanted(device)) => {
-                gone.extend(device);
+                gone.extend(device.map(str::to_owned));
             }
-            (_, Some(now)) if LIVE.contains(&own) => {
+            (_, None) if device.is_some() && own == "mount" => _ = gone.insert(name.clone()),
+            (before, Some(now)) if is_live(name, before.is_some()) => {
                 changes.insert(name.clone(), now.clone());
             }
             (before, now) if device.is_some() => {
@@ -369,12 +453,7 @@ fn changes(
             )),
         }
     }
-    said.extend(gone.into_iter().map(|device| {
-        let how = if device.starts_with("zram") { "remove" } else { "swap off" };
-        format!("{device} is not configured any more, and stays until `rampack {how} {device}`")
-    }));
-    followed.extend(changes.clone().into_iter().chain(new));
-    (changes, followed)
+    Changes { changes, gone, asked: followed }
 }
 
 #[cfg(test)]

@@ -101,15 +101,22 @@ pub struct Apply {
     pub swaps: Vec<SwapOn>,
     /// Change nothing, and answer what would be.
     pub dry: bool,
+    /// Take down what is not configured any more, if nobody uses it. An older daemon knows no such
+    /// field.
+    #[serde(skip_serializing_if = "is_false")]
+    pub remove: bool,
 }
 
 /// What became of a configuration, or would.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct Applied {
-    /// What was changed, or could not be, in sentences.
+    /// What was changed, in sentences.
     pub changed: Vec<String>,
-    /// What is not followed, in sentences.
+    /// What is not followed while the devices are there, in sentences.
     pub not_followed: Vec<String>,
+    /// What could not be changed, in sentences; it is tried again the next time.
+    #[serde(default)]
+    pub failed: Vec<String>,
 }
 
 /// Names a device to reset or remove.

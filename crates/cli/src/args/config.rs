@@ -33,7 +33,7 @@ pub enum ConfigAction {
     /// Print all of it as one file, with where each value is from.
     Show(ConfigFiles),
     /// Have the running daemon follow the configuration: what can change at once does, and what
-    /// cannot is told before.
+    /// cannot is told before. What fails stops nothing else, and is tried again the next time.
     Apply(ConfigApply),
     /// Print the configuration of zram-generator as one of rampack, and tell what has no
     /// counterpart.
@@ -57,6 +57,10 @@ pub struct ConfigApply {
     /// Tell what would change, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+    /// Take down disks, mounts and swap devices that are not configured any more, unless they are
+    /// in use. A disk is lost with what is on it.
+    #[arg(long)]
+    pub remove: bool,
 }
 
 /// `rampack config import`.

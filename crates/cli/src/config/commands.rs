@@ -1,7 +1,7 @@
 //! `rampack config`.
 
 use std::fmt::Write;
-use std::fs;
+use std::{fs, process};
 
 use control::{ControlError, Errno};
 
@@ -64,7 +64,8 @@ fn shown(configuration: &Configuration) -> String {
     text + &merge::text(&configuration.sections)
 }
 
-/// Has the daemon follow what is configured. What it cannot is said before anything changes.
+/// Has the daemon follow what is configured, by a plan that is printed before anything changes. The
+/// process ends here with a failure if something could not be changed.
 fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
     let configuration = config::load(&options.files)?;
     configuration.check_values()?;
@@ -72,15 +73,23 @@ fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
         let message = "rampack=0 is on the kernel's command line, so nothing was changed";
         return Err(ControlError::new(Errno::EPERM, message));
     }
-    let apply = Apply { dry: true, ..configuration.apply() };
-    let dry: Applied = call(root, &Request::Apply(apply.clone()))?;
+    let apply = Apply { dry: true, remove: options.remove, ..configuration.apply() };
+    let plan: Applied = call(root, &Request::Apply(apply.clone()))?;
     let lines = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-    answer(lines(&dry.not_followed))?;
-    if options.dry_run || dry.changed.is_empty() {
-        return answer(lines(&dry.changed));
+    let complain =
+        |failed: &[String]| failed.iter().for_each(|it| say(&format!("rampack: {it}\n")));
+    answer(lines(&plan.not_followed))?;
+    complain(&plan.failed);
+    answer(lines(&plan.changed))?;
+    let mut failed = plan.failed;
+    if !options.dry_run && !plan.changed.is_empty() {
+        let mut done: Applied = call(root, &Request::Apply(Apply { dry: false, ..apply }))?;
+        answer(lines(&done.changed))?;
+        done.failed.retain(|it| !failed.contains(it));
+        complain(&done.failed);
+        failed.extend(done.failed);
     }
-    let done: Applied = call(root, &Request::Apply(Apply { dry: false, ..apply }))?;
-    answer(lines(&done.changed))
+    if failed.is_empty() { Ok(()) } else { process::exit(1) }
 }
 
 fn imported(options: &ConfigImport) -> Result<(), ControlError> {

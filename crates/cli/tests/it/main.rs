@@ -5,6 +5,7 @@ mod common;
 mod bad_input;
 mod commands;
 mod config;
+mod config_follow;
 mod conformance;
 mod doctor;
 mod documents;

@@ -1,6 +1,8 @@
 //! A configuration that changed while the daemon runs: what it follows at once, and what it says of
 //! the rest.
 
+use std::cmp::Reverse;
+
 use control::{ControlError, Errno};
 
 use super::Commands;
@@ -11,52 +13,97 @@ use crate::protocol::{Applied, Apply, ConfiguredDisk, SwapOn};
 use crate::swap;
 
 impl Commands {
-    /// Carries out [`Apply`]. One after the other: the configuration is locked meanwhile.
+    /// Carries out [`Apply`], one after the other. What cannot be done now is found before anything
+    /// changes. What fails stops nothing else, and stays asked for as it was: it is tried again.
     pub(super) fn apply(&self, it: Apply) -> Result<Applied, ControlError> {
-        let mut asked = self.configuration.asked.lock();
+        let _turn = self.configuration.turn.lock();
+        let asked = self.devices.asked();
         let Some(part) = asked.get(PART).cloned() else {
             let message = "the daemon was not started with --config, and follows no files; \
                            `rampack set` changes its devices";
             return Err(ControlError::new(Errno::ENOTSUP, message));
         };
-        let by = self.planned(&it, &asked, &part);
-        let serving = if part == DISKS { serving(&asked, &it.serve) } else { Vec::new() };
-        let not_followed = by.said.iter().cloned().chain(serving).collect();
+        let mut by = self.planned(&it, &asked, &part);
+        let mut applied = Applied { not_followed: by.said.clone(), ..Applied::default() };
+        let mut gone = Gone::of(&by);
+        if !it.remove {
+            applied.not_followed.extend(by.stays());
+            gone.clear();
+        }
+        if part == DISKS {
+            applied.not_followed.extend(serving(&asked, &it.serve));
+        }
+        gone.retain(|it| {
+            let checked =
+                if it.is_swap() { Ok(()) } else { self.file_systems.check_unused(&it.name) };
+            noted(checked, |error| it.stays(error), &mut applied.failed)
+        });
+        by.changes.retain(|option, size| {
+            let (Some(disk), "disksize") = of_device(option) else { return true };
+            let checked = self.devices.disk(disk);
+            let checked = checked.and_then(|it| self.devices.check_resize(&it, size));
+            let stays =
+                |error: &ControlError| format!("{disk}: disksize stays: {}", sentence(error));
+            noted(checked, stays, &mut applied.failed)
+        });
         let new = self.new_devices(&it, &part);
         if it.dry {
+            let gone = gone.iter().map(|it| format!("{} would be {}", it.name, it.how));
             let set = |(name, value): (&String, &String)| match of_device(name) {
                 (Some(device), name) => format!("{device}: {name} would be {value}"),
                 (None, name) => format!("{name} would be {value}"),
             };
             let made = new.iter().map(|device| format!("{} would be made", device.name()));
-            let changed = by.changes.iter().map(set).chain(made).collect();
-            return Ok(Applied { changed, not_followed });
+            applied.changed = gone.chain(by.changes.iter().map(set)).chain(made).collect();
+            return Ok(applied);
         }
-        let mut changed = self.devices.set_all(&by.changes);
-        if part == SWAPS {
-            changed.extend(swap::cache::follow(self.devices.machine(), &by.changes));
+        // Where a disk was mounted another may be to be mounted.
+        if part == DISKS {
+            self.take_down(&gone, &mut by.asked, &mut applied);
         }
-        let mut followed = by.asked;
+        let followed = match &*part {
+            SWAPS => swap::cache::follow(self.devices.machine(), &by.changes),
+            _ => self.devices.set_all(&by.changes),
+        };
+        let mut now = followed.asked(&by);
+        applied.changed.extend(followed.done);
+        applied.failed.extend(followed.failed.into_iter().map(|(_, why)| why));
         for device in new {
-            let name = device.name();
-            match self.make(&device) {
-                Ok(()) => changed.push(format!("{name} is made")),
-                Err(error) => {
-                    // The next time it is new again.
-                    followed.retain(|option, _| of_device(option).0 != Some(&*name));
-                    changed.push(format!("{name} is not made: {}", sentence(&error)));
-                }
+            let fails = |error: &_| format!("{} is not made: {}", device.name(), sentence(error));
+            if noted(self.make(&device), fails, &mut applied.failed) {
+                applied.changed.push(format!("{} is made", device.name()));
             }
         }
-        // How devices are served stays as it is.
-        followed.retain(|name, _| of_device(name).0 != Some(SERVE));
-        followed.extend(asked.clone().into_iter().filter(|it| of_device(&it.0).0 == Some(SERVE)));
-        *asked = followed;
-        if let Some(state) = self.devices.state() {
-            state.set_asked(asked.clone());
+        // A daemon of swap ends with its last device, and another takes what is read back of it.
+        if part == SWAPS {
+            self.take_down(&gone, &mut now, &mut applied);
         }
+        // What is not there is new the next time. How devices are served stays as it is.
+        let disks = self.devices.numbers().into_iter().map(|id| format!("zram{id}"));
+        let there: Vec<String> =
+            disks.chain(self.swaps.numbers().into_iter().map(swap::name)).collect();
+        now.retain(|option, _| {
+            of_device(option).0.is_some_and(|it| there.iter().any(|at| at == it))
+        });
+        now.extend(asked.into_iter().filter(|it| of_device(&it.0).0 == Some(SERVE)));
+        self.devices.set_asked(now);
         self.devices.save()?;
-        Ok(Applied { changed, not_followed })
+        Ok(applied)
+    }
+
+    /// Takes down what is `gone`, and takes it out of what is asked for.
+    fn take_down(&self, gone: &[Gone], asked: &mut Asked, applied: &mut Applied) {
+        for it in gone {
+            let done = match (it.is_mount(), it.is_swap()) {
+                (true, _) => self.file_systems.unmount_disk(&it.name),
+                (false, true) => self.swaps.off(&it.name),
+                (false, false) => self.file_systems.remove_disk(&it.name),
+            };
+            if noted(done, |error| it.stays(error), &mut applied.failed) {
+                applied.changed.push(format!("{} is {}", it.name, it.how));
+                asked.remove(&it.what);
+            }
+        }
     }
 
     /// The plan from what there is to what is configured.
@@ -103,6 +150,46 @@ impl Commands {
     }
 }
 
+/// What is not configured any more: a device, or the mount of a disk.
+struct Gone {
+    /// As the plan has it.
+    what: String,
+    /// The name of the device.
+    name: String,
+    /// What is done with it.
+    how: String,
+}
+
+impl Gone {
+    /// Those of the plan, what is mounted innermost first.
+    fn of(by: &Plan) -> Vec<Gone> {
+        let at = |name: &str| by.asked.get(&format!("{name}/mount")).cloned().unwrap_or_default();
+        let gone = |what: &String| {
+            let (name, how) = match of_device(what) {
+                (Some(disk), _) => (disk, format!("unmounted from {}", at(disk))),
+                (None, name) if name.starts_with("swap") => (name, "swapped off".to_owned()),
+                (None, name) => (name, "removed".to_owned()),
+            };
+            Gone { what: what.clone(), name: name.to_owned(), how }
+        };
+        let mut all: Vec<Gone> = by.gone.iter().map(gone).collect();
+        all.sort_by_key(|it| Reverse(at(&it.name)));
+        all
+    }
+
+    fn is_mount(&self) -> bool {
+        self.what != self.name
+    }
+
+    fn is_swap(&self) -> bool {
+        self.name.starts_with("swap")
+    }
+
+    fn stays(&self, error: &ControlError) -> String {
+        format!("{} is not {}: {}", self.name, self.how, sentence(error))
+    }
+}
+
 /// A device that is to be made.
 enum New<'a> {
     Disk(&'a ConfiguredDisk),
@@ -135,4 +222,14 @@ fn serving(before: &Asked, now: &Asked) -> Vec<String> {
         format!("[serve]: {now} is followed from the next start on: restart the service")
     };
     names.into_iter().map(said).collect()
+}
+
+/// Adds why something failed. Has it succeeded?
+fn noted(
+    result: Result<(), ControlError>,
+    fails: impl FnOnce(&ControlError) -> String,
+    failed: &mut Vec<String>,
+) -> bool {
+    failed.extend(result.as_ref().err().map(fails));
+    result.is_ok()
 }

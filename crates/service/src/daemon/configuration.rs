@@ -16,16 +16,11 @@ pub const SWAPS: &str = "swaps";
 /// What options are of that say how devices are served.
 pub(super) const SERVE: &str = "serve";
 
-/// What the daemon follows.
+/// How the daemon follows a configuration.
 pub(super) struct Configuration {
     pub(super) transport: Transport,
-    pub(super) asked: Mutex<Asked>,
-}
-
-impl Configuration {
-    pub(super) fn new(transport: Transport, asked: Asked) -> Configuration {
-        Configuration { transport, asked: Mutex::new(asked) }
-    }
+    /// Locked while one is followed.
+    pub(super) turn: Mutex<()>,
 }
 
 impl ConfiguredDisk {

@@ -18,6 +18,7 @@ use crate::devices::Devices;
 use crate::failure::{failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
+use crate::mounts::used_by;
 use crate::protocol::{Add, ConfiguredDisk};
 use crate::state::file_system::{FileSystem, MadeUpTo};
 
@@ -224,19 +225,74 @@ impl FileSystems {
         }
     }
 
+    /// Checks that nobody uses a disk, or the daemon's own mount of it.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names the users that can be seen. `ENODEV` if there is none.
+    pub(super) fn check_unused(&self, disk: &str) -> Result<(), ControlError> {
+        let own = self.mounted.lock().iter().find(|it| it.disk == disk).map(|it| it.target.clone());
+        let Some(target) = own.filter(|it| mounts().iter().any(|mount| mount.at == *it)) else {
+            return self.devices.check_one_unused(disk);
+        };
+        match used_by(&target) {
+            users if users.is_empty() => Ok(()),
+            users => {
+                let message = format!("{} is in use{users}", target.display());
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+        }
+    }
+
+    /// Takes away a disk and the daemon's own mount of it.
+    ///
+    /// # Errors
+    /// `EBUSY` with its users. It is mounted then.
+    pub(super) fn remove_disk(&self, disk: &str) -> Result<(), ControlError> {
+        let unmounted = self.unmount_those(|it| it.disk == disk, false)?;
+        self.devices.remove(disk, false).inspect_err(|_| self.mount_again(unmounted))
+    }
+
+    /// Unmounts a disk, which is not mounted again.
+    ///
+    /// # Errors
+    /// `EBUSY` with its users. It is mounted then.
+    pub(super) fn unmount_disk(&self, disk: &str) -> Result<(), ControlError> {
+        self.unmount_those(|it| it.disk == disk, false)?;
+        let Some(it) = self.file_systems().into_iter().find(|it| it.disk == disk) else {
+            return Ok(());
+        };
+        self.set(FileSystem { target: None, ..it });
+        self.devices.save()
+    }
+
     /// Unmounts the daemon's own mounts, if they are still there, the last one first. Returns them.
     ///
     /// # Errors
     /// That of the first that cannot be unmounted. All are mounted then.
     pub(super) fn unmount(&self, force: bool) -> Result<Vec<Mounted>, ControlError> {
+        self.unmount_those(|_| true, force)
+    }
+
+    fn unmount_those(
+        &self,
+        which: impl Fn(&Mounted) -> bool,
+        force: bool,
+    ) -> Result<Vec<Mounted>, ControlError> {
         let mut unmounted = Vec::new();
         loop {
-            let Some(it) = self.mounted.lock().pop() else { break };
+            let last = {
+                let mut mounted = self.mounted.lock();
+                mounted.iter().rposition(&which).map(|at| (at, mounted.remove(at)))
+            };
+            let Some((at, it)) = last else { break };
             if !it.is_there() {
                 continue;
             }
             if let Err(error) = self.unmount_it(&it, force) {
-                self.mounted.lock().push(it);
+                let mut mounted = self.mounted.lock();
+                let at = at.min(mounted.len());
+                mounted.insert(at, it);
+                drop(mounted);
                 self.mount_again(unmounted);
                 return Err(error);
             }

@@ -76,7 +76,7 @@ fn begin(
 ) -> Result<(), ControlError> {
     let (root, by) = planned(&options)?;
     let DaemonOptions { transport, state, sockets, .. } = options;
-    let mut told = by.said.clone();
+    let mut told: Vec<String> = by.said.iter().cloned().chain(by.stays()).collect();
     // Whatever is read or said before they are served may wait for them.
     let swap = state.as_deref().map(State::take_swap).transpose();
     let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
@@ -125,6 +125,7 @@ fn begin(
     };
     let nbd_options = (transport != Transport::Fuse).then(|| by.serves.clone());
     let devices = Arc::new(Devices::new(root, machine.clone(), state));
+    devices.set_asked(by.asked.clone());
     let Some(claim) = parts.claim.take() else { return Ok(()) };
     // From here on a drop of the daemon removes what was made.
     let daemon = parts.daemon.insert(Daemon {

@@ -74,6 +74,7 @@ impl Devices {
                 }
                 return Err(error.into());
             }
+            self.forget_asked(&disk.name());
         }
         self.unloaded.store(true, Ordering::Relaxed);
         Ok(())

@@ -5,7 +5,7 @@ use zram::Disk;
 
 use super::{Attachment, Devices};
 use crate::failure::sentence;
-use crate::plan::{Asked, DiskWay, Plan, of_device};
+use crate::plan::{Asked, DiskWay, Followed, Plan, of_device};
 
 impl Devices {
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -55,7 +55,7 @@ impl Devices {
     /// Closes the ways to devices that are not configured any more, and sets what a device follows
     /// while it is in use. Returns what the user should know.
     #[must_use]
-    pub fn follow(&self, by: &Plan) -> Vec<String> {
+    pub fn follow(&self, by: &Plan) -> (Vec<String>, Followed) {
         let mut notes = Vec::new();
         for (id, _) in by.disks.iter().filter(|(_, way)| **way == DiskWay::Close) {
             let Some(disk) = self.machine.disk(*id) else { continue };
@@ -65,29 +65,29 @@ impl Devices {
                 notes.push(format!("--transport is not followed: {}", sentence(&error)));
             }
         }
-        notes.extend(self.set_all(&by.changes));
-        notes
+        (notes, self.set_all(&by.changes))
     }
 
     /// Sets attributes, each of the device that it is of, or else of all. Returns what became of
     /// them.
     #[must_use]
-    pub fn set_all(&self, changes: &Asked) -> Vec<String> {
-        let mut notes = Vec::new();
-        for disk in self.machine.disks() {
-            for (name, value) in changes {
-                let (device, name) = of_device(name);
-                if device.is_some_and(|device| device != disk.name()) {
-                    continue;
-                }
-                match self.set_on(&disk, name, value) {
-                    Ok(()) => notes.push(format!("{}: {name} is {value} now", disk.name())),
-                    Err(error) => {
-                        notes.push(format!("{}: {name} stays: {}", disk.name(), sentence(&error)))
-                    }
-                }
+    pub fn set_all(&self, changes: &Asked) -> Followed {
+        let mut followed = Followed::default();
+        for (option, value) in changes {
+            let (device, name) = of_device(option);
+            let disks = match device {
+                Some(device) if device.starts_with("zram") => vec![device.to_owned()],
+                Some(_) => continue,
+                None => self.machine.disks().iter().map(|disk| disk.name()).collect(),
+            };
+            for disk in disks {
+                let set = self.disk(&disk).and_then(|it| match name {
+                    "disksize" => self.resize(&it, value),
+                    _ => self.set_on(&it, name, value),
+                });
+                followed.note((option, value), &disk, &set);
             }
         }
-        notes
+        followed
     }
 }

@@ -48,7 +48,21 @@ impl Devices {
     /// `EBUSY`; the message names every user.
     pub fn check_unused(&self) -> Result<(), ControlError> {
         let user = |disk: &Arc<Disk>| self.refuse_clients(disk, false).err().or(self.busy(disk));
-        refuse(self.machine.disks().iter().filter_map(user).collect())
+        let disks = self.machine.disks();
+        let refused = self.machine.refused();
+        let of_refused = refused.iter().filter_map(|it| self.busy_file(it.saved.id).flatten());
+        refuse(disks.iter().filter_map(user).chain(of_refused).collect())
+    }
+
+    /// As [`Devices::check_unused`], for one device.
+    ///
+    /// # Errors
+    /// `EBUSY`; `ENODEV` if there is none.
+    pub fn check_one_unused(&self, name: &str) -> Result<(), ControlError> {
+        self.let_clients_go(name, false);
+        let disk = self.disk(name)?;
+        self.refuse_clients(&disk, false)?;
+        self.busy(&disk).map_or(Ok(()), Err)
     }
 
     /// Checks that no program uses a file or a block device of a device. Clients of NBD connect

@@ -1,5 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
+use rampack::control::Errno;
 use testkit::{Rng, seed};
 
 use super::*;
@@ -174,8 +175,7 @@ fn says_what_it_leaves(kept: &Kept, configured: &Configured, plan: &Plan) -> Res
         if before != now && !is_followed && !is_said(name) {
             return Err(format!("{name} is passed over without a word"));
         }
-        let followed = if is_followed { now } else { before };
-        if plan.asked.get(name) != followed {
+        if Followed::default().asked(plan).get(name) != if is_followed { now } else { before } {
             return Err(format!("what is followed of {name} is forgotten: nobody is told again"));
         }
         if before == now && plan.changes.contains_key(name) {
@@ -311,27 +311,44 @@ fn each_device_is_compared_with_its_own_options() {
         ("zram2/disksize", "1G"),
     ]);
     let kept = Kept { asked: Some(before), disks: vec![disk(0), disk(1)], ..Kept::default() };
-    let asked =
-        of(&[("zram0/disksize", "2G"), ("zram0/mem_limit", "2M"), ("zram3/disksize", "4G")]);
+    let asked = of(&[
+        ("zram0/disksize", "2G"),
+        ("zram0/mem_limit", "2M"),
+        ("zram0/level", "2"),
+        ("zram3/disksize", "4G"),
+    ]);
     let configured = Configured { asked, ..Configured::default() };
     let made = plan(&kept, &configured, &Observed::default());
-    assert_eq!(made.changes, of(&[("zram0/mem_limit", "2M")]));
+    assert_eq!(made.changes, of(&[("zram0/disksize", "2G"), ("zram0/mem_limit", "2M")]));
+    assert_eq!(made.said, ["zram0: level=2 is not followed: it was made with no level"]);
+    let gone: Vec<&String> = made.gone.iter().collect();
+    assert_eq!(gone, ["zram0/mount", "zram1"]);
     assert_eq!(
-        made.said,
+        made.stays(),
         [
-            "zram0: disksize=2G is not followed: it was made with disksize=1G",
-            "zram0: no mount is not followed: it was made with mount=/a",
-            "zram1 is not configured any more, and stays until `rampack remove zram1`",
+            "zram0 is to be mounted no more, and stays at /a until `rampack config apply --remove`",
+            "zram1 is not configured any more, and stays until `rampack config apply --remove` or \
+             `rampack remove zram1`",
         ]
     );
     // zram2 was removed meanwhile, and zram3 is new.
-    let followed = of(&[
+    let mut followed = of(&[
         ("zram0/disksize", "1G"),
-        ("zram0/mem_limit", "2M"),
+        ("zram0/mem_limit", "1M"),
         ("zram0/mount", "/a"),
         ("zram1/disksize", "1G"),
         ("zram1/mem_limit", "1M"),
         ("zram3/disksize", "4G"),
     ]);
     assert_eq!(made.asked, followed);
+    // What fails is asked for as before: it is another value the next time, too.
+    let mut outcome = Followed::default();
+    let busy = ControlError::new(Errno::EBUSY, "page 7 holds data");
+    outcome.note(("zram0/disksize", "2G"), "zram0", &Err(busy));
+    outcome.note(("zram0/mem_limit", "2M"), "zram0", &Ok(()));
+    followed.insert("zram0/mem_limit".into(), "2M".into());
+    assert_eq!(outcome.asked(&made), followed);
+    let notes: Vec<String> = outcome.notes().collect();
+    let stays = "zram0: disksize stays: page 7 holds data (EBUSY)";
+    assert_eq!(notes, ["zram0: mem_limit is 2M now", stays]);
 }

@@ -400,6 +400,7 @@ impl Area {
             return Err(ControlError::new(Errno::EBUSY, message));
         }
         self.served.take_down()?;
+        devices.forget_asked(&name(self.number));
         if let Some(state) = devices.state() {
             state.give_up_swap(self.number);
             devices.save()?;

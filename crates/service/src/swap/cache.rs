@@ -14,7 +14,7 @@ use super::name;
 use super::report::PoolReport;
 use crate::engine::Machine;
 use crate::latency::Timed;
-use crate::plan::{Asked, of_device};
+use crate::plan::{Asked, Followed, of_device};
 use crate::protocol::{Attribute, SwapOn};
 
 /// The time before the next try when the oldest pages cannot be written back.
@@ -162,21 +162,18 @@ pub fn asked(options: &SwapOn) -> Asked {
     own.chain(parameters.into_iter().map(|it| (it.name, it.value))).collect()
 }
 
-/// Sets the parameters that `changes` have new values for. Returns what the user should know.
+/// Sets the parameters that `changes` have new values for.
 #[must_use]
-pub fn follow(machine: &Machine, changes: &Asked) -> Vec<String> {
-    let stored = |(name, value): (&String, &String)| {
-        let (device, name) = of_device(name);
-        if device.is_some_and(|device| !device.starts_with("swap")) {
-            return None;
+pub fn follow(machine: &Machine, changes: &Asked) -> Followed {
+    let mut followed = Followed::default();
+    for (option, value) in changes {
+        let (device, name) = of_device(option);
+        if device.is_none_or(|device| device.starts_with("swap")) {
+            let stored = parameters(machine).and_then(|rows| rows.store(name, value));
+            followed.note((option, value), "the swap cache", &stored);
         }
-        let stored = parameters(machine).and_then(|rows| rows.store(name, value));
-        Some(match stored {
-            Ok(()) => format!("the swap cache: {name} is {value} now"),
-            Err(error) => format!("the swap cache: {name} stays: {}", error.message),
-        })
-    };
-    changes.iter().filter_map(stored).collect()
+    }
+    followed
 }
 
 /// Sets the parameters that `options` ask for; `is_first` if there is no swap device yet. Returns
