@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
+use block::BlockDevice;
 use control::tree::DeviceNode;
 use control::{ControlError, Errno, Object};
 use fuse::{CutOff, Hold};
@@ -17,8 +18,8 @@ use zram::Disk;
 use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::loops::{LOOKING, PAUSE};
-use crate::protocol::{Add, Attribute};
 use crate::plan::Asked;
+use crate::protocol::{Add, Attribute};
 use crate::root::{Made, Root};
 use crate::state::State;
 
@@ -26,13 +27,14 @@ mod attached;
 mod by_driver;
 mod by_ublk;
 mod change;
-mod handed_over;
 mod configured;
+mod handed_over;
 mod module;
 mod own;
 mod paths;
 mod recovered;
 mod refusal;
+mod refused;
 mod report;
 mod swapped;
 mod users;
@@ -42,7 +44,7 @@ pub use attached::Files;
 use by_ublk::Ublks;
 use change::{Change, Lifecycle};
 pub use module::device_count;
-use refusal::Refusal;
+use refusal::{Refusal, no_disk};
 pub use report::export_uri;
 use swapped::is_swap;
 pub use swapped::swapped_to;
@@ -74,11 +76,11 @@ pub struct Devices {
     unloaded: AtomicBool,
     /// Where the devices outlive the daemon.
     state: Option<Arc<State>>,
+    /// What the daemon was asked for, and follows.
+    asked: Mutex<Asked>,
 }
 
 /// Attributes whose stores the frontends of a device must follow.
-    /// What the daemon was asked for, and follows.
-    asked: Mutex<Asked>,
 const CHANGES_SIZE: [&str; 3] = ["disksize", "reset", "resize"];
 
 impl Devices {
@@ -101,10 +103,10 @@ impl Devices {
             loading,
             unloaded,
             state,
+            asked: Mutex::new(Asked::new()),
         }
     }
 
-            asked: Mutex::new(Asked::new()),
     /// Where the daemon makes things.
     #[must_use]
     pub fn root(&self) -> &Root {
@@ -153,6 +155,9 @@ impl Devices {
         let last = name.rsplit('/').next().unwrap_or(name);
         let disks = self.machine.disks();
         disks.iter().find(|disk| disk.name() == last).cloned().ok_or_else(|| {
+            if let Some(refused) = self.refused(last) {
+                return no_disk(&refused);
+            }
             let known: Vec<String> = disks.iter().map(|disk| disk.name()).collect();
             let known = match known.is_empty() {
                 true => "there are none; make one with `rampack add`".to_string(),
@@ -215,11 +220,9 @@ impl Devices {
     pub fn remove(&self, name: &str, force: bool) -> Result<(), ControlError> {
         self.let_clients_go(name, force);
         self.when_closed(|lifecycle| {
-            let refused = self.machine.refused().into_iter().map(|refused| refused.saved.id);
-            if let Some(id) = refused.into_iter().find(|id| name == format!("zram{id}")) {
-                self.ublks.give_up(id)?;
-                self.machine.remove(id)?;
-                tracing::info!("{name} is given up");
+            if let Some(refused) = self.refused(name) {
+                self.give_up(lifecycle, refused.saved.id, force)?;
+                self.forget_asked(&format!("zram{}", refused.saved.id));
                 return Ok(self.save()?);
             }
             let disk = self.disk(name)?;
@@ -252,18 +255,22 @@ impl Devices {
             self.attach_again(lifecycle, disk, number);
             return Err(error.into());
         }
+        self.forget_asked(&disk.name());
         tracing::info!("{} removed", disk.name());
         Ok(self.save()?)
     }
 
-        self.forget_asked(&disk.name());
-    /// Empties a device. It has no size afterwards.
+    /// Empties a device. It has no size afterwards. Gives up what there is of one that could not be
+    /// taken over.
     ///
     /// # Errors
     /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with its users.
     pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), ControlError> {
         self.let_clients_go(name, force);
         self.when_closed(|lifecycle| {
+            if let Some(refused) = self.refused(name) {
+                return self.reset_refused(lifecycle, refused.saved.id, force);
+            }
             let disk = self.disk(name)?;
             self.reset_it(lifecycle, &disk, value, force)
         })
@@ -443,7 +450,9 @@ impl Devices {
         let Some(files) = &lifecycle.files else { return self.serve_by_driver(disk) };
         let mut attached = Attachment::make(files, &self.root, disk)?;
         self.note_files(files);
-        let opened = self.save().and_then(|()| attached.open(&files.made, disk, None, number));
+        let opened = self
+            .save()
+            .and_then(|()| attached.open(&files.made, disk.abilities().flush, None, number));
         if let Err(error) = opened {
             files.mount.remove(&disk.name());
             self.note_files(files);
@@ -489,20 +498,10 @@ impl Devices {
         disk: &Disk,
         force: bool,
     ) -> Result<Option<u32>, Refusal> {
-        let Some(files) = &lifecycle.files else {
-            return Ok(self.ublks.take_down(disk, force).map(|()| None)?);
-        };
-        let Some(attached) = self.attached.lock().get(&disk.id()).cloned() else {
-            return Ok(None);
-        };
-        if let Some(hold) = attached.detach(force)? {
-            return Err(Refusal::InUse(disk.name(), Box::new(attached), hold));
+        match &lifecycle.files {
+            Some(files) => self.detach_file(files, disk.id(), force),
+            None => Ok(self.ublks.take_down(disk, force).map(|()| None)?),
         }
-        self.attached.lock().remove(&disk.id());
-        drop(files.mount.remove(&disk.name()));
-        self.note_files(files);
-        files.made.remove(&attached.link);
-        Ok(attached.block_device.map(|device| device.number()))
     }
 
     /// Detaches all of `disks`, or none. Returns the numbers of their block devices. Programs that
@@ -550,6 +549,7 @@ impl Devices {
         if !force {
             disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
         }
+        self.detach_all_refused(&lifecycle, force)?;
         let numbers = self.detach_all(&lifecycle, &disks, force)?;
         let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
         if let Err(error) = unmounted {

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use rampack::control::ControlError;
+use control::ControlError;
 
 use crate::failure::sentence;
 use crate::swap;

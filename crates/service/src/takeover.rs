@@ -31,8 +31,10 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::sync::Arc;
 
+use block::{Absent, BlockDevice};
 use control::ControlError;
 use fuse::{KeptFile, Mount, Options};
+use machine::RefusedDisk;
 use nbd::Listener;
 
 use crate::engine::Machine;
@@ -68,10 +70,16 @@ pub fn options(lasts: bool) -> Options {
 /// Those of [`Mount::take_over`].
 pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, ControlError> {
     let (channel, numbers) = left;
-    let disks = machine.disks();
+    let (disks, refused) = (machine.disks(), machine.refused());
     let file = |(name, number): (String, u64)| {
-        let disk = disks.iter().find(|disk| disk.name() == name)?.clone();
-        let device = Arc::new(Timed::new(&name, disk));
+        let device: Arc<dyn BlockDevice> = match disks.iter().find(|disk| disk.name() == name) {
+            Some(disk) => Arc::new(Timed::new(&name, disk.clone())),
+            // A program that can take it over serves its users again.
+            None => {
+                let is_it = |it: &&RefusedDisk| name == format!("zram{}", it.saved.id);
+                Arc::new(Absent::new(refused.iter().find(is_it)?.saved.bytes))
+            }
+        };
         Some(KeptFile { name, number, device })
     };
     let files = numbers.into_iter().filter_map(file).collect();

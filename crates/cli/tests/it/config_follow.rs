@@ -5,7 +5,7 @@ use std::fs;
 use testkit::{Need, met};
 
 use crate::common::{NbdClient, Place, noise, refused, wait_until};
-use crate::config::{MAIN, keep, says, serve, system, write};
+use crate::config::{MAIN, damage, keep, says, serve, system, write};
 use crate::keep_users::NEEDS;
 use crate::keeper::has_resend;
 
@@ -222,13 +222,13 @@ fn mounts_that_left_the_file_are_taken_down_unless_they_are_used() {
     assert_eq!(says(&top, &apply(&place, "--remove")).out, "");
     assert!(!place.mounts().contains(&a));
     let device = keeper.block_device("zram0");
-    rampack::host::mount(&device, &a, "ext2", "").unwrap();
+    host::mount(&device, &a, "ext2", "").unwrap();
     assert_eq!(fs::read_to_string(a.join("file")).unwrap(), "a");
     // A file system counts on the end of its disk, also where nothing is stored.
     write(&top, MAIN, &text.replace("8M", "7M"));
     let smaller = apply(&place, "");
     refused(&says(&top, &smaller), 1, &["zram0: disksize stays: "]);
-    rampack::host::unmount(&a, rampack::host::Unmount::WhenUnused).unwrap();
+    host::unmount(&a, host::Unmount::WhenUnused).unwrap();
     refused(&says(&top, &smaller), 1, &["zram0: disksize stays: "]);
     assert_eq!(keeper.does("get zram0 disksize"), "8388608\n");
     keeper.stop();
@@ -253,5 +253,31 @@ fn a_disk_is_made_where_one_was_mounted_that_left_the_file() {
     assert_eq!(said.out, format!("{would}zram0 is removed\nzram5 is made\n"), "{}", said.err);
     assert!(place.mounts().contains(&a) && !a.join("file").exists());
     daemon.stop();
+    place.is_clean();
+}
+
+#[test]
+fn a_disk_that_could_not_be_taken_over_is_named_and_stays() {
+    if !met("a_disk_that_could_not_be_taken_over_is_named_and_stays", &[Need::Root]) {
+        return;
+    }
+    let text = by_nbd("[zram0]\nsize = '4M'\n[zram1]\nsize = '4M'\n");
+    let (top, place) = (system(&[(MAIN, &*text)]), Place::new());
+    let mut keeper = keep(&top, &place);
+    wait_until("both are made", || keeper.ask("get zram1 disksize").out == "4194304\n");
+    damage(&mut keeper, "zram1");
+    let words = ["zram1 could not be taken over: ", "`rampack remove zram1` gives up"];
+    refused(&keeper.ask("get zram1 disksize"), 1, &words);
+    write(&top, MAIN, &format!("{text}memory = '1M'\n"));
+    for _ in 0..2 {
+        let said = says(&top, &apply(&place, ""));
+        refused(&said, 1, &["zram1: mem_limit stays: zram1 could not be taken over"]);
+    }
+    write(&top, MAIN, &text.replace("[zram1]\nsize = '4M'\n", ""));
+    let said = says(&top, &apply(&place, "--remove"));
+    refused(&said, 1, &["zram1 is not removed: ", words[0]]);
+    keeper.does("remove zram1");
+    assert_eq!(says(&top, &apply(&place, "--remove")).out, "");
+    keeper.stop();
     place.is_clean();
 }

@@ -19,6 +19,7 @@ mod hungry;
 mod in_use;
 mod keep;
 mod keep_backing;
+mod keep_refused;
 mod keep_swap;
 mod keep_up;
 mod keep_users;

@@ -6,7 +6,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use block::BlockDevice;
 use control::ControlError;
 use control::tree::DeviceNode;
 use fuse::{Hold, LoopOptions, Mount, Opens};
@@ -59,12 +58,12 @@ impl Attachment {
     }
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
-    /// it had if that is free. Makes the link. From now on others can use the device. On an error
-    /// there is no block device.
+    /// it had if that is free; with `flush` it passes flushes on. Makes the link. From now on others
+    /// can use the device. On an error there is no block device.
     pub(super) fn open(
         &mut self,
         made: &Made,
-        disk: &Disk,
+        flush: bool,
         there: Option<BlockFile>,
         number: Option<u32>,
     ) -> Result<(), ControlError> {
@@ -72,7 +71,6 @@ impl Attachment {
             self.block_device = Some(match there {
                 Some(device) => device,
                 None => {
-                    let flush = disk.abilities().flush;
                     let options = LoopOptions { flush, number, ..LoopOptions::default() };
                     loops.attach(&self.file, options)?
                 }

@@ -17,7 +17,7 @@ use zram::Disk;
 
 use crate::failure::ublk_error;
 use crate::latency::Timed;
-use crate::mounts::{node_of, places_of};
+use crate::mounts::{node_of, places_of, stands_on};
 use crate::root::{Made, Root};
 use crate::state::State;
 
@@ -129,16 +129,22 @@ impl Ublks {
         Ok(())
     }
 
-    /// Removes the block device that the daemon before left of disk `id`, which nobody serves. Its
-    /// users get errors.
+    /// Removes the block device that the daemon before left of disk `id`, which nobody serves. With
+    /// `force` its users get errors.
     ///
     /// # Errors
-    /// The error of the driver.
-    pub(super) fn give_up(&self, id: u32) -> Result<(), ControlError> {
+    /// `EBUSY` if something stands on it; the error of the driver.
+    pub(super) fn give_up(&self, id: u32, force: bool) -> Result<(), ControlError> {
         let Some(Frontend { made, state: Some(state) }) = self.frontend.lock().clone() else {
             return Ok(());
         };
         if let Some(left) = state.ublk(id) {
+            let path = PathBuf::from(format!("/dev/ublkb{}", left.number));
+            let places = places_of(&path).join(", ");
+            if !force && (stands_on(&path) || !places.is_empty()) {
+                let message = format!("zram{id} ({}) is in use: {places}", path.display());
+                return Err(ControlError::new(Errno::EBUSY, message));
+            }
             ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
             state.set_ublk(id, None);
         }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use rampack::control::{ControlError, Errno};
-use rampack::units::{PAGE_SIZE, pages_for, parse_size};
-use rampack::zram::Disk;
+use control::{ControlError, Errno};
+use units::{PAGE_SIZE, pages_for, parse_size};
+use zram::Disk;
 
 use super::Devices;
 use crate::plan::{Asked, of_device};
@@ -48,8 +48,7 @@ impl Devices {
         if then >= now {
             return Ok(());
         }
-        // Who has the end of the disk in mind loses by a smaller one, though nothing is stored there
-        // yet.
+        // Who counts on the end of the disk loses by a smaller one, though nothing is stored there.
         self.check_one_unused(&disk.name())?;
         let name = disk.name();
         let left = self.state.as_ref().map(|state| state.file_systems()).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The devices that the daemon before left, behind the frontends of this one.
 
+use block::BlockDevice;
 use control::ControlError;
-use zram::Disk;
 
 use super::{Attachment, Devices};
 use crate::failure::sentence;
@@ -15,45 +15,54 @@ impl Devices {
     #[must_use]
     pub fn attach_recovered(&self) -> Vec<String> {
         let mut notes = Vec::new();
-        let mut note = |disk: &Disk, error: &ControlError| {
+        let mut note = |name: &str, error: &ControlError| {
             notes.push(format!(
-                "{} keeps its contents and has no block device: {}",
-                disk.name(),
+                "{name} keeps its contents and has no block device: {}",
                 sentence(error)
             ));
         };
         let lifecycle = self.change();
         let taken = lifecycle.files.as_ref().map(|files| files.mount.names()).unwrap_or_default();
-        let (taken, new): (Vec<_>, Vec<_>) =
+        let (kept, new): (Vec<_>, Vec<_>) =
             self.machine.disks().into_iter().partition(|disk| taken.contains(&disk.name()));
+        let kept = kept.iter().map(|disk| (disk.id(), Some(disk.abilities().flush)));
+        let refused = self.machine.refused().into_iter().map(|it| (it.saved.id, None));
+        let is_taken = |it: &(u32, _)| taken.contains(&format!("zram{}", it.0));
+        let taken: Vec<(u32, Option<bool>)> = kept.chain(refused.filter(is_taken)).collect();
         if let Some(files) = lifecycle.files.as_ref().filter(|_| !taken.is_empty()) {
-            let paths = taken.iter().map(|disk| files.mount.path(&disk.name())).collect();
+            let name = |id: u32| format!("zram{id}");
+            let paths = taken.iter().map(|(id, _)| files.mount.path(&name(*id))).collect();
             let there = match &files.loops {
                 Some(loops) => loops.adopt(paths),
                 None => Ok(vec![None; taken.len()]),
             };
             let there = there.unwrap_or_else(|error| {
-                taken.iter().for_each(|disk| note(disk, &error));
+                taken.iter().for_each(|(id, _)| note(&name(*id), &error));
                 vec![None; taken.len()]
             });
-            for (disk, there) in taken.iter().zip(there) {
-                let mut attached = Attachment::made(files, &self.root, &disk.name());
-                if let Err(error) = attached.open(&files.made, disk, there, None) {
-                    note(disk, &error);
+            for ((id, flush), there) in taken.into_iter().zip(there) {
+                let mut attached = Attachment::made(files, &self.root, &name(id));
+                // One that could not be taken over gets no new block device.
+                let opened = match flush.or(there.as_ref().map(|_| false)) {
+                    Some(flush) => attached.open(&files.made, flush, there, None),
+                    None => Ok(()),
+                };
+                if let Err(error) = opened {
+                    note(&name(id), &error);
                 }
-                self.attached.lock().insert(disk.id(), attached);
+                self.attached.lock().insert(id, attached);
             }
         }
         for disk in &new {
             if let Err(error) = self.attach(&lifecycle, disk, None) {
-                note(disk, &error);
+                note(&disk.name(), &error);
             }
         }
         notes
     }
 
     /// Closes the ways to devices that are not configured any more, and sets what a device follows
-    /// while it is in use. Returns what the user should know.
+    /// while it is in use. Returns what the user should know, and what became of these options.
     #[must_use]
     pub fn follow(&self, by: &Plan) -> (Vec<String>, Followed) {
         let mut notes = Vec::new();
@@ -68,8 +77,7 @@ impl Devices {
         (notes, self.set_all(&by.changes))
     }
 
-    /// Sets attributes, each of the device that it is of, or else of all. Returns what became of
-    /// them.
+    /// Sets options, each of the disk that it is of, or else of all.
     #[must_use]
     pub fn set_all(&self, changes: &Asked) -> Followed {
         let mut followed = Followed::default();

@@ -2,6 +2,7 @@
 
 use control::{ControlError, Errno};
 use fuse::Hold;
+use machine::RefusedDisk;
 
 use super::attached::Attachment;
 
@@ -33,4 +34,15 @@ impl From<Refusal> for ControlError {
 pub(super) fn in_use(name: &str, attached: &Attachment, users: &[String]) -> ControlError {
     let (place, users) = (attached.place().display(), users.join(", "));
     ControlError::new(Errno::EBUSY, format!("{name} ({place}) is in use: {users}"))
+}
+
+/// The error for who wants something of a disk that could not be taken over.
+pub(super) fn no_disk(refused: &RefusedDisk) -> ControlError {
+    let RefusedDisk { saved, why } = refused;
+    let message = format!(
+        "zram{0} could not be taken over: {1}; `rampack remove zram{0}` gives up what there is of \
+         it",
+        saved.id, why.message
+    );
+    ControlError::new(why.errno, message)
 }

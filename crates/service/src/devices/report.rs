@@ -51,7 +51,7 @@ impl Devices {
         let refused = self.machine.refused().into_iter().map(|it| DeviceReport {
             name: format!("zram{}", it.saved.id),
             refused: Some(it.why.message),
-            ..DeviceReport::default()
+            ..self.reached(it.saved.id)
         });
         self.machine.disks().iter().map(|disk| self.report(disk)).chain(refused).collect()
     }
@@ -68,30 +68,37 @@ impl Devices {
                 .map(|attribute| (attribute.name, attribute.value))
                 .collect(),
             nbd_clients: self.clients(disk),
-            ..DeviceReport::default()
+            ..self.reached(disk.id())
         };
         if disk.bytes() != 0 {
             report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
         }
-        let attached = self.attached.lock().get(&disk.id()).cloned();
+        report.name = name;
+        report
+    }
+
+    /// The places where programs find device `id`, and where its block device is mounted.
+    fn reached(&self, id: u32) -> DeviceReport {
+        let mut report = DeviceReport::default();
+        let attached = self.attached.lock().get(&id).cloned();
         if let Some(attached) = attached {
             let text = |path: &Path| Some(machine::text_of(path));
             report.file = text(&attached.file);
             report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
             report.link = text(&attached.link);
         }
-        if let Some(path) = self.ublks.path(disk.id()) {
+        if let Some(path) = self.ublks.path(id) {
             report.block_device = Some(machine::text_of(&path));
-            report.link = self.ublks.link(disk.id()).map(|link| machine::text_of(&link));
+            report.link = self.ublks.link(id).map(|link| machine::text_of(&link));
         }
         // Done without the lock: it reads /proc.
         let device = report.block_device.as_deref().map(machine::path_of);
         report.mountpoints = device.as_deref().map(places_of).unwrap_or_default();
+        let name = format!("zram{id}");
         let swap = device.filter(|device| is_swap(&swaps::all(), &name, device));
         if swap.is_some() && !report.mountpoints.iter().any(|place| place == SWAP) {
             report.mountpoints.push(SWAP.into());
         }
-        report.name = name;
         report
     }
 }

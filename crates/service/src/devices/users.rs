@@ -82,13 +82,17 @@ impl Devices {
 
     /// The error that names the users of a device besides NBD clients; `None` without users.
     fn busy(&self, disk: &Disk) -> Option<ControlError> {
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        let Some(attached) = attached else { return self.ublks.busy(disk) };
-        match attached.users() {
+        self.busy_file(disk.id()).unwrap_or_else(|| self.ublks.busy(disk))
+    }
+
+    /// That of device `id`, if it has a file.
+    fn busy_file(&self, id: u32) -> Option<Option<ControlError>> {
+        let attached = self.attached.lock().get(&id).cloned()?;
+        Some(match attached.users() {
             Ok(users) if users.is_empty() => None,
-            Ok(users) => Some(in_use(&disk.name(), &attached, &users)),
+            Ok(users) => Some(in_use(&format!("zram{id}"), &attached, &users)),
             Err(error) => Some(error),
-        }
+        })
     }
 
     /// How many devices are in use, by the lists of the system: mounted, swapped to,

@@ -1,6 +1,6 @@
 use std::net::{IpAddr, Ipv4Addr};
 
-use rampack::control::Errno;
+use control::Errno;
 use testkit::{Rng, seed};
 
 use super::*;
