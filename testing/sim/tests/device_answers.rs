@@ -90,10 +90,11 @@ fn reads_and_writes_that_fail_are_counted() {
     let (engine, area) = filled(&device);
     let whole = read(&area, 0, 32).unwrap();
     device.next.set_mood(FaultMode::FailsWrites(1_000_000));
-    assert_eq!(engine.reclaim(Cpu(0), 8).written, 0);
+    // A reclaim ends with the first batch that fails, and under shuttle one has four pages.
+    assert_eq!(engine.reclaim(Cpu(0), 4).written, 0);
     let stats = engine.zswap.stats();
     let attempts = stats.writeback_failed;
-    assert!(attempts >= 8, "{stats:?}");
+    assert!(attempts >= 4, "{stats:?}");
     assert_eq!(failed(&stats), [0, 0, attempts, 0]);
     assert_eq!((stats.asked, stats.answered), (attempts, attempts));
     assert_eq!(read(&area, 0, 32).unwrap(), whole, "all are in memory");
