@@ -32,6 +32,11 @@ use options::Kind;
 const OF_THE_MACHINE: [&str; 5] =
     ["auto_writeback", "backing_dev", "backing_layout", "backing_remote", "sealed_backing"];
 
+/// Can the value of an attribute be checked, of a device that `has_backing`? Pages spill to that.
+fn can_be_tried(name: &str, value: &str, has_backing: bool) -> bool {
+    !OF_THE_MACHINE.contains(&name) && (name, value, has_backing) != ("when_full", "spill", true)
+}
+
 /// What is configured.
 #[derive(Default)]
 pub struct Configuration {
@@ -215,6 +220,8 @@ impl Configuration {
             what: format!("[{}]: {}", section.name, error.message),
         };
         let kind = Kind::of(section)?;
+        let below = ["backing_dev", "backing_remote"];
+        let mut has_backing = section.set.iter().any(|it| below.contains(&&*it.key));
         let rows: Box<dyn Object> = match kind {
             Kind::Serve => return Ok(()),
             Kind::Disk(number) => {
@@ -222,7 +229,8 @@ impl Configuration {
                 let Some(mut options) = self.disks.get(&number).cloned() else { return Ok(()) };
                 options.device.set.clear();
                 let mut request = options.device.request(None, true);
-                request.attributes.retain(|it| !OF_THE_MACHINE.contains(&&*it.name));
+                has_backing |= request.attributes.iter().any(|it| below.contains(&&*it.name));
+                request.attributes.retain(|it| can_be_tried(&it.name, &it.value, has_backing));
                 configure(&disk, &request).map_err(of_section)?;
                 Box::new(zram::attributes(disk))
             }
@@ -232,10 +240,12 @@ impl Configuration {
             let stored = rows.store(&entry.key, value);
             stored.err().map(|error| Fault { at: entry.at.clone(), what: error.message })
         };
-        for entry in section.set.iter().filter(|it| !OF_THE_MACHINE.contains(&&*it.key)) {
+        for entry in &section.set {
             // What is wrong with a size was told before.
             let value = options::value_of(kind, entry).unwrap_or_default();
-            faults.extend(set(entry, &value));
+            if can_be_tried(&entry.key, &value, has_backing) {
+                faults.extend(set(entry, &value));
+            }
         }
         // With a size it has its codecs.
         match kind {

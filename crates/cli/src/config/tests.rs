@@ -104,6 +104,11 @@ fn values_of_attributes_are_tried() {
     let good = "[zram0]\nrecompress-with = 'zstd'\nset.algorithm_params = 'priority=1 level=3'\n\
                 set.backing_dev = '/nowhere'\n[swap0]\nsize = '1M'\nset.max_pool_percent = 30\n";
     assert_eq!(refused(good), "");
+    let spills = "[zram0]\nbacking = '/nowhere'\nwhen-full = 'spill'\n[zram1]\n[zram1.set]\n\
+                  backing_dev = '/nowhere'\nwhen_full = 'spill'\n";
+    assert_eq!(refused(spills), "");
+    let nowhere = refused("[zram0]\nwhen-full = 'spill'\n");
+    assert!(nowhere.contains("no backing device that pages could spill to"), "{nowhere}");
     let unknown = refused("[zram0]\nset.memlimit = '1G'\n");
     assert!(unknown.starts_with("f:2: ") && unknown.contains("mem_limit"), "{unknown}");
     let bad = refused("[zram0]\n[zram0.set]\nmem_limit = '1G'\nauto = 'x'\n");
