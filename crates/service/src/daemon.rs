@@ -188,8 +188,11 @@ impl Daemon {
             self.notes.extend(said);
             followed.done.extend(of_disks.done);
             followed.failed.extend(of_disks.failed);
-            self.devices.set_asked(followed.asked(by));
-            self.devices.save_removal();
+            // A daemon that keeps nothing yet saves nothing: if it fails, it is not started again.
+            if !by.changes.is_empty() {
+                self.devices.set_asked(followed.asked(by));
+                self.devices.save_removal();
+            }
             self.notes.extend(followed.notes());
             let disks = self.devices.numbers().into_iter();
             let links = disks.map(|id| root.device(&format!("zram{id}")));

@@ -190,10 +190,13 @@ const LIVE: [&str; 11] = [
     "accept_threshold_percent",
 ];
 
-/// Can a device follow an option while it is in use? The size of a disk, if that is of its own.
-fn is_live(option: &str, had_one: bool) -> bool {
+/// Can a device follow an option while it is in use? A disk that had a size of its own can get
+/// another one, unless the driver ublk serves it.
+fn is_live(option: &str, had_one: bool, disks: &[KeptDisk]) -> bool {
     let (device, name) = of_device(option);
-    LIVE.contains(&name) || name == "disksize" && device.is_some() && had_one
+    let is_it = |disk: &&KeptDisk| device.is_some_and(|it| it == format!("zram{}", disk.id));
+    let can_resize = |disk: &KeptDisk| had_one && disk.ublk.is_none();
+    LIVE.contains(&name) || name == "disksize" && disks.iter().find(is_it).is_some_and(can_resize)
 }
 
 impl Plan {
@@ -430,7 +433,7 @@ fn changes(
                 gone.extend(device.map(str::to_owned));
             }
             (_, None) if device.is_some() && own == "mount" => _ = gone.insert(name.clone()),
-            (before, Some(now)) if is_live(name, before.is_some()) => {
+            (before, Some(now)) if is_live(name, before.is_some(), &kept.disks) => {
                 changes.insert(name.clone(), now.clone());
             }
             (before, now) if device.is_some() => {

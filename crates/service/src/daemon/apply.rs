@@ -112,7 +112,7 @@ impl Commands {
         let kept = Kept {
             asked: Some(asked.clone()),
             disks: (self.devices.numbers().into_iter())
-                .map(|id| KeptDisk { id, ublk: None, has_file: false })
+                .map(|id| KeptDisk { id, ublk: self.devices.ublk(id), has_file: false })
                 .collect(),
             areas: areas.iter().map(|number| KeptArea { number: *number, ublk: None }).collect(),
             has_files: true,

@@ -16,6 +16,11 @@ impl Devices {
         self.ublks.begin(made, self.state.clone());
     }
 
+    /// The N of the `/dev/ublkbN` of device `id`, if it has one.
+    pub(crate) fn ublk(&self, id: u32) -> Option<u32> {
+        self.ublks.number(id)
+    }
+
     /// Gives a device its block device by ublk, if it is to have one. The next daemon knows it.
     pub(super) fn serve_by_driver(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
         self.ublks.serve(disk, &self.root)?;

@@ -185,6 +185,11 @@ impl Ublks {
         self.served.lock().get(&id).map(|served| served.ublk.path().to_path_buf())
     }
 
+    /// Its N.
+    pub(super) fn number(&self, id: u32) -> Option<u32> {
+        self.served.lock().get(&id).map(|served| served.ublk.id().number)
+    }
+
     /// The link to it.
     pub(super) fn link(&self, id: u32) -> Option<PathBuf> {
         self.served.lock().get(&id).map(|served| served.link.clone())
