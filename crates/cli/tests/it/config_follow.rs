@@ -4,10 +4,10 @@ use std::fs;
 
 use testkit::{Need, met};
 
-use crate::common::{NbdClient, Place, noise, refused, wait_until};
+use crate::common::{NbdClient, Place, noise, program, refused, wait_until};
 use crate::config::{MAIN, damage, keep, says, serve, system, write};
 use crate::keep_users::NEEDS;
-use crate::keeper::has_resend;
+use crate::keeper::{Keeper, has_resend};
 
 /// A system whose disks are served by NBD alone, as `text` has them.
 fn by_nbd(text: &str) -> String {
@@ -279,5 +279,35 @@ fn a_disk_that_could_not_be_taken_over_is_named_and_stays() {
     keeper.does("remove zram1");
     assert_eq!(says(&top, &apply(&place, "--remove")).out, "");
     keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn swap_devices_that_left_the_file_are_read_back_and_go() {
+    let name = "swap_devices_that_left_the_file_are_read_back_and_go";
+    if !met(name, &crate::keep_swap::needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let swap = |number| format!("[swap{number}]\nsize = '8M'\ntransport = 'fuse'\nforce = true\n");
+    let (top, place) = (system(&[(MAIN, &*(swap(0) + &swap(1)))]), Place::new());
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let keeper = Keeper::start_swap_by(command, &place, "swap on --config");
+    wait_until("both are made", || keeper.does("status --json").contains("\"swap1\""));
+    write(&top, MAIN, &swap(1));
+    let said = says(&top, &apply(&place, ""));
+    assert!(said.out.starts_with("swap0 is not configured any more"), "{}", said.out);
+    let said = says(&top, &apply(&place, "--remove"));
+    assert_eq!(said.out, "swap0 would be swapped off\nswap0 is swapped off\n", "{}", said.err);
+    // The daemon ends with its last device, so another is made before.
+    write(&top, MAIN, &swap(2));
+    let said = says(&top, &apply(&place, "--remove"));
+    let would = "swap1 would be swapped off\nswap2 would be made\n";
+    assert_eq!(said.out, format!("{would}swap2 is made\nswap1 is swapped off\n"), "{}", said.err);
+    write(&top, MAIN, "");
+    let said = says(&top, &apply(&place, "--remove"));
+    assert_eq!(said.out, "swap2 would be swapped off\nswap2 is swapped off\n", "{}", said.err);
+    assert_eq!(keeper.ended(), 0);
     place.is_clean();
 }
