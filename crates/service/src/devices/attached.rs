@@ -58,8 +58,8 @@ impl Attachment {
     }
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
-    /// it had if that is free; with `flush` it passes flushes on. Makes the link. From now on others
-    /// can use the device. On an error there is no block device.
+    /// it had if that is free; with `flush` it passes flushes on. Makes the link. From now
+    /// on others can use the device. On an error there is no block device.
     pub(super) fn open(
         &mut self,
         made: &Made,
