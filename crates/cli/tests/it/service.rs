@@ -3,13 +3,15 @@
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use crate::common::{Daemon, NbdClient, Place, program};
-use testkit::{Need, met};
+use testkit::{Need, TempDir, met};
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -180,4 +182,29 @@ fn a_server_of_swap_space_is_marked_for_systemd() {
     assert_ne!(first(&daemon), b'@', "it may be killed in the end");
     daemon.stop();
     place.is_clean();
+}
+
+/// The check of the units, with a container in the place of systemd's.
+#[test]
+fn the_check_of_the_units_ends_by_name_if_its_container_does_not() {
+    let name = "the_check_of_the_units_ends_by_name_if_its_container_does_not";
+    if !met(name, &[Need::Root]) {
+        return;
+    }
+    // It is not begun where another test swaps.
+    let _alone = crate::swap_selftest::alone();
+    let dir = TempDir::new();
+    let container = dir.join("systemd-nspawn");
+    let text = "#!/bin/sh\ntrap '' TERM\necho the console\nwhile :; do sleep 0.1; done\n";
+    fs::write(&container, text).unwrap();
+    fs::set_permissions(&container, fs::Permissions::from_mode(0o755)).unwrap();
+    let check = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../dist/systemd/check");
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("timeout");
+    command.args(["--signal=KILL", "60"]).arg(check).arg("/bin/true");
+    let output = command.env("PATH", path).env("CHECK_SECONDS", "1").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    let words = "FAILED: the container did not end in time; the last that it did:\nthe console\n";
+    assert!(said.contains(words), "{said}");
 }
