@@ -68,6 +68,16 @@ pub trait Compressor: Send + Sync {
         Ok(None)
     }
 
+    /// Makes a new private state for blocks of up to `most` bytes, and allocates all its memory;
+    /// `None` for a codec that is written for pages alone (lzo, lzo-rle and 842).
+    ///
+    /// # Errors
+    /// [`CodecError`] when memory is out.
+    fn block(&self, most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        let _ = most;
+        Ok(None)
+    }
+
     /// Decompresses without private state, for codecs that need none (all but zstd and deflate);
     /// `None` for the others.
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
@@ -104,6 +114,21 @@ pub trait Context: Send {
         let _ = (bytes, part, pages, page);
         Err(Corrupt)
     }
+}
+
+/// The private state of one thread that compresses blocks: bytes of any length up to the most that
+/// it was made for. Its use never allocates from the heap, with the exception that lz4hc has.
+pub trait Block: Send {
+    /// Compresses `bytes` into the beginning of `into`, and returns the number of bytes; `None`
+    /// when they do not fit.
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize>;
+
+    /// Decompresses exactly `bytes` to all of `into`. No input makes it read or write out of
+    /// bounds.
+    ///
+    /// # Errors
+    /// [`Corrupt`] when the bytes do not give so many; the contents of `into` are undefined then.
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt>;
 }
 
 /// The private state of a thread that compresses extents: a few pages as one unit.

@@ -37,7 +37,9 @@ pub use codec::lzo::{Lzo, LzoRle, NAME as LZO, NAME_RLE as LZO_RLE};
 #[cfg(feature = "zstd")]
 pub use codec::zstd::Zstd;
 pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, DEFLATE, LZ4, LZ4HC, ZSTD, open};
-pub use compressor::{CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
+pub use compressor::{
+    Block, CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params,
+};
 pub use extent::ExtentPacker;
 pub use filled::{fill, same_filled};
 pub use prefetch::{prefetch_beginning, prefetch_sequel};

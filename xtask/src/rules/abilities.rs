@@ -18,6 +18,7 @@ const NO_STD: &[&str] = &[
     "pagelog",
     "zram",
     "zswap",
+    "values",
 ];
 
 /// The types of codecs. Crates open a codec by its name.

@@ -49,6 +49,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "tiers",
         ],
     ),
+    ("values", &["units", "sync", "pagealloc", "zsmalloc", "zcomp"]),
     ("host", &["units", "sync", "pagealloc"]),
     ("backing", &["units", "sync", "control", "block", "host"]),
     ("kept", &["host"]),
@@ -296,7 +297,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("toml_edit", &["cli"], &[]),
     ("tracing", &["host", "backing", "remote", "nbd", "fuse", "service", "cli", "lab"], &[]),
     ("tracing-subscriber", &["cli", "lab"], &[]),
-    ("twox-hash", &["pagelog", "remote", "zram"], &[]),
+    ("twox-hash", &["pagelog", "remote", "values", "zram"], &[]),
     ("zstd-safe", &["zcomp"], &[]),
 ];
 

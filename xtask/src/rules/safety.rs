@@ -42,6 +42,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/sync/src/published.rs",
     "crates/ublk/src/control_ring.rs",
     "crates/ublk/src/ring.rs",
+    "crates/values/src/engine/contents.rs",
     "crates/zcomp/src/codec/deflate.rs",
     "crates/zcomp/src/codec/liblz4.rs",
     "crates/zram/src/engine/contents.rs",

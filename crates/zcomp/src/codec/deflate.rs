@@ -20,11 +20,11 @@ use libdeflate_sys::{
     libdeflate_decompressor, libdeflate_deflate_compress, libdeflate_deflate_decompress_ex,
     libdeflate_free_compressor, libdeflate_free_decompressor, libdeflate_result_LIBDEFLATE_SUCCESS,
 };
-use units::{PAGE_SIZE, Page};
+use units::Page;
 
 use super::judge::{level_within, no_dictionary, out_of_memory};
 use super::names::DEFLATE as NAME;
-use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use crate::{Block, CodecError, Compressor, Context, Corrupt, Params};
 
 /// The deflate codec.
 #[derive(Clone, Debug)]
@@ -50,12 +50,8 @@ impl Deflate {
     }
 }
 
-impl Compressor for Deflate {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
-    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+impl Deflate {
+    fn new_context(&self) -> Result<Box<DeflateContext>, CodecError> {
         // SAFETY: the functions take a checked level or nothing; the results may be null.
         let (compressor, decompressor) =
             unsafe { (libdeflate_alloc_compressor(self.level), libdeflate_alloc_decompressor()) };
@@ -68,6 +64,20 @@ impl Compressor for Deflate {
             }
             _ => Err(out_of_memory(NAME)),
         }
+    }
+}
+
+impl Compressor for Deflate {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        Ok(self.new_context()?)
+    }
+
+    fn block(&self, _most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        Ok(Some(self.new_context()?))
     }
 }
 
@@ -100,12 +110,22 @@ unsafe impl Send for DeflateContext {}
 
 impl Context for DeflateContext {
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        Block::compress(self, page, into)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        Block::decompress(self, bytes, page)
+    }
+}
+
+impl Block for DeflateContext {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
         // SAFETY: the lengths are those of the slices, and libdeflate writes no further.
         let length = unsafe {
             libdeflate_deflate_compress(
                 self.compressor.0.as_ptr(),
-                page.as_ptr().cast(),
-                PAGE_SIZE,
+                bytes.as_ptr().cast(),
+                bytes.len(),
                 into.as_mut_ptr().cast(),
                 into.len(),
             )
@@ -113,7 +133,7 @@ impl Context for DeflateContext {
         (length > 0).then_some(length)
     }
 
-    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
         let (mut used, mut written) = (0, 0);
         // SAFETY: the lengths are those of the slices. libdeflate reads and writes no further,
         // whatever the bytes are. Both results are written through pointers to locals.
@@ -122,15 +142,15 @@ impl Context for DeflateContext {
                 self.decompressor.0.as_ptr(),
                 bytes.as_ptr().cast(),
                 bytes.len(),
-                page.as_mut_ptr().cast(),
-                PAGE_SIZE,
+                into.as_mut_ptr().cast(),
+                into.len(),
                 &raw mut used,
                 &raw mut written,
             )
         };
         let whole = result == libdeflate_result_LIBDEFLATE_SUCCESS
             && used == bytes.len()
-            && written == PAGE_SIZE;
+            && written == into.len();
         if whole { Ok(()) } else { Err(Corrupt) }
     }
 }

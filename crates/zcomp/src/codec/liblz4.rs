@@ -13,8 +13,6 @@
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ffi::{c_char, c_int, c_void};
 
-use units::{PAGE_SIZE, Page};
-
 use super::judge::out_of_memory;
 use crate::{CodecError, Corrupt};
 
@@ -171,56 +169,58 @@ impl Fast {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Compresses `page` to the beginning of `into`.
+    /// Compresses `bytes` to the beginning of `into`.
     #[inline]
     pub(super) fn compress(
         &mut self,
-        page: &Page,
+        bytes: &[u8],
         into: &mut [u8],
         acceleration: c_int,
     ) -> Option<usize> {
+        let length = c_int::try_from(bytes.len()).ok()?;
         let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         // SAFETY: the state has liblz4's size and more than its alignment, and its content does not
         // matter. The lengths are those of the slices.
-        let length = unsafe {
+        let written = unsafe {
             LZ4_compress_fast_extState(
                 self.as_mut_ptr(),
-                page.as_ptr().cast(),
+                bytes.as_ptr().cast(),
                 into.as_mut_ptr().cast(),
-                PAGE_SIZE as c_int,
+                length,
                 capacity,
                 acceleration,
             )
         };
-        positive(length)
+        positive(written)
     }
 
-    /// Compresses `page` as `compress` does, when it probably contains parts of `dictionary`.
+    /// Compresses `bytes` as `compress` does, when they probably contain parts of `dictionary`.
     pub(super) fn compress_with(
         &mut self,
-        page: &Page,
+        bytes: &[u8],
         into: &mut [u8],
         acceleration: c_int,
         dictionary: &Dictionary<Fast>,
     ) -> Option<usize> {
+        let length = c_int::try_from(bytes.len()).ok()?;
         let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         let stream = self.as_mut_ptr();
         // SAFETY: the stream was made by `new`. The dictionary's stream was loaded with bytes that
         // it keeps, and no thread writes to either any more. The attachment ends with this call,
         // because the next call begins with a reset. The lengths are those of the slices.
-        let length = unsafe {
+        let written = unsafe {
             LZ4_resetStream_fast(stream);
             LZ4_attach_dictionary(stream, dictionary.stream.0.as_ptr().cast());
             LZ4_compress_fast_continue(
                 stream,
-                page.as_ptr().cast(),
+                bytes.as_ptr().cast(),
                 into.as_mut_ptr().cast(),
-                PAGE_SIZE as c_int,
+                length,
                 capacity,
                 acceleration,
             )
         };
-        positive(length)
+        positive(written)
     }
 }
 
@@ -251,34 +251,35 @@ impl High {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Compresses `page` to the beginning of `into`, with or without a dictionary.
+    /// Compresses `bytes` to the beginning of `into`, with or without a dictionary.
     ///
     /// The tables have 256 KiB and are not cleared for each page. Their entries of earlier pages
     /// lie further back than matches reach.
     pub(super) fn compress(
         &mut self,
-        page: &Page,
+        bytes: &[u8],
         into: &mut [u8],
         level: c_int,
         dictionary: Option<&Dictionary<High>>,
     ) -> Option<usize> {
+        let length = c_int::try_from(bytes.len()).ok()?;
         let capacity = c_int::try_from(into.len()).unwrap_or(c_int::MAX);
         let stream = self.as_mut_ptr();
         // SAFETY: as in `Fast::compress_with`.
-        let length = unsafe {
+        let written = unsafe {
             LZ4_resetStreamHC_fast(stream, level);
             if let Some(dictionary) = dictionary {
                 LZ4_attach_HC_dictionary(stream, dictionary.stream.0.as_ptr().cast());
             }
             LZ4_compress_HC_continue(
                 stream,
-                page.as_ptr().cast(),
+                bytes.as_ptr().cast(),
                 into.as_mut_ptr().cast(),
-                PAGE_SIZE as c_int,
+                length,
                 capacity,
             )
         };
-        positive(length)
+        positive(written)
     }
 }
 
@@ -287,47 +288,44 @@ fn positive(length: c_int) -> Option<usize> {
     usize::try_from(length).ok().filter(|&length| length > 0)
 }
 
-/// Decompresses exactly `bytes` to a page.
+/// Decompresses exactly `bytes` to all of `into`.
 #[inline]
-pub(super) fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+pub(super) fn decompress(bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
     let length = c_int::try_from(bytes.len()).map_err(|_| Corrupt)?;
-    // SAFETY: `LZ4_decompress_safe` reads at most `length` bytes and writes at most a page,
+    let room = c_int::try_from(into.len()).map_err(|_| Corrupt)?;
+    // SAFETY: `LZ4_decompress_safe` reads at most `length` bytes and writes at most `room`,
     // whatever the bytes are. Both pointers are valid for that.
     let written = unsafe {
-        lz4_sys::LZ4_decompress_safe(
-            bytes.as_ptr().cast(),
-            page.as_mut_ptr().cast(),
-            length,
-            PAGE_SIZE as c_int,
-        )
+        lz4_sys::LZ4_decompress_safe(bytes.as_ptr().cast(), into.as_mut_ptr().cast(), length, room)
     };
-    whole(written)
+    whole(written, into)
 }
 
-/// Decompresses a page that was compressed with `dictionary`, which has at most
+/// Decompresses what was compressed with `dictionary`, which has at most
 /// [`LONGEST_DICTIONARY`] bytes.
 pub(super) fn decompress_with(
     bytes: &[u8],
-    page: &mut Page,
+    into: &mut [u8],
     dictionary: &[u8],
 ) -> Result<(), Corrupt> {
     let length = c_int::try_from(bytes.len()).map_err(|_| Corrupt)?;
+    let room = c_int::try_from(into.len()).map_err(|_| Corrupt)?;
     let dictionary_length = c_int::try_from(dictionary.len()).map_err(|_| Corrupt)?;
     // SAFETY: as above; only the bytes of the dictionary are read.
     let written = unsafe {
         LZ4_decompress_safe_usingDict(
             bytes.as_ptr().cast(),
-            page.as_mut_ptr().cast(),
+            into.as_mut_ptr().cast(),
             length,
-            PAGE_SIZE as c_int,
+            room,
             dictionary.as_ptr().cast(),
             dictionary_length,
         )
     };
-    whole(written)
+    whole(written, into)
 }
 
 #[inline]
-fn whole(written: c_int) -> Result<(), Corrupt> {
-    if written == PAGE_SIZE as c_int { Ok(()) } else { Err(Corrupt) }
+fn whole(written: c_int, into: &[u8]) -> Result<(), Corrupt> {
+    if usize::try_from(written) == Ok(into.len()) { Ok(()) } else { Err(Corrupt) }
 }

@@ -18,7 +18,7 @@ use units::Page;
 use super::judge::{level_within, no_window};
 use super::liblz4::{self, Dictionary, Fast, MAX_ACCELERATION, Stream};
 use super::names::LZ4 as NAME;
-use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use crate::{Block, CodecError, Compressor, Context, Corrupt, Params};
 
 /// The lz4 codec. Its level is liblz4's acceleration: higher is faster and compresses less.
 #[derive(Clone)]
@@ -57,6 +57,16 @@ impl Compressor for Lz4 {
         })
     }
 
+    fn block(&self, _most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        let (stream, acceleration) = (Fast::new(NAME)?, self.acceleration);
+        Ok(Some(match &self.dictionary {
+            None => Box::new(Plain { stream, acceleration }),
+            Some(dictionary) => {
+                Box::new(WithDictionary { stream, acceleration, dictionary: dictionary.clone() })
+            }
+        }))
+    }
+
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
         Some(match &self.dictionary {
             None => liblz4::decompress(bytes, page),
@@ -82,6 +92,16 @@ impl Context for Plain {
     }
 }
 
+impl Block for Plain {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.stream.compress(bytes, into, self.acceleration)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+        liblz4::decompress(bytes, into)
+    }
+}
+
 struct WithDictionary {
     stream: Fast,
     acceleration: i32,
@@ -95,5 +115,15 @@ impl Context for WithDictionary {
 
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         liblz4::decompress_with(bytes, page, self.dictionary.bytes())
+    }
+}
+
+impl Block for WithDictionary {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.stream.compress_with(bytes, into, self.acceleration, &self.dictionary)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+        liblz4::decompress_with(bytes, into, self.dictionary.bytes())
     }
 }

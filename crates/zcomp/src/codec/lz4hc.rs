@@ -14,7 +14,7 @@ use units::Page;
 use super::judge::{level_within, no_window};
 use super::liblz4::{self, Dictionary, High, Stream};
 use super::names::LZ4HC as NAME;
-use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use crate::{Block, CodecError, Compressor, Context, Corrupt, Params};
 
 /// `LZ4HC_CLEVEL_DEFAULT`
 const DEFAULT_LEVEL: i32 = 9;
@@ -41,10 +41,10 @@ impl Lz4hc {
         Ok(Lz4hc { level, dictionary })
     }
 
-    fn decompress(&self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+    fn decompress(&self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
         match &self.dictionary {
-            None => liblz4::decompress(bytes, page),
-            Some(dictionary) => liblz4::decompress_with(bytes, page, dictionary.bytes()),
+            None => liblz4::decompress(bytes, into),
+            Some(dictionary) => liblz4::decompress_with(bytes, into, dictionary.bytes()),
         }
     }
 }
@@ -56,6 +56,10 @@ impl Compressor for Lz4hc {
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
         Ok(Box::new(Lz4hcContext { stream: High::new(NAME)?, codec: self.clone() }))
+    }
+
+    fn block(&self, _most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        Ok(Some(Box::new(Lz4hcContext { stream: High::new(NAME)?, codec: self.clone() })))
     }
 
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
@@ -75,5 +79,15 @@ impl Context for Lz4hcContext {
 
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
         self.codec.decompress(bytes, page)
+    }
+}
+
+impl Block for Lz4hcContext {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.stream.compress(bytes, into, self.codec.level, self.codec.dictionary.as_deref())
+    }
+
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+        self.codec.decompress(bytes, into)
     }
 }

@@ -21,7 +21,7 @@ use zstd_safe::{CCtx, CDict, CParameter, DCtx, DDict, DParameter, FrameFormat};
 
 use super::judge::{level_within, no_window, out_of_memory};
 use super::names::ZSTD as NAME;
-use crate::{CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
+use crate::{Block, CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params};
 
 /// The room that any page needs, compressed by zstd (`ZSTD_COMPRESSBOUND`, which adds 60 bytes to a
 /// page).
@@ -114,6 +114,18 @@ impl Compressor for Zstd {
         set_up(&mut packer.compressor, self.level, packer.dictionary.as_deref())
             .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
         Ok(Some(Box::new(packer)))
+    }
+
+    fn block(&self, most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        let mut block = ZstdBlock {
+            compressor: CCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
+            decompressor: DCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
+            dictionary: self.dictionary.clone(),
+        };
+        block
+            .set_up(self.level, &mut room(most)?, &mut room(zstd_safe::compress_bound(most))?)
+            .map_err(|code| CodecError(format!("{NAME}: {}", zstd_safe::get_error_name(code))))?;
+        Ok(Some(Box::new(block)))
     }
 }
 
@@ -239,5 +251,40 @@ impl Packer for ZstdPacker {
         let length = self.compressor.compress2(&mut self.scratch[..], pages).ok()?;
         into.get_mut(..length)?.copy_from_slice(&self.scratch[..length]);
         Some(length)
+    }
+}
+
+/// A frame of the same form as that of a page, of any length.
+struct ZstdBlock {
+    compressor: CCtx<'static>,
+    decompressor: DCtx<'static>,
+    /// The dictionary that both contexts refer to. It must live as long as they do.
+    dictionary: Option<Arc<ZstdDictionary>>,
+}
+
+impl ZstdBlock {
+    /// As [`ZstdContext::set_up`], with the largest block.
+    fn set_up(&mut self, level: i32, block: &mut [u8], packed: &mut [u8]) -> Result<(), usize> {
+        set_up(&mut self.compressor, level, self.dictionary.as_deref())?;
+        self.decompressor.set_parameter(DParameter::Format(FrameFormat::Magicless))?;
+        if let Some(dictionary) = &self.dictionary {
+            self.decompressor.ref_ddict(&dictionary.decompressing)?;
+        }
+        let length = self.compressor.compress2(packed, block)?;
+        self.decompressor.decompress(block, &packed[..length])?;
+        Ok(())
+    }
+}
+
+impl Block for ZstdBlock {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.compressor.compress2(into, bytes).ok()
+    }
+
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+        match self.decompressor.decompress(&mut *into, bytes) {
+            Ok(length) if length == into.len() => Ok(()),
+            _ => Err(Corrupt),
+        }
     }
 }

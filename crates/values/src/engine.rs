@@ -1,0 +1,444 @@
+//! The store: values are put, found and taken out.
+
+mod compaction;
+mod contents;
+mod eviction;
+mod frees;
+mod grouping;
+mod keys;
+mod making;
+mod reading;
+mod upkeep;
+
+use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+
+use pagealloc::{MemoryProvider, NoMemory};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::{CachePadded, Mutex, PerCpu, PerCpuCounters, Reader, Retired};
+use twox_hash::XxHash3_64;
+use units::{Cpu, PAGE_SIZE};
+use zcomp::Compressor;
+use zsmalloc::{Limits, Pool, PoolOptions, Room};
+
+pub use eviction::Evicted;
+pub use keys::Cursor;
+
+use crate::groups::Groups;
+use crate::head::Head;
+use crate::index::{Chain, Index};
+use crate::outcome::{NoStore, PutError, Stats};
+use crate::scratch::{Making, Reading, judge_unit};
+use crate::word::{Fingerprint, Left, Place, Word};
+use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions};
+
+use eviction::Hands;
+use grouping::{Apart, Pending};
+
+/// The least limit, in bytes.
+const LEAST: u64 = 1 << 20;
+/// Words of a CPU that wait for readers.
+const RETIRED: usize = 512;
+/// Objects of a value of more bytes are given back at once, with a wait for readers: many of them
+/// would be much memory that waits.
+const LARGE: usize = 64 << 10;
+/// Frames that groups and moves may take above the limit, for each CPU.
+const SPARE_FRAMES: u64 = 16;
+
+/// What is counted.
+#[derive(Clone, Copy)]
+enum Count {
+    Data,
+    Hits,
+    Misses,
+    Puts,
+    Removes,
+    Evicted,
+    Expired,
+    Refused,
+    All,
+}
+
+/// A store of values. Any number of threads may call every method at once.
+pub struct Values {
+    pool: Pool,
+    index: Index,
+    groups: Groups,
+    retired: Retired,
+    codec: Arc<dyn Compressor>,
+    reading: Box<[Mutex<Reading>]>,
+    making: Box<[Mutex<Making>]>,
+    pending: PerCpu<Mutex<Pending>>,
+    /// Buffers for groups that are made or taken apart.
+    buffers: Mutex<Vec<Vec<u8>>>,
+    counts: PerCpuCounters<{ Count::All as usize }>,
+    hands: Hands,
+    limit: CachePadded<AtomicU64>,
+    /// Where [`Values::upkeep`] goes on.
+    swept: Mutex<upkeep::Swept>,
+    cpus: usize,
+    unit: usize,
+    seed: u64,
+    evict: bool,
+    group: bool,
+    evicted: Option<Box<dyn Fn(&Evicted<'_>) + Send + Sync>>,
+}
+
+/// A value that no word names any more, and that is not freed yet.
+#[derive(Clone, Copy)]
+struct Displaced {
+    word: Word,
+    /// Bytes of its key and value.
+    data: usize,
+}
+
+impl Values {
+    /// Makes an empty store whose tables take memory from `provider` as they grow.
+    ///
+    /// # Errors
+    /// [`NoStore`] for a unit or a limit that is not allowed, a codec that takes pages only, and
+    /// when memory or address space is out.
+    pub fn new(provider: &dyn MemoryProvider, parts: Parts) -> Result<Values, NoStore> {
+        let Parts { frames, cpus, codec, seed, options } = parts;
+        judge_unit(options.unit)?;
+        let all = u64::from(frames.capacity()) * PAGE_SIZE as u64;
+        let limit = options.limit.unwrap_or(u64::MAX);
+        if limit < LEAST {
+            return Err(NoStore(format!("a limit of {limit} bytes: {LEAST} at least are allowed")));
+        }
+        let no_memory = |error: NoMemory| NoStore(format!("{error}"));
+        let most = limit.min(all);
+        let cpus = cpus.max(1);
+        let reading = |_| Ok(Mutex::new(Reading::new(&*codec, options.unit)?));
+        let making = |_| Ok(Mutex::new(Making::new(&*codec, options.unit)?));
+        let pool = PoolOptions { frames, limit_frames: 0 };
+        let values = Values {
+            pool: Pool::new(provider, pool).map_err(no_memory)?,
+            // A value takes at least so many bytes with its part of the index.
+            index: Index::new(provider, most / 24).map_err(no_memory)?,
+            groups: Groups::new(provider, most / 512).map_err(no_memory)?,
+            retired: Retired::new(cpus, RETIRED),
+            reading: (0..cpus).map(reading).collect::<Result<_, NoStore>>()?,
+            making: (0..cpus).map(making).collect::<Result<_, NoStore>>()?,
+            pending: PerCpu::new(cpus, |_| Mutex::new(Pending::default())),
+            buffers: Mutex::new(Vec::new()),
+            counts: PerCpuCounters::new(cpus),
+            hands: Hands::default(),
+            limit: CachePadded::new(AtomicU64::new(limit)),
+            swept: Mutex::new(upkeep::Swept::default()),
+            cpus,
+            unit: options.unit,
+            seed,
+            evict: options.evict,
+            group: options.group,
+            evicted: options.evicted,
+            codec,
+        };
+        values.settle();
+        Ok(values)
+    }
+
+    /// Stores a value, in place of the one that the key had. Every reader finds the old one or the
+    /// new one, whole.
+    ///
+    /// # Errors
+    /// [`PutError`]; the key has the value that it had, unless that was evicted.
+    pub fn put(
+        &self,
+        at: At,
+        key: &[u8],
+        value: &[u8],
+        options: PutOptions,
+    ) -> Result<(), PutError> {
+        if key.len() > MAX_KEY {
+            return Err(PutError::KeyTooLong(key.len()));
+        }
+        if value.len() > MAX_VALUE {
+            return Err(PutError::ValueTooLong(value.len()));
+        }
+        let expires = options.ttl.map_or(0, |ttl| at.now.saturating_add(ttl).max(1));
+        let stored = self.put_whole(at, key, value, expires);
+        let count = if stored.is_ok() { Count::Puts } else { Count::Refused };
+        self.count(at.cpu, count, 1);
+        stored
+    }
+
+    fn put_whole(&self, at: At, key: &[u8], value: &[u8], expires: u32) -> Result<(), PutError> {
+        let fingerprint = self.fingerprint(key);
+        self.index.prefetch(fingerprint);
+        let mut attempt = 0;
+        let head = loop {
+            match self.make(at.cpu, Room::Open, key, value, expires) {
+                Ok(head) => break head,
+                Err(short) => self.make_room(at, short.bytes, attempt)?,
+            }
+            attempt += 1;
+        };
+        let word = Word::head(fingerprint, head, expires != 0);
+        match self.commit(at.cpu, key, word) {
+            Ok(old) => old.into_iter().for_each(|old| self.dispose(at.cpu, old)),
+            Err(()) => {
+                self.free_head(at.cpu, head);
+                return Err(PutError::Full);
+            }
+        }
+        self.count(at.cpu, Count::Data, (key.len() + value.len()) as i64);
+        while self.index.grow(|number| self.retire(at.cpu, Left::Bucket(number))) {
+            self.settle();
+        }
+        if self.groups_with(value.len()) {
+            self.wait_for_group(at.cpu, word, key.len() + value.len());
+        }
+        Ok(())
+    }
+
+    /// Swaps the word of a key: the commit of a store.
+    fn commit(&self, cpu: Cpu, key: &[u8], word: Word) -> Result<Option<Displaced>, ()> {
+        let reader = self.retired.read(cpu);
+        let mut chain = self.index.lock(word.fingerprint());
+        let Some((slot, data)) = self.slot_of(&reader, cpu, &chain, key, word.fingerprint()) else {
+            return chain.insert(word).map(|()| None).map_err(|_| ());
+        };
+        let old = chain.replace(slot, word, false);
+        Ok(old.map(|word| Displaced { word, data }))
+    }
+
+    /// The slot of a key in its chain, and the bytes of the key and its value.
+    fn slot_of<'a>(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        chain: &Chain<'a>,
+        key: &[u8],
+        fingerprint: Fingerprint,
+    ) -> Option<(&'a AtomicU64, usize)> {
+        let mut data = 0;
+        let slot =
+            chain.find(fingerprint, |word| match self.head_if_of(reader, cpu, word, key) {
+                Some(head) => {
+                    data = head.data();
+                    true
+                }
+                None => false,
+            })?;
+        Some((slot, data))
+    }
+
+    /// Reads the value of a key to the beginning of `into`, and returns its length; `None` if there
+    /// is none. Takes no memory from the heap.
+    ///
+    /// # Errors
+    /// [`GetError`]. If the buffer is too small, its contents are as before.
+    pub fn get(&self, at: At, key: &[u8], into: &mut [u8]) -> Result<Option<usize>, GetError> {
+        self.find(at, key, |values, found| {
+            let length = found.head.value;
+            let into = into.get_mut(..length).ok_or(GetError::TooSmall(length))?;
+            values.read(found, 0, into).map(|()| length)
+        })
+    }
+
+    /// Reads bytes `from..` of a value to `into`, and returns how many there were; `None` if there
+    /// is no value. Reads only the units that they are in.
+    ///
+    /// # Errors
+    /// [`GetError::Corrupt`].
+    pub fn get_range(
+        &self,
+        at: At,
+        key: &[u8],
+        from: usize,
+        into: &mut [u8],
+    ) -> Result<Option<usize>, GetError> {
+        self.find(at, key, |values, found| {
+            let length = found.head.value.saturating_sub(from).min(into.len());
+            values.read(found, from, &mut into[..length]).map(|()| length)
+        })
+    }
+
+    /// The length of the value of a key; `None` if there is none.
+    #[must_use]
+    pub fn len_of(&self, at: At, key: &[u8]) -> Option<usize> {
+        self.find(at, key, |_, found| Ok(found.head.value)).ok().flatten()
+    }
+
+    /// Whether there is a value of a key.
+    #[must_use]
+    pub fn contains(&self, at: At, key: &[u8]) -> bool {
+        self.len_of(at, key).is_some()
+    }
+
+    /// Reads several values, as [`Values::get`] does. `into` gets the number of each key and its
+    /// length, for a buffer of at least so many bytes; or `None` to leave the value out. `see` gets
+    /// the number and the outcome.
+    pub fn get_many<'b>(
+        &self,
+        at: At,
+        keys: &[&[u8]],
+        mut into: impl FnMut(usize, usize) -> Option<&'b mut [u8]>,
+        mut see: impl FnMut(usize, Result<Option<usize>, GetError>),
+    ) {
+        keys.iter().for_each(|key| self.index.prefetch(self.fingerprint(key)));
+        for (number, key) in keys.iter().enumerate() {
+            let got = self.find(at, key, |values, found| {
+                let length = found.head.value;
+                let Some(into) = into(number, length) else { return Ok(length) };
+                let into = into.get_mut(..length).ok_or(GetError::TooSmall(length))?;
+                values.read(found, 0, into).map(|()| length)
+            });
+            see(number, got);
+        }
+    }
+
+    /// Stores several values, as [`Values::put`] does. Returns how many were stored.
+    ///
+    /// # Errors
+    /// The first [`PutError`], with the number of the key; those before it are stored.
+    pub fn put_many(
+        &self,
+        at: At,
+        values: &[(&[u8], &[u8])],
+        options: PutOptions,
+    ) -> Result<usize, (usize, PutError)> {
+        values.iter().for_each(|(key, _)| self.index.prefetch(self.fingerprint(key)));
+        for (number, (key, value)) in values.iter().enumerate() {
+            self.put(at, key, value, options).map_err(|error| (number, error))?;
+        }
+        Ok(values.len())
+    }
+
+    /// Takes the value of a key out. Returns whether there was one.
+    pub fn remove(&self, at: At, key: &[u8]) -> bool {
+        let fingerprint = self.fingerprint(key);
+        let mut is_over = false;
+        let removed = {
+            let reader = self.retired.read(at.cpu);
+            let mut chain = self.index.lock(fingerprint);
+            let slot = chain.find(fingerprint, |word| {
+                let head = self.head_if_of(&reader, at.cpu, word, key);
+                is_over = head.is_some_and(|head| head.is_over(at.now));
+                head.is_some()
+            });
+            let data = slot.and_then(|slot| {
+                let word = Word::from_raw(slot.load(Ordering::Relaxed))?;
+                Some(self.head_if_of(&reader, at.cpu, word, key)?.data())
+            });
+            slot.zip(data)
+                .and_then(|(slot, data)| chain.take(slot).map(|word| Displaced { word, data }))
+        };
+        let Some(removed) = removed else { return false };
+        self.dispose(at.cpu, removed);
+        self.count(at.cpu, if is_over { Count::Expired } else { Count::Removes }, 1);
+        !is_over
+    }
+
+    /// Takes all values out that are there when it is called, without a call to
+    /// [`crate::Options::evicted`].
+    pub fn clear(&self, at: At) {
+        // A member may become a value of its own meanwhile, so the groups are first.
+        for group in 1..self.groups.end() {
+            self.take_apart(at, group, Apart::Clear);
+        }
+        let mut words = Vec::new();
+        for number in 0..self.index.count() {
+            {
+                let _reader = self.retired.read(at.cpu);
+                self.index.words(number, |word| words.push(word));
+            }
+            for word in words.drain(..) {
+                if let Some(displaced) = self.take_word(at.cpu, word) {
+                    self.dispose(at.cpu, displaced);
+                }
+            }
+        }
+        self.quiesce(at.cpu);
+    }
+
+    /// Limits the memory from now on; `None` for no limit. At a new limit below what there is, the
+    /// next store makes room.
+    ///
+    /// # Errors
+    /// [`NoStore`] for less than 1 MiB; nothing has changed then.
+    pub fn set_limit(&self, limit: Option<u64>) -> Result<(), NoStore> {
+        let limit = limit.unwrap_or(u64::MAX);
+        if limit < LEAST {
+            return Err(NoStore(format!("a limit of {limit} bytes: {LEAST} at least are allowed")));
+        }
+        self.limit.store(limit, Ordering::Relaxed);
+        self.settle();
+        Ok(())
+    }
+
+    /// The statistics.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        let count = |count: Count| self.counts.sum(count as usize);
+        let pool_bytes = self.pool.frames() * PAGE_SIZE as u64;
+        let index_bytes = self.index.bytes();
+        Stats {
+            values: self.index.keys(),
+            data_bytes: count(Count::Data),
+            memory_bytes: pool_bytes + index_bytes + self.groups.bytes(),
+            pool_bytes,
+            index_bytes,
+            limit_bytes: self.limit.load(Ordering::Relaxed),
+            groups: self.groups.count(),
+            hits: count(Count::Hits),
+            misses: count(Count::Misses),
+            puts: count(Count::Puts),
+            removes: count(Count::Removes),
+            evicted: count(Count::Evicted),
+            expired: count(Count::Expired),
+            refused: count(Count::Refused),
+        }
+    }
+
+    /// The codec of its units.
+    #[must_use]
+    pub fn codec(&self) -> &Arc<dyn Compressor> {
+        &self.codec
+    }
+
+    /// Gives the pool what the tables leave of the limit.
+    fn settle(&self) {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == u64::MAX {
+            return self.pool.set_limit(0);
+        }
+        let tables = self.index.bytes() + self.groups.bytes();
+        let stores = limit.saturating_sub(tables) / PAGE_SIZE as u64;
+        let all = stores + SPARE_FRAMES * self.cpus as u64;
+        self.pool.set_limits(Limits { stores, all });
+    }
+
+    fn fingerprint(&self, key: &[u8]) -> Fingerprint {
+        Fingerprint::of(XxHash3_64::oneshot_with_seed(self.seed, key))
+    }
+
+    fn groups_with(&self, value: usize) -> bool {
+        self.group && value <= crate::MAX_KEY
+    }
+
+    fn count(&self, cpu: Cpu, which: Count, amount: i64) {
+        self.counts.add(cpu, which as usize, amount);
+    }
+
+    /// Takes a word out of the index if it is there still.
+    fn take_word(&self, cpu: Cpu, word: Word) -> Option<Displaced> {
+        let reader = self.retired.read(cpu);
+        // Read before the lock is taken: a group takes a while.
+        let data = match self.index.find_word(word)?.place() {
+            Place::Head(head) => self.head_of(&reader, head).data(),
+            Place::Member(..) => self.member_head(&reader, cpu, word).map_or(0, |it| it.data()),
+        };
+        let mut chain = self.index.lock(word.fingerprint());
+        let word = chain.take(chain.slot_of(word)?)?;
+        Some(Displaced { word, data })
+    }
+}
+
+/// A value that was found, for as long as the reader is there.
+struct Found<'a> {
+    reader: &'a Reader<'a>,
+    cpu: Cpu,
+    word: Word,
+    head: Head,
+}

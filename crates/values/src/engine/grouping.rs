@@ -1,0 +1,298 @@
+//! Small values are compressed together.
+//!
+//! A small value has a head of its own at first. Its word waits with those of its CPU until they
+//! are enough for a group. The group is made of those that the index has still. Then each word is
+//! swapped for that of the member, if it is the same still. The thread is a reader all the while:
+//! no head that it found is freed, so no other value can have the same word meanwhile.
+//!
+//! A group is taken apart the same way: members get heads of their own again, and wait.
+
+use alloc::vec::Vec;
+
+use sync::Reader;
+use units::Cpu;
+use zsmalloc::{Handle, Room};
+
+use super::{Displaced, Values};
+use crate::head::{HEAD_BYTES, Head};
+use crate::outcome::Reason;
+use crate::scratch::GROUP;
+use crate::word::{Left, MAX_MEMBERS, Place, Word};
+use crate::{At, Evicted, MAX_KEY};
+
+/// The words of a CPU that wait for a group.
+pub(super) struct Pending {
+    words: [u64; MAX_MEMBERS],
+    count: usize,
+    /// Bytes of their heads.
+    bytes: usize,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending { words: [0; MAX_MEMBERS], count: 0, bytes: 0 }
+    }
+}
+
+/// The values that become members of a group.
+struct Members {
+    heads: [Option<(Word, Handle)>; MAX_MEMBERS],
+    count: usize,
+    earliest: u32,
+}
+
+/// What becomes of the members of a group that is taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Apart {
+    /// All stay.
+    Keep,
+    /// Those that were not read since the last time go, if that is half of the group.
+    Evict,
+    /// All stay as they are, but those whose lives have ended.
+    Expire,
+    /// All go, without a word to the user.
+    Clear,
+}
+
+/// What became of a group.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Taken {
+    /// Bytes of the members that went.
+    pub(super) gone: usize,
+    /// Whether some members could not be kept for want of memory.
+    pub(super) short: bool,
+}
+
+impl Values {
+    /// Lets a small value wait for others that become a group with it.
+    pub(super) fn wait_for_group(&self, cpu: Cpu, word: Word, data: usize) {
+        let batch = {
+            let mut pending = self.pending.get(cpu).lock();
+            let count = pending.count;
+            pending.words[count] = word.get();
+            pending.count += 1;
+            pending.bytes += HEAD_BYTES + data;
+            let is_enough = pending.bytes > GROUP - HEAD_BYTES - 2 * MAX_KEY;
+            if !is_enough && pending.count < MAX_MEMBERS {
+                return;
+            }
+            core::mem::take(&mut *pending)
+        };
+        self.make_members(cpu, &batch.words[..batch.count]);
+    }
+
+    /// The words that wait become groups, as many as they are.
+    pub(super) fn group_pending(&self, cpu: Cpu) {
+        for pending in self.pending.iter() {
+            let batch = core::mem::take(&mut *pending.lock());
+            self.make_members(cpu, &batch.words[..batch.count]);
+        }
+    }
+
+    /// Makes a group of the values that words name, if the index has them still and if they get
+    /// smaller together. The calling thread holds no lock and is no reader.
+    fn make_members(&self, cpu: Cpu, words: &[u64]) {
+        let mut members = Members { heads: [None; MAX_MEMBERS], count: 0, earliest: 0 };
+        let mut buffer = self.take_buffer();
+        let (mut made, mut lost) = (None, 0);
+        {
+            let reader = self.retired.read(cpu);
+            for word in words {
+                if let Some(word) = Word::from_raw(*word) {
+                    self.gather(&reader, word, &mut members, &mut buffer);
+                }
+            }
+            if members.count > 1
+                && let Some(head) = self.make_group(cpu, &buffer)
+            {
+                made = self.groups.add(head, members.count, members.earliest);
+                if made.is_none() {
+                    self.free_head(cpu, head);
+                }
+            }
+            if let Some(group) = made {
+                for (number, member) in members.heads[..members.count].iter_mut().enumerate() {
+                    let joined = member.is_some_and(|(word, _)| self.join(word, group, number));
+                    if !joined {
+                        *member = None;
+                        lost += 1;
+                    }
+                }
+            }
+        }
+        self.give_buffer(buffer);
+        let Some(group) = made else { return };
+        for (_, head) in members.heads[..members.count].iter().flatten() {
+            self.retire(cpu, Left::Object(*head));
+        }
+        // One for its maker.
+        (0..=lost).for_each(|_| self.leave_group(cpu, group));
+        self.settle();
+    }
+
+    /// Adds a value to a group that is being made.
+    fn gather(&self, reader: &Reader<'_>, word: Word, members: &mut Members, into: &mut Vec<u8>) {
+        let Some(Place::Head(handle)) = self.index.find_word(word).map(Word::place) else { return };
+        let head = self.head_of(reader, handle);
+        let bytes = head.object_bytes();
+        if into.len() + bytes > GROUP || members.count == MAX_MEMBERS {
+            return;
+        }
+        let from = into.len();
+        into.resize(from + bytes, 0);
+        self.copy_object(reader, handle, &mut into[from..]);
+        members.heads[members.count] = Some((word, handle));
+        members.count += 1;
+        if head.expires != 0 && (members.earliest == 0 || head.expires < members.earliest) {
+            members.earliest = head.expires;
+        }
+    }
+
+    /// Swaps the word of a value for that of a member. Returns whether it was there.
+    fn join(&self, word: Word, group: u32, number: usize) -> bool {
+        let member = Word::member(word.fingerprint(), group, number, word.expires());
+        let mut chain = self.index.lock(word.fingerprint());
+        let Some(slot) = chain.slot_of(word) else { return false };
+        chain.replace(slot, member, true).is_some()
+    }
+
+    /// Takes a group apart: see [`Apart`]. The calling thread holds no lock and is no reader.
+    pub(super) fn take_apart(&self, at: At, group: u32, how: Apart) -> Taken {
+        let mut buffer = self.take_buffer();
+        let (mut taken, mut kept, mut gone) = (Taken::default(), 0, 0);
+        let (mut loose, mut earliest) = ([None; MAX_MEMBERS], 0);
+        let mut left = [const { None }; MAX_MEMBERS];
+        {
+            let reader = self.retired.read(at.cpu);
+            if !self.copy_group(&reader, at.cpu, group, &mut buffer) {
+                self.give_buffer(buffer);
+                return taken;
+            }
+            let stays = |head: &Head, word: Word| match how {
+                Apart::Clear => false,
+                Apart::Keep | Apart::Expire => !head.is_over(at.now),
+                Apart::Evict => !head.is_over(at.now) && word.is_referenced(),
+            };
+            let mut bytes = 0;
+            self.each_member(group, &buffer, |head, word, _| {
+                bytes += if stays(&head, word) { head.object_bytes() } else { 0 };
+                if how == Apart::Evict {
+                    self.index.unmark(word);
+                }
+            });
+            if how == Apart::Evict && bytes * 2 > buffer.len() {
+                self.give_buffer(buffer);
+                return taken;
+            }
+            self.each_member(group, &buffer, |head, word, range| {
+                if stays(&head, word) {
+                    if how == Apart::Expire {
+                        if head.expires != 0 && (earliest == 0 || head.expires < earliest) {
+                            earliest = head.expires;
+                        }
+                        return;
+                    }
+                    match self.loosen(at.cpu, word, &buffer[range]) {
+                        Ok(None) => {}
+                        Ok(Some(word)) => {
+                            loose[kept] = Some((word, head.data()));
+                            kept += 1;
+                        }
+                        Err(()) => taken.short = true,
+                    }
+                    return;
+                }
+                let mut chain = self.index.lock(word.fingerprint());
+                if let Some(word) = chain.slot_of(word).and_then(|slot| chain.take(slot)) {
+                    left[gone] = Some((word, range, head.is_over(at.now)));
+                    taken.gone += head.object_bytes();
+                    gone += 1;
+                }
+            });
+        }
+        if how == Apart::Expire {
+            self.groups.set_earliest(group, earliest);
+        }
+        for (word, range, is_over) in left[..gone].iter_mut().filter_map(Option::take) {
+            let reason = if is_over { Reason::Expired } else { Reason::Evicted };
+            let bytes = &buffer[range];
+            let Some((head, key, value)) = crate::head::split(bytes) else { continue };
+            let displaced = Displaced { word, data: head.data() };
+            if how != Apart::Clear {
+                self.count_left(at.cpu, reason);
+                if let Some(evicted) = &self.evicted {
+                    evicted(&Evicted::member(self, at.cpu, key, value, reason));
+                }
+            }
+            self.dispose(at.cpu, displaced);
+        }
+        self.give_buffer(buffer);
+        for (word, data) in loose[..kept].iter().flatten() {
+            self.leave_group(at.cpu, group);
+            self.wait_for_group(at.cpu, *word, *data);
+        }
+        taken
+    }
+
+    /// Gives a member a head of its own. Returns its word, or `None` if the member was not there.
+    fn loosen(&self, cpu: Cpu, word: Word, bytes: &[u8]) -> Result<Option<Word>, ()> {
+        let head = self.store(cpu, Room::All, bytes).map_err(|_| ())?;
+        let next = Word::head(word.fingerprint(), head, word.expires());
+        let mut chain = self.index.lock(word.fingerprint());
+        let replaced = chain.slot_of(word).and_then(|slot| chain.replace(slot, next, true));
+        drop(chain);
+        if replaced.is_none() {
+            self.free_object(cpu, head);
+        }
+        Ok(replaced.map(|_| next))
+    }
+
+    /// Copies all members of a group to a buffer, if the group is there.
+    fn copy_group(&self, reader: &Reader<'_>, cpu: Cpu, group: u32, into: &mut Vec<u8>) -> bool {
+        if self.groups.get(group).is_none_or(|group| group.live == 0) {
+            return false;
+        }
+        let mut reading = sync::lock_one(&self.reading, cpu);
+        let Ok(members) = self.group(reader, &mut reading, group) else { return false };
+        into.extend_from_slice(members);
+        true
+    }
+
+    /// Passes the members of a group that the index has to `see`: the head, the word, and where the
+    /// member is among all. The calling thread is a reader, and found the group as one.
+    fn each_member(
+        &self,
+        group: u32,
+        members: &[u8],
+        mut see: impl FnMut(Head, Word, core::ops::Range<usize>),
+    ) {
+        let (mut from, mut number) = (0, 0);
+        while let Some((head, key, _)) = crate::head::split(&members[from..]) {
+            let range = from..from + head.object_bytes();
+            if range.end > members.len() || number == MAX_MEMBERS {
+                return;
+            }
+            let fingerprint = self.fingerprint(key);
+            let word = Word::member(fingerprint, group, number, head.expires != 0);
+            if let Some(word) = self.index.find_word(word) {
+                see(head, word, range.clone());
+            }
+            (from, number) = (range.end, number + 1);
+        }
+    }
+
+    /// An empty buffer with room for a group.
+    fn take_buffer(&self) -> Vec<u8> {
+        let mut buffer = self.buffers.lock().pop().unwrap_or_default();
+        buffer.clear();
+        buffer.reserve_exact(GROUP);
+        buffer
+    }
+
+    fn give_buffer(&self, buffer: Vec<u8>) {
+        let mut buffers = self.buffers.lock();
+        if buffers.len() < self.cpus {
+            buffers.push(buffer);
+        }
+    }
+}

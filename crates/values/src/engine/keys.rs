@@ -1,0 +1,71 @@
+//! A walk over all keys.
+
+use alloc::vec::Vec;
+
+use super::Values;
+use crate::At;
+use crate::head::{HEAD_BYTES, split};
+use crate::word::{Place, Word};
+
+/// How far a walk over the keys has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cursor(u64);
+
+impl Values {
+    /// Passes some keys, and the lengths of their values, to `see`. Returns where to go on; `None`
+    /// after the last. A walk begins with `Cursor::default()`. Values may come and go meanwhile: a
+    /// key that is there all the time is seen at least once, and rarely twice, if the index grows.
+    /// `see` may call the store.
+    pub fn keys(
+        &self,
+        at: At,
+        cursor: Cursor,
+        mut see: impl FnMut(&[u8], usize),
+    ) -> Option<Cursor> {
+        if cursor.0 >= self.index.count() {
+            return None;
+        }
+        // The keys are copied: `see` is not called by a reader.
+        let (mut bytes, mut keys) = (Vec::new(), Vec::new());
+        {
+            let reader = self.retired.read(at.cpu);
+            let mut seen = |key: &[u8], value: usize| {
+                bytes.extend_from_slice(key);
+                keys.push((key.len(), value));
+            };
+            let mut words = Vec::new();
+            self.index.words(cursor.0, |word| words.push(word));
+            words.sort_unstable_by_key(|word: &Word| word.get() as u32);
+            for word in words {
+                match word.place() {
+                    Place::Head(handle) => {
+                        let head = self.head_of(&reader, handle);
+                        if !head.is_over(at.now) {
+                            self.object(&reader, handle, HEAD_BYTES + head.key, |bytes| {
+                                seen(&bytes[HEAD_BYTES..], head.value);
+                            });
+                        }
+                    }
+                    Place::Member(group, number) => {
+                        let mut reading = sync::lock_one(&self.reading, at.cpu);
+                        let member = self.member(&reader, &mut reading, group, number);
+                        if let Ok((head, bytes)) = member
+                            && !head.is_over(at.now)
+                            && let Some((_, key, _)) = split(bytes)
+                        {
+                            seen(key, head.value);
+                        }
+                    }
+                }
+            }
+        }
+        let mut rest = &bytes[..];
+        for (key, value) in keys {
+            let (key, next) = rest.split_at(key);
+            see(key, value);
+            rest = next;
+        }
+        let next = cursor.0 + 1;
+        (next < self.index.count()).then_some(Cursor(next))
+    }
+}

@@ -1,0 +1,102 @@
+//! What a thread does that has time: ends lives, makes sparse groups anew, moves objects together.
+
+use super::grouping::Apart;
+use super::{Displaced, Values};
+use crate::At;
+use crate::outcome::Reason;
+use crate::word::{Place, Word};
+
+/// Where the next call goes on.
+#[derive(Default)]
+pub(super) struct Swept {
+    bucket: u64,
+    group: u32,
+    sparse: u32,
+}
+
+impl Values {
+    /// Takes out values whose lives have ended, makes groups anew of which more than half is dead,
+    /// and compacts the pool if that gives much back. Looks at about `budget` buckets and groups,
+    /// and goes on there in the next call. Returns whether a round is not over: a thread that has
+    /// time should call it again then, and otherwise about each second. One call at a time does
+    /// work; others return at once.
+    pub fn upkeep(&self, at: At, budget: usize) -> bool {
+        let Some(mut swept) = self.swept.try_lock() else { return false };
+        let mut left = budget.max(1) as u64;
+        let buckets = self.index.count();
+        while left > 0 && swept.bucket < buckets {
+            self.end_lives(at, swept.bucket);
+            swept.bucket += 1;
+            left -= 1;
+        }
+        let groups = self.groups.end();
+        while left > 0 && swept.group < groups {
+            let group = self.groups.get(swept.group).filter(|group| group.live > 0);
+            if group.is_some_and(|group| group.earliest != 0 && group.earliest <= at.now) {
+                self.take_apart(at, swept.group, Apart::Expire);
+            }
+            swept.group += 1;
+            left -= 1;
+        }
+        let is_over = swept.bucket >= buckets && swept.group >= groups;
+        if is_over {
+            (swept.bucket, swept.group) = (0, 0);
+        }
+        drop(swept);
+        self.remake_sparse(at, budget);
+        self.quiesce(at.cpu);
+        if is_over {
+            self.compacts_for(at.cpu, 0);
+        }
+        !is_over
+    }
+
+    /// Takes out the values of a bucket with heads of their own whose lives have ended.
+    fn end_lives(&self, at: At, number: u64) {
+        let (mut words, mut count) = ([None; 32], 0);
+        {
+            let reader = self.retired.read(at.cpu);
+            self.index.words(number, |word: Word| {
+                let Place::Head(handle) = word.place() else { return };
+                if word.expires()
+                    && count < words.len()
+                    && self.head_of(&reader, handle).is_over(at.now)
+                {
+                    words[count] = Some(word);
+                    count += 1;
+                }
+            });
+        }
+        for word in words.into_iter().flatten() {
+            if let Some(displaced @ Displaced { word, .. }) = self.take_word(at.cpu, word)
+                && let Place::Head(handle) = word.place()
+            {
+                self.let_go(at.cpu, displaced, handle, Reason::Expired);
+            }
+        }
+    }
+
+    /// Makes up to `most` groups anew of which more than half is dead. Returns how many.
+    pub(super) fn remake_sparse(&self, at: At, most: usize) -> usize {
+        let mut made = 0;
+        let groups = self.groups.end();
+        let mut looked = 0;
+        while made < most && looked < groups && self.groups.sparse() > 0 {
+            let number = {
+                let Some(mut swept) = self.swept.try_lock() else { return made };
+                swept.sparse = if swept.sparse + 1 < groups { swept.sparse + 1 } else { 0 };
+                swept.sparse
+            };
+            looked += 1;
+            let group = self.groups.get(number);
+            if group.is_some_and(|group| group.live > 0 && group.is_sparse()) {
+                let taken = self.take_apart(at, number, Apart::Keep);
+                made += 1;
+                if taken.short {
+                    break;
+                }
+            }
+        }
+        made
+    }
+}

@@ -1,0 +1,219 @@
+//! Changes of the index: a bucket is locked, with those behind it.
+
+use sync::atomic::{AtomicU64, Ordering};
+
+use super::{Bucket, FIRST, Index, LOAD, NEXT, SLOTS, VERSION};
+use crate::word::{Fingerprint, REFERENCED, Word};
+
+/// The most buckets behind others that a split gives up.
+const GIVEN_UP: usize = 8;
+
+/// A bucket with those behind it, locked until this is dropped.
+pub(crate) struct Chain<'a> {
+    index: &'a Index,
+    number: usize,
+    /// What the link of the first bucket has below the bits of the lock.
+    own: u64,
+}
+
+/// There is no bucket for another word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NoBucket;
+
+impl Index {
+    /// Locks the bucket of a key.
+    pub(crate) fn lock(&self, key: Fingerprint) -> Chain<'_> {
+        loop {
+            let chain = self.lock_number(self.number_of(key));
+            if self.number_of(key) == chain.number {
+                return chain;
+            }
+        }
+    }
+
+    fn lock_number(&self, number: usize) -> Chain<'_> {
+        let own = self.queues.lock(&self.buckets.get(number)[0], number);
+        Chain { index: self, number, own }
+    }
+
+    /// Adds a bucket if the keys are many. Passes the numbers of buckets to `left` that are to be
+    /// given back when no reader can be in them. Returns whether there is one more.
+    pub(crate) fn grow(&self, mut left: impl FnMut(u32)) -> bool {
+        if self.keys() <= self.count() * LOAD || self.count() >= self.buckets.len() as u64 {
+            return false;
+        }
+        let (mut gone, mut any) = ([0; GIVEN_UP], 0);
+        // Another thread grows it, or will at its next key.
+        let Some(growing) = self.growing.try_lock() else { return false };
+        let count = self.count();
+        if count >= self.buckets.len() as u64 {
+            return false;
+        }
+        debug_assert!(count >= FIRST);
+        let bit = 1 << count.ilog2();
+        let mut old = self.lock_number((count - bit) as usize);
+        let mut new = self.lock_number(count as usize);
+        let moves = |word: &Word| u64::from(word.fingerprint().0) & bit != 0;
+        let fits = old.words().filter(moves).all(|word| new.place(word).is_ok());
+        if !fits {
+            // The words stay where they are, and the new bucket is empty again.
+            new.slots().for_each(|slot| slot.store(0, Ordering::Relaxed));
+            return false;
+        }
+        // Release pairs with the Acquire in `count`: who looks into the new bucket finds the words.
+        self.count.store(count + 1, Ordering::Release);
+        old.change_version();
+        for slot in old.slots() {
+            // Release pairs with the Acquire in `find`: who finds it empty sees the new version.
+            if Word::from_raw(slot.load(Ordering::Relaxed)).filter(moves).is_some() {
+                slot.store(0, Ordering::Release);
+            }
+        }
+        while any < GIVEN_UP
+            && let Some(number) = old.shorten()
+        {
+            gone[any] = number;
+            any += 1;
+        }
+        drop((new, old));
+        drop(growing);
+        gone[..any].iter().for_each(|number| left(*number));
+        true
+    }
+}
+
+impl<'a> Chain<'a> {
+    fn buckets(&self) -> impl Iterator<Item = &'a Bucket> {
+        self.index.chain(self.number)
+    }
+
+    /// Its slots, empty or not.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = &'a AtomicU64> {
+        self.buckets().flat_map(|bucket| &bucket[1..])
+    }
+
+    /// Its words.
+    pub(crate) fn words(&self) -> impl Iterator<Item = Word> {
+        self.slots().filter_map(|slot| Word::from_raw(slot.load(Ordering::Relaxed)))
+    }
+
+    /// The slot of a word of this fingerprint for which `is_it` returns true.
+    pub(crate) fn find(
+        &self,
+        key: Fingerprint,
+        mut is_it: impl FnMut(Word) -> bool,
+    ) -> Option<&'a AtomicU64> {
+        self.slots().find(|slot| {
+            let word = Word::from_raw(slot.load(Ordering::Relaxed));
+            word.is_some_and(|word| word.fingerprint() == key && is_it(word))
+        })
+    }
+
+    /// The slot of a word that names the same thing.
+    pub(crate) fn slot_of(&self, word: Word) -> Option<&'a AtomicU64> {
+        self.find(word.fingerprint(), |seen| seen.is(word))
+    }
+
+    /// Puts `word` in the place of the word of `slot`, which is returned: the commit. A referenced
+    /// bit stays if `keep` says so.
+    pub(crate) fn replace(&mut self, slot: &AtomicU64, word: Word, keep: bool) -> Option<Word> {
+        // AcqRel: the objects of the new word are there, and so are those of the old one.
+        let old = Word::from_raw(slot.swap(word.get(), Ordering::AcqRel))?;
+        if keep && old.is_referenced() {
+            slot.fetch_or(REFERENCED, Ordering::Relaxed);
+        }
+        Some(old)
+    }
+
+    /// Takes the word of `slot` out.
+    pub(crate) fn take(&mut self, slot: &AtomicU64) -> Option<Word> {
+        let old = Word::from_raw(slot.swap(0, Ordering::AcqRel))?;
+        self.index.keys.fetch_sub(1, Ordering::Relaxed);
+        Some(old)
+    }
+
+    /// Puts a word in: the commit of a new key.
+    ///
+    /// # Errors
+    /// [`NoBucket`]; nothing has changed then.
+    pub(crate) fn insert(&mut self, word: Word) -> Result<(), NoBucket> {
+        self.place(word)?;
+        self.index.keys.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn place(&mut self, word: Word) -> Result<(), NoBucket> {
+        if let Some(slot) = self.slots().find(|slot| slot.load(Ordering::Relaxed) == 0) {
+            // Release pairs with the Acquire in `find`: the objects are there.
+            slot.store(word.get(), Ordering::Release);
+            return Ok(());
+        }
+        let number = self.index.take_spare().ok_or(NoBucket)?;
+        let bucket = self.index.more.get(number as usize);
+        bucket.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
+        bucket[1].store(word.get(), Ordering::Relaxed);
+        let last = self.buckets().last();
+        last.into_iter().for_each(|last| self.link(last, number));
+        Ok(())
+    }
+
+    /// Links a bucket behind `last`; 0 for none.
+    fn link(&mut self, last: &Bucket, number: u32) {
+        let first = self.index.buckets.get(self.number);
+        if core::ptr::eq(last, first) {
+            let own = self.own & !NEXT | u64::from(number);
+            self.change(own);
+        } else {
+            // Release pairs with the Acquire in `chain`.
+            last[0].store(u64::from(number), Ordering::Release);
+        }
+    }
+
+    fn change_version(&mut self) {
+        let next = self.own.wrapping_add(1 << 32) & VERSION;
+        self.change(self.own & !VERSION | next);
+    }
+
+    /// Changes the link of the first bucket without the bits of the lock. Only the holder of the
+    /// lock changes the others, so these become exactly `own`.
+    fn change(&mut self, own: u64) {
+        let link = &self.index.buckets.get(self.number)[0];
+        // Release pairs with the Acquire in `find` and `chain`.
+        link.fetch_xor(self.own ^ own, Ordering::AcqRel);
+        self.own = own;
+    }
+
+    /// Takes out the last bucket behind the first if its words have room before it, and returns its
+    /// number. The words stay in it, for readers that are there.
+    fn shorten(&mut self) -> Option<u32> {
+        let count = self.buckets().count();
+        if count < 2 || self.words().count() > (count - 1) * SLOTS {
+            return None;
+        }
+        let before = self.buckets().nth(count - 2)?;
+        let last = self.buckets().nth(count - 1)?;
+        let number = (before[0].load(Ordering::Relaxed) & NEXT) as u32;
+        let mut empty = self.slots().take((count - 1) * SLOTS);
+        for word in &last[1..] {
+            // A mark that a reader sets in the old place now is lost, which does no harm.
+            let word = word.load(Ordering::Relaxed);
+            if word == 0 {
+                continue;
+            }
+            let slot = empty.find(|slot| slot.load(Ordering::Relaxed) == 0)?;
+            // Release as in `place`.
+            slot.store(word, Ordering::Release);
+        }
+        drop(empty);
+        self.change_version();
+        self.link(before, 0);
+        Some(number)
+    }
+}
+
+impl Drop for Chain<'_> {
+    fn drop(&mut self) {
+        let link = &self.index.buckets.get(self.number)[0];
+        self.index.queues.unlock(link, self.number, self.own);
+    }
+}

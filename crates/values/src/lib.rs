@@ -1,0 +1,46 @@
+//! A store of values by keys, compressed in memory: the engine of `rampack::Store`.
+//!
+//! # Definitions
+//! A *value* is up to 16 MiB of bytes under a key of up to 1 KiB. It is cut in *units*, and each
+//! unit is compressed by itself. What the pool has of a value is its *head* (an object with the
+//! key, the length, the end of its life, and the value itself if that is small) and *chunks*: the
+//! bytes of the units, in objects of up to a page. A *group* is a head without a key whose value is
+//! a row of small heads, its *members*. The *index* has a word of eight bytes for each value, which
+//! names a head, or a group and the number of a member.
+//!
+//! # Invariants
+//! * Objects are write-once. A store makes all objects of a value before its word is swapped. What
+//!   the old word names is retired, and freed when no reader can hold it.
+//! * Each change is the swap of one word under the lock of its bucket: a store, a removal, the end
+//!   of a life, an eviction, a move into a group or out of one, a move of objects. Of a group that
+//!   moves, it is the word in the table of groups.
+//! * A read takes no lock of the index and does not touch the heap.
+//! * Who holds the lock of a bucket, or a buffer, never waits for readers. A reader retires nothing.
+//!
+//! # Operations
+//! [`Values::put`], [`Values::get`], [`Values::get_range`], [`Values::remove`]; [`Values::keys`];
+//! [`Values::upkeep`] for what a thread does that has time.
+#![no_std]
+
+extern crate alloc;
+#[cfg(test)]
+extern crate std;
+
+mod engine;
+mod groups;
+mod head;
+mod index;
+mod options;
+mod outcome;
+mod scratch;
+mod word;
+
+pub use engine::{Cursor, Evicted, Values};
+pub use options::{At, Options, Parts, PutOptions, UNITS};
+pub use outcome::{GetError, NoStore, PutError, Reason, Stats};
+
+/// The most bytes of a key.
+pub const MAX_KEY: usize = 1 << 10;
+
+/// The most bytes of a value.
+pub const MAX_VALUE: usize = 16 << 20;

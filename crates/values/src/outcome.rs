@@ -1,0 +1,113 @@
+//! Errors and statistics.
+
+use alloc::string::String;
+use core::fmt;
+
+use crate::{MAX_KEY, MAX_VALUE};
+
+/// The reason why a store of values was not made. The message says what is allowed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct NoStore(pub String);
+
+impl fmt::Display for NoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for NoStore {}
+
+/// The reason why a value was not stored. The store has what it had, less what was evicted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum PutError {
+    /// The key has so many bytes, more than [`MAX_KEY`].
+    KeyTooLong(usize),
+    /// The value has so many bytes, more than [`MAX_VALUE`].
+    ValueTooLong(usize),
+    /// The limit is reached, and nothing is evicted, or the value alone is more than the limit
+    /// allows.
+    Full,
+}
+
+impl fmt::Display for PutError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PutError::KeyTooLong(bytes) => {
+                write!(f, "the key has {bytes} bytes: {MAX_KEY} are allowed")
+            }
+            PutError::ValueTooLong(bytes) => {
+                write!(f, "the value has {bytes} bytes: {MAX_VALUE} are allowed")
+            }
+            PutError::Full => f.write_str("there is no room for the value within the limit"),
+        }
+    }
+}
+
+impl core::error::Error for PutError {}
+
+/// The reason why a value was not read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum GetError {
+    /// The value has so many bytes, more than the buffer.
+    TooSmall(usize),
+    /// The stored bytes give no value: memory was damaged.
+    Corrupt,
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GetError::TooSmall(bytes) => {
+                write!(f, "the buffer is too small for the value of {bytes} bytes")
+            }
+            GetError::Corrupt => f.write_str("the stored value is damaged"),
+        }
+    }
+}
+
+impl core::error::Error for GetError {}
+
+/// Why a value left the store by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Reason {
+    /// Its memory was needed.
+    Evicted,
+    /// Its life ended.
+    Expired,
+}
+
+/// A snapshot of the statistics. While other threads work, it is that of no single instant.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Stats {
+    /// Values.
+    pub values: u64,
+    /// Bytes of their keys and values.
+    pub data_bytes: u64,
+    /// Bytes of memory: `pool_bytes`, `index_bytes` and the table of groups.
+    pub memory_bytes: u64,
+    /// Bytes of the frames of all objects.
+    pub pool_bytes: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+    /// The most bytes of memory; `u64::MAX` for no limit.
+    pub limit_bytes: u64,
+    /// Groups of small values.
+    pub groups: u64,
+    /// Reads that found a value.
+    pub hits: u64,
+    /// Reads that found none.
+    pub misses: u64,
+    /// Values stored.
+    pub puts: u64,
+    /// Values removed by a call.
+    pub removes: u64,
+    /// Values evicted.
+    pub evicted: u64,
+    /// Values taken out because their lives had ended.
+    pub expired: u64,
+    /// Values refused.
+    pub refused: u64,
+}
