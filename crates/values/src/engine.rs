@@ -20,19 +20,14 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::Compressor;
 use zsmalloc::{Limits, Pool, PoolOptions, Room};
 
-pub use eviction::Evicted;
-pub use keys::Cursor;
-
 use crate::groups::Groups;
 use crate::head::Head;
 use crate::index::{Chain, Index};
 use crate::outcome::{NoStore, PutError, Stats};
 use crate::scratch::{Making, Reading, judge_unit};
+use crate::state::{Apart, Hands, Pending, Swept};
 use crate::word::{Fingerprint, Left, Place, Word};
-use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions};
-
-use eviction::Hands;
-use grouping::{Apart, Pending};
+use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions, Tell};
 
 /// The least limit, in bytes.
 const LEAST: u64 = 1 << 20;
@@ -74,13 +69,13 @@ pub struct Values {
     hands: Hands,
     limit: CachePadded<AtomicU64>,
     /// Where [`Values::upkeep`] goes on.
-    swept: Mutex<upkeep::Swept>,
+    swept: Mutex<Swept>,
     cpus: usize,
     unit: usize,
     seed: u64,
     evict: bool,
     group: bool,
-    evicted: Option<Box<dyn Fn(&Evicted<'_>) + Send + Sync>>,
+    evicted: Option<Box<Tell>>,
 }
 
 /// A value that no word names any more, and that is not freed yet.
@@ -124,7 +119,7 @@ impl Values {
             counts: PerCpuCounters::new(cpus),
             hands: Hands::default(),
             limit: CachePadded::new(AtomicU64::new(limit)),
-            swept: Mutex::new(upkeep::Swept::default()),
+            swept: Mutex::new(Swept::default()),
             cpus,
             unit: options.unit,
             seed,
@@ -344,7 +339,7 @@ impl Values {
                 self.index.words(number, |word| words.push(word));
             }
             for word in words.drain(..) {
-                if let Some(displaced) = self.take_word(at.cpu, word) {
+                if let Some((displaced, _)) = self.take_word(at.cpu, word, |_| true) {
                     self.dispose(at.cpu, displaced);
                 }
             }
@@ -421,17 +416,26 @@ impl Values {
         self.counts.add(cpu, which as usize, amount);
     }
 
-    /// Takes a word out of the index if it is there still.
-    fn take_word(&self, cpu: Cpu, word: Word) -> Option<Displaced> {
+    /// Takes a word out of the index if it is there still, and if `when` says so of the value:
+    /// another one may have come to have the same word.
+    fn take_word(
+        &self,
+        cpu: Cpu,
+        word: Word,
+        when: impl FnOnce(&Head) -> bool,
+    ) -> Option<(Displaced, Head)> {
         let reader = self.retired.read(cpu);
         // Read before the lock is taken: a group takes a while.
-        let data = match self.index.find_word(word)?.place() {
-            Place::Head(head) => self.head_of(&reader, head).data(),
-            Place::Member(..) => self.member_head(&reader, cpu, word).map_or(0, |it| it.data()),
+        let head = match self.index.find_word(word)?.place() {
+            Place::Head(head) => self.head_of(&reader, head),
+            Place::Member(..) => self.member_head(&reader, cpu, word)?,
         };
+        if !when(&head) {
+            return None;
+        }
         let mut chain = self.index.lock(word.fingerprint());
         let word = chain.take(chain.slot_of(word)?)?;
-        Some(Displaced { word, data })
+        Some((Displaced { word, data: head.data() }, head))
     }
 }
 

@@ -107,24 +107,30 @@ impl Groups {
         };
         let entry = self.entry(number);
         let members = members as u64;
+        // Release pairs with the Acquire in `get`, here and below: the number was given up before,
+        // and the object is there.
         let counts = (members + 1) | members << MEMBER_BITS | u64::from(earliest) << 32;
-        entry[MEMBERS].store(counts, Ordering::Relaxed);
-        let uses = (entry[PLACE].load(Ordering::Relaxed) >> 32).wrapping_add(1) << 32;
+        entry[MEMBERS].store(counts, Ordering::Release);
+        let uses = entry[PLACE].load(Ordering::Relaxed) >> 32 << 32;
         // Release pairs with the Acquire in `get`: the object is there.
         entry[PLACE].store(uses | u64::from(head.get()), Ordering::Release);
         self.live.fetch_add(1, Ordering::Relaxed);
         Some(number)
     }
 
-    /// A group that a word names, or that was named by one when the calling thread became a reader;
-    /// for any other number, `None` or the group of before.
+    /// A group by its number; `None` if there is none, or if it changes at this moment. If some
+    /// word names a member, or named one when the calling thread became a reader, the group stays
+    /// while it is a reader.
     pub(crate) fn get(&self, number: u32) -> Option<Group> {
         let entry = self.entry(number);
         // Acquire pairs with the Release in `add` and `move_to`.
         let place = entry[PLACE].load(Ordering::Acquire);
-        let counts = entry[MEMBERS].load(Ordering::Relaxed);
+        // Acquire pairs with the Release in `add`: who sees the counts of the next group of this
+        // number sees that the place of the last one is not its place any more.
+        let counts = entry[MEMBERS].load(Ordering::Acquire);
+        let same = entry[PLACE].load(Ordering::Relaxed) >> 32 == place >> 32;
         let head = place as u32;
-        (head != 0).then(|| Group {
+        (head != 0 && same).then(|| Group {
             head: Handle::from_raw(head),
             tag: u64::from(number) << 32 | place >> 32,
             live: counts & LOW,
@@ -138,6 +144,7 @@ impl Groups {
         let place = &self.entry(number)[PLACE];
         let seen = place.load(Ordering::Relaxed);
         let next = seen & !0xffff_ffff | u64::from(to.get());
+        // AcqRel: Release pairs with the Acquire in `get`: the copy of the object is there.
         seen as u32 == from.get()
             && place.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
@@ -153,7 +160,7 @@ impl Groups {
     /// retired then.
     pub(crate) fn leave(&self, number: u32) -> bool {
         let entry = self.entry(number);
-        // AcqRel: who takes the last one sees what the others took.
+        // AcqRel pairs with itself: who takes the last one comes after all others.
         let before = entry[MEMBERS].fetch_sub(1, Ordering::AcqRel);
         let (live, members) = (before & LOW, before >> MEMBER_BITS & LOW);
         let (was, is) = (live * 2 < members, (live - 1) * 2 < members);
@@ -172,7 +179,7 @@ impl Groups {
     pub(crate) fn forget(&self, number: u32) -> Handle {
         let entry = self.entry(number);
         let place = entry[PLACE].load(Ordering::Relaxed);
-        entry[PLACE].store(place & !0xffff_ffff, Ordering::Relaxed);
+        entry[PLACE].store((place >> 32).wrapping_add(1) << 32, Ordering::Relaxed);
         let mut ids = self.ids.lock();
         entry[NEXT].store(u64::from(ids.free), Ordering::Relaxed);
         ids.free = number;

@@ -131,6 +131,7 @@ impl Index {
                     }
                 }
             }
+            // Acquire pairs with the Release of a move.
             if link.load(Ordering::Acquire) & VERSION == version && self.number_of(key) == number {
                 return None;
             }
@@ -142,13 +143,14 @@ impl Index {
         loop {
             let number = self.number_of(word.fingerprint());
             let link = &self.buckets.get(number)[0];
-            // Acquire as in `find`.
+            // Acquire pairs with the Release of moves and stores, here and below: as in `find`.
             let version = link.load(Ordering::Acquire) & VERSION;
             let mut slots = self.chain(number).flat_map(|bucket| &bucket[1..]);
             let found = slots.find_map(|slot| {
                 let found = Word::from_raw(slot.load(Ordering::Acquire))?;
                 found.is(word).then_some(found)
             });
+            // Acquire pairs with the Release of a move.
             let same = link.load(Ordering::Acquire) & VERSION == version
                 && self.number_of(word.fingerprint()) == number;
             if found.is_some() || same {
@@ -166,7 +168,7 @@ impl Index {
         mut see: impl FnMut(Word),
     ) {
         for slot in self.chain(number as usize).flat_map(|bucket| &bucket[1..]) {
-            // Acquire as in `find`.
+            // Acquire pairs with the Release of a store: the objects are there.
             let Some(word) = Word::from_raw(slot.load(Ordering::Acquire)) else { continue };
             if !which(word) {
                 continue;
@@ -182,7 +184,7 @@ impl Index {
     /// Passes the words of a bucket to `see`. The calling thread is a reader.
     pub(crate) fn words(&self, number: u64, mut see: impl FnMut(Word)) {
         for slot in self.chain(number as usize).flat_map(|bucket| &bucket[1..]) {
-            // Acquire as in `find`.
+            // Acquire pairs with the Release of a store: the objects are there.
             Word::from_raw(slot.load(Ordering::Acquire)).map(&mut see);
         }
     }

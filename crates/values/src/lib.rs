@@ -15,7 +15,8 @@
 //!   of a life, an eviction, a move into a group or out of one, a move of objects. Of a group that
 //!   moves, it is the word in the table of groups.
 //! * A read takes no lock of the index and does not touch the heap.
-//! * Who holds the lock of a bucket, or a buffer, never waits for readers. A reader retires nothing.
+//! * Who holds the lock of a bucket, or a buffer, never waits for readers. A reader retires
+//!   nothing.
 //!
 //! # Operations
 //! [`Values::put`], [`Values::get`], [`Values::get_range`], [`Values::remove`]; [`Values::keys`];
@@ -33,11 +34,12 @@ mod index;
 mod options;
 mod outcome;
 mod scratch;
+mod state;
 mod word;
 
-pub use engine::{Cursor, Evicted, Values};
-pub use options::{At, Options, Parts, PutOptions, UNITS};
-pub use outcome::{GetError, NoStore, PutError, Reason, Stats};
+pub use engine::Values;
+pub use options::{At, Options, Parts, PutOptions, Tell, UNITS};
+pub use outcome::{Cursor, Evicted, GetError, NoStore, PutError, Reason, Stats};
 
 /// The most bytes of a key.
 pub const MAX_KEY: usize = 1 << 10;

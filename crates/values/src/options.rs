@@ -6,7 +6,7 @@ use pagealloc::Frames;
 use units::Cpu;
 use zcomp::Compressor;
 
-use crate::Evicted;
+use crate::outcome::Evicted;
 
 /// The sizes of a unit that are allowed, in bytes.
 pub const UNITS: [usize; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
@@ -19,6 +19,9 @@ pub struct At {
     /// The present second on a clock of the caller that never goes back.
     pub now: u32,
 }
+
+/// What a user is told of a value that left by itself.
+pub type Tell = dyn Fn(&Evicted<'_>) + Send + Sync;
 
 /// What a store takes from its user.
 pub struct Parts {
@@ -49,7 +52,7 @@ pub struct Options {
     pub group: bool,
     /// Called with each value that is evicted or whose life ended, when nobody finds it any more.
     /// Never called for those that are removed or replaced. The calling thread holds no lock.
-    pub evicted: Option<Box<dyn Fn(&Evicted<'_>) + Send + Sync>>,
+    pub evicted: Option<Box<Tell>>,
 }
 
 impl Default for Options {

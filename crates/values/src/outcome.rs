@@ -79,6 +79,48 @@ pub enum Reason {
     Expired,
 }
 
+/// A value that left the store by itself, for [`crate::Options::evicted`].
+pub struct Evicted<'a> {
+    pub(crate) key: &'a [u8],
+    pub(crate) length: usize,
+    pub(crate) reason: Reason,
+    /// Reads the value to a buffer of its length.
+    pub(crate) read: &'a dyn Fn(&mut [u8]) -> Result<(), GetError>,
+}
+
+impl Evicted<'_> {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.key
+    }
+
+    /// Why it left.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        self.reason
+    }
+
+    /// The length of the value.
+    #[must_use]
+    pub fn value_len(&self) -> usize {
+        self.length
+    }
+
+    /// Reads the value to the beginning of `into`, and returns its length.
+    ///
+    /// # Errors
+    /// [`GetError`].
+    pub fn read(&self, into: &mut [u8]) -> Result<usize, GetError> {
+        let into = into.get_mut(..self.length).ok_or(GetError::TooSmall(self.length))?;
+        (self.read)(into).map(|()| self.length)
+    }
+}
+
+/// How far a walk over the keys has come.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cursor(pub(crate) u64);
+
 /// A snapshot of the statistics. While other threads work, it is that of no single instant.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Stats {

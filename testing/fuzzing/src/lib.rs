@@ -18,6 +18,7 @@ mod remote_stores;
 mod segment_walk;
 mod swap_contents;
 mod targets;
+mod value_store;
 
 pub use codecs::{
     decompress, decompress_842, decompress_deflate, decompress_lz4, decompress_lzo, decompress_zstd,
@@ -32,6 +33,7 @@ pub use remote_stores::remote_stores;
 pub use segment_walk::segment_walk;
 pub use swap_contents::swap_contents;
 pub use targets::{TARGETS, Target, control_message, nbd_negotiation, nbd_requests, parse_size};
+pub use value_store::value_store;
 
 #[cfg(test)]
 mod tests;

@@ -71,6 +71,11 @@ fn swap_contents() {
 }
 
 #[test]
+fn value_store() {
+    smoke("value_store");
+}
+
+#[test]
 fn parse_size() {
     smoke("parse_size");
 }

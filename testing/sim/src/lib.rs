@@ -12,6 +12,7 @@
 //! * [`controls`]: devices that are broken on purpose. The tests of this crate show that the suite
 //!   rejects each of them and accepts [`block::Plain`].
 //! * [`swap`]: events, model and suite for compressed caches in front of swap devices.
+//! * [`values`]: operations on a store of values beside a map.
 //! * [`tiers`]: traces, peers and a suite for the policy that moves pages between tiers.
 #![forbid(unsafe_code)]
 
@@ -24,3 +25,4 @@ pub mod shrink;
 pub mod suite;
 pub mod swap;
 pub mod tiers;
+pub mod values;

@@ -5,14 +5,14 @@
 //! was read lately of one goes into the next group, and the rest goes with the group. Both are as
 //! far on their ways: that which is behind moves next.
 
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Room};
 
-use super::grouping::Apart;
 use super::{Count, Displaced, Values};
-use crate::head::{HEAD_BYTES, Head};
-use crate::outcome::{GetError, PutError, Reason};
+use crate::head::HEAD_BYTES;
+use crate::outcome::{Evicted, PutError, Reason};
+use crate::state::Apart;
 use crate::word::{Place, Word};
 use crate::{At, MAX_KEY};
 
@@ -24,80 +24,6 @@ const ATTEMPTS: u32 = 64;
 const STEP: usize = 32;
 /// Groups that are made anew for one store.
 const REMADE: usize = 8;
-
-/// The hands of the clock.
-#[derive(Default)]
-pub(super) struct Hands {
-    bucket: AtomicU64,
-    group: AtomicU64,
-    /// How far they have come in all, in parts of a [`ROUND`].
-    by_bucket: AtomicU64,
-    by_group: AtomicU64,
-}
-
-/// A value that left the store by itself, for [`crate::Options::evicted`].
-pub struct Evicted<'a> {
-    values: &'a Values,
-    cpu: Cpu,
-    key: &'a [u8],
-    reason: Reason,
-    kept: Kept<'a>,
-}
-
-enum Kept<'a> {
-    Head(Handle, Head),
-    Member(&'a [u8]),
-}
-
-impl<'a> Evicted<'a> {
-    pub(super) fn member(
-        values: &'a Values,
-        cpu: Cpu,
-        key: &'a [u8],
-        rest: &'a [u8],
-        reason: Reason,
-    ) -> Evicted<'a> {
-        Evicted { values, cpu, key, reason, kept: Kept::Member(rest) }
-    }
-
-    /// Its key.
-    #[must_use]
-    pub fn key(&self) -> &[u8] {
-        self.key
-    }
-
-    /// Why it left.
-    #[must_use]
-    pub fn reason(&self) -> Reason {
-        self.reason
-    }
-
-    /// The length of the value.
-    #[must_use]
-    pub fn value_len(&self) -> usize {
-        match &self.kept {
-            Kept::Head(_, head) => head.value,
-            Kept::Member(value) => value.len(),
-        }
-    }
-
-    /// Reads the value to the beginning of `into`, and returns its length.
-    ///
-    /// # Errors
-    /// [`GetError`].
-    pub fn read(&self, into: &mut [u8]) -> Result<usize, GetError> {
-        let length = self.value_len();
-        let into = into.get_mut(..length).ok_or(GetError::TooSmall(length))?;
-        match &self.kept {
-            Kept::Head(handle, head) => {
-                let reader = self.values.retired.read(self.cpu);
-                self.values.read_head(&reader, self.cpu, *handle, *head, 0, into)?;
-            }
-            Kept::Member(value) => into.copy_from_slice(value),
-        }
-        Ok(length)
-    }
-}
 
 impl Values {
     /// Makes room for about `bytes` bytes, for a store that was refused `attempt` times before.
@@ -167,13 +93,9 @@ impl Values {
 
     /// Takes a value with a head of its own out. Returns the bytes of its objects.
     fn evict_word(&self, at: At, word: Word) -> usize {
-        let Some(displaced) = self.take_word(at.cpu, word) else { return 0 };
+        let Some((displaced, head)) = self.take_word(at.cpu, word, |_| true) else { return 0 };
         let Place::Head(handle) = displaced.word.place() else { return 0 };
-        let (mut bytes, is_over) = {
-            let reader = self.retired.read(at.cpu);
-            let head = self.head_of(&reader, handle);
-            (head.object_bytes(), head.is_over(at.now))
-        };
+        let (mut bytes, is_over) = (head.object_bytes(), head.is_over(at.now));
         {
             let reader = self.retired.read(at.cpu);
             self.each_part(&reader, handle, &mut |_, length| bytes += length);
@@ -197,8 +119,11 @@ impl Values {
             };
             // The value was taken out and not retired: only this thread can free it.
             let key = &bytes[HEAD_BYTES..HEAD_BYTES + head.key];
-            let kept = Kept::Head(handle, head);
-            evicted(&Evicted { values: self, cpu, key, reason, kept });
+            let read = |into: &mut [u8]| {
+                let reader = self.retired.read(cpu);
+                self.read_head(&reader, cpu, handle, head, 0, into)
+            };
+            evicted(&Evicted { key, length: head.value, reason, read: &read });
         }
         self.dispose(cpu, left);
     }

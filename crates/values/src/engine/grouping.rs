@@ -14,44 +14,18 @@ use units::Cpu;
 use zsmalloc::{Handle, Room};
 
 use super::{Displaced, Values};
-use crate::head::{HEAD_BYTES, Head};
+use crate::head::{Form, Head};
 use crate::outcome::Reason;
 use crate::scratch::GROUP;
+use crate::state::{Apart, Pending};
 use crate::word::{Left, MAX_MEMBERS, Place, Word};
-use crate::{At, Evicted, MAX_KEY};
-
-/// The words of a CPU that wait for a group.
-pub(super) struct Pending {
-    words: [u64; MAX_MEMBERS],
-    count: usize,
-    /// Bytes of their heads.
-    bytes: usize,
-}
-
-impl Default for Pending {
-    fn default() -> Pending {
-        Pending { words: [0; MAX_MEMBERS], count: 0, bytes: 0 }
-    }
-}
+use crate::{At, Evicted};
 
 /// The values that become members of a group.
 struct Members {
     heads: [Option<(Word, Handle)>; MAX_MEMBERS],
     count: usize,
     earliest: u32,
-}
-
-/// What becomes of the members of a group that is taken apart.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Apart {
-    /// All stay.
-    Keep,
-    /// Those that were not read since the last time go, if that is half of the group.
-    Evict,
-    /// All stay as they are, but those whose lives have ended.
-    Expire,
-    /// All go, without a word to the user.
-    Clear,
 }
 
 /// What became of a group.
@@ -68,39 +42,24 @@ impl Values {
     pub(super) fn wait_for_group(&self, cpu: Cpu, word: Word, data: usize) {
         let batch = {
             let mut pending = self.pending.get(cpu).lock();
-            let count = pending.count;
-            pending.words[count] = word.get();
-            pending.count += 1;
-            pending.bytes += HEAD_BYTES + data;
-            let is_enough = pending.bytes > GROUP - HEAD_BYTES - 2 * MAX_KEY;
-            if !is_enough && pending.count < MAX_MEMBERS {
+            if !pending.add(word, data) {
                 return;
             }
             core::mem::take(&mut *pending)
         };
-        self.make_members(cpu, &batch.words[..batch.count]);
-    }
-
-    /// The words that wait become groups, as many as they are.
-    pub(super) fn group_pending(&self, cpu: Cpu) {
-        for pending in self.pending.iter() {
-            let batch = core::mem::take(&mut *pending.lock());
-            self.make_members(cpu, &batch.words[..batch.count]);
-        }
+        self.make_members(cpu, &batch);
     }
 
     /// Makes a group of the values that words name, if the index has them still and if they get
     /// smaller together. The calling thread holds no lock and is no reader.
-    fn make_members(&self, cpu: Cpu, words: &[u64]) {
+    fn make_members(&self, cpu: Cpu, pending: &Pending) {
         let mut members = Members { heads: [None; MAX_MEMBERS], count: 0, earliest: 0 };
         let mut buffer = self.take_buffer();
         let (mut made, mut lost) = (None, 0);
         {
             let reader = self.retired.read(cpu);
-            for word in words {
-                if let Some(word) = Word::from_raw(*word) {
-                    self.gather(&reader, word, &mut members, &mut buffer);
-                }
+            for word in pending.words() {
+                self.gather(&reader, word, &mut members, &mut buffer);
             }
             if members.count > 1
                 && let Some(head) = self.make_group(cpu, &buffer)
@@ -135,7 +94,9 @@ impl Values {
         let Some(Place::Head(handle)) = self.index.find_word(word).map(Word::place) else { return };
         let head = self.head_of(reader, handle);
         let bytes = head.object_bytes();
-        if into.len() + bytes > GROUP || members.count == MAX_MEMBERS {
+        // A larger value may have come to have the word of one that waited.
+        let is_small = head.form == Form::Raw && self.groups_with(head.value);
+        if !is_small || into.len() + bytes > GROUP || members.count == MAX_MEMBERS {
             return;
         }
         let from = into.len();
@@ -221,7 +182,11 @@ impl Values {
             if how != Apart::Clear {
                 self.count_left(at.cpu, reason);
                 if let Some(evicted) = &self.evicted {
-                    evicted(&Evicted::member(self, at.cpu, key, value, reason));
+                    let read = |into: &mut [u8]| {
+                        into.copy_from_slice(value);
+                        Ok(())
+                    };
+                    evicted(&Evicted { key, length: value.len(), reason, read: &read });
                 }
             }
             self.dispose(at.cpu, displaced);

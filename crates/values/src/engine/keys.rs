@@ -5,11 +5,8 @@ use alloc::vec::Vec;
 use super::Values;
 use crate::At;
 use crate::head::{HEAD_BYTES, split};
+use crate::outcome::Cursor;
 use crate::word::{Place, Word};
-
-/// How far a walk over the keys has come.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Cursor(u64);
 
 impl Values {
     /// Passes some keys, and the lengths of their values, to `see`. Returns where to go on; `None`

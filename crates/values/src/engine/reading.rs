@@ -90,6 +90,10 @@ impl Values {
         into: &mut [u8],
     ) -> Result<(), GetError> {
         let Found { reader, cpu, word, head } = *found;
+        if into.is_empty() {
+            // `from` may be behind the end.
+            return Ok(());
+        }
         match word.place() {
             Place::Head(handle) => self.read_head(reader, cpu, handle, head, from, into),
             Place::Member(group, number) => {
@@ -111,9 +115,6 @@ impl Values {
         from: usize,
         into: &mut [u8],
     ) -> Result<(), GetError> {
-        if into.is_empty() {
-            return Ok(());
-        }
         match head.form {
             Form::Raw | Form::Filled => {
                 self.object(reader, handle, head.object_bytes(), |bytes| {

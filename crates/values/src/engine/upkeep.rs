@@ -1,18 +1,10 @@
 //! What a thread does that has time: ends lives, makes sparse groups anew, moves objects together.
 
-use super::grouping::Apart;
-use super::{Displaced, Values};
+use super::Values;
 use crate::At;
 use crate::outcome::Reason;
+use crate::state::Apart;
 use crate::word::{Place, Word};
-
-/// Where the next call goes on.
-#[derive(Default)]
-pub(super) struct Swept {
-    bucket: u64,
-    group: u32,
-    sparse: u32,
-}
 
 impl Values {
     /// Takes out values whose lives have ended, makes groups anew of which more than half is dead,
@@ -68,8 +60,8 @@ impl Values {
             });
         }
         for word in words.into_iter().flatten() {
-            if let Some(displaced @ Displaced { word, .. }) = self.take_word(at.cpu, word)
-                && let Place::Head(handle) = word.place()
+            if let Some((displaced, _)) = self.take_word(at.cpu, word, |head| head.is_over(at.now))
+                && let Place::Head(handle) = displaced.word.place()
             {
                 self.let_go(at.cpu, displaced, handle, Reason::Expired);
             }

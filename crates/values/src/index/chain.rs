@@ -117,7 +117,7 @@ impl<'a> Chain<'a> {
     /// Puts `word` in the place of the word of `slot`, which is returned: the commit. A referenced
     /// bit stays if `keep` says so.
     pub(crate) fn replace(&mut self, slot: &AtomicU64, word: Word, keep: bool) -> Option<Word> {
-        // AcqRel: the objects of the new word are there, and so are those of the old one.
+        // AcqRel: Release pairs with the Acquire in `find`: the objects of the new word are there.
         let old = Word::from_raw(slot.swap(word.get(), Ordering::AcqRel))?;
         if keep && old.is_referenced() {
             slot.fetch_or(REFERENCED, Ordering::Relaxed);
@@ -127,6 +127,7 @@ impl<'a> Chain<'a> {
 
     /// Takes the word of `slot` out.
     pub(crate) fn take(&mut self, slot: &AtomicU64) -> Option<Word> {
+        // AcqRel pairs with the Acquire in `find`: what comes after the word comes after it there.
         let old = Word::from_raw(slot.swap(0, Ordering::AcqRel))?;
         self.index.keys.fetch_sub(1, Ordering::Relaxed);
         Some(old)
@@ -201,7 +202,7 @@ impl<'a> Chain<'a> {
                 continue;
             }
             let slot = empty.find(|slot| slot.load(Ordering::Relaxed) == 0)?;
-            // Release as in `place`.
+            // Release pairs with the Acquire in `find`, as in `place`.
             slot.store(word, Ordering::Release);
         }
         drop(empty);

@@ -1,0 +1,68 @@
+//! What a store remembers of its own work.
+
+use sync::atomic::AtomicU64;
+
+use crate::scratch::GROUP;
+use crate::word::{MAX_MEMBERS, Word};
+use crate::{MAX_KEY, head::HEAD_BYTES};
+
+/// The hands of the clock: the next bucket, and the next group.
+#[derive(Default)]
+pub(crate) struct Hands {
+    pub(crate) bucket: AtomicU64,
+    pub(crate) group: AtomicU64,
+    /// How far they have come in all, in parts of a round.
+    pub(crate) by_bucket: AtomicU64,
+    pub(crate) by_group: AtomicU64,
+}
+
+/// Where upkeep goes on.
+#[derive(Default)]
+pub(crate) struct Swept {
+    pub(crate) bucket: u64,
+    pub(crate) group: u32,
+    pub(crate) sparse: u32,
+}
+
+/// The words of a CPU that wait for a group.
+pub(crate) struct Pending {
+    words: [u64; MAX_MEMBERS],
+    count: usize,
+    /// Bytes of their heads.
+    bytes: usize,
+}
+
+impl Default for Pending {
+    fn default() -> Pending {
+        Pending { words: [0; MAX_MEMBERS], count: 0, bytes: 0 }
+    }
+}
+
+impl Pending {
+    /// Adds the word of a value with so many bytes of data. Returns whether there are enough for a
+    /// group now: the next might not fit. They are to be taken then.
+    pub(crate) fn add(&mut self, word: Word, data: usize) -> bool {
+        self.words[self.count] = word.get();
+        self.count += 1;
+        self.bytes += HEAD_BYTES + data;
+        self.bytes > GROUP - HEAD_BYTES - 2 * MAX_KEY || self.count == MAX_MEMBERS
+    }
+
+    /// The words.
+    pub(crate) fn words(&self) -> impl Iterator<Item = Word> {
+        self.words[..self.count].iter().filter_map(|word| Word::from_raw(*word))
+    }
+}
+
+/// What becomes of the members of a group that is taken apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Apart {
+    /// All stay.
+    Keep,
+    /// Those that were not read since the last time go, if that is half of the group.
+    Evict,
+    /// All stay as they are, but those whose lives have ended.
+    Expire,
+    /// All go, without a word to the user.
+    Clear,
+}

@@ -1,0 +1,143 @@
+//! Threads put, read and remove values while others evict, group and compact.
+
+mod common;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{at, store};
+use sim::values::contents;
+use testkit::Rng;
+use values::{Options, PutError, PutOptions, Values};
+
+const KEYS: u64 = 96;
+const WRITERS: u64 = 2;
+const STEPS: u64 = 4000;
+
+/// The value of a version of a key. It says which it is.
+fn value(key: u64, version: u64) -> Vec<u8> {
+    let mixed = (key * 31 + version * 7919) ^ version >> 3;
+    let length = match mixed % 8 {
+        0..5 => 16 + mixed % 900,
+        5..7 => 16 + mixed % 9000,
+        _ => 16 + mixed % 80_000,
+    };
+    let mut value = [key.to_ne_bytes(), version.to_ne_bytes()].concat();
+    value.extend(contents(mixed as u8, length as usize - 16, version));
+    value
+}
+
+/// Reads a key, and returns its version; `None` if it is not there.
+fn read(values: &Values, cpu: u32, key: u64, into: &mut [u8]) -> Option<u64> {
+    let length = values.get(at(cpu, 1), &key.to_ne_bytes(), into).expect("no damage")?;
+    let version = u64::from_ne_bytes(into[8..16].try_into().expect("eight bytes"));
+    assert_eq!(into[..8], key.to_ne_bytes(), "the value of another key");
+    assert!(into[..length] == value(key, version), "key {key}, version {version} is not whole");
+    Some(version)
+}
+
+/// Each key has one thread that puts it. All threads read all keys: no version is older than one
+/// that was stored before the read began.
+fn run(test: &str, codec: &str, options: Options) {
+    let forgets = options.limit.is_some();
+    let values = store(codec, options);
+    let mut rng = Rng::new(testkit::seed(test));
+    let stored: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let mut writers = Vec::new();
+        for writer in 0..WRITERS {
+            let (mut rng, values, stored) = (rng.fork(), &values, &stored);
+            writers.push(scope.spawn(move || {
+                let mut into = vec![0; 100_000];
+                for step in 1..=STEPS {
+                    let key = rng.below(KEYS / WRITERS) * WRITERS + writer;
+                    let name = key.to_ne_bytes();
+                    if rng.one_in(8) {
+                        values.remove(at(writer as u32, 1), &name);
+                        assert_eq!(read(values, writer as u32, key, &mut into), None);
+                        continue;
+                    }
+                    let value = value(key, step);
+                    match values.put(at(writer as u32, 1), &name, &value, PutOptions::default()) {
+                        Ok(()) => stored[key as usize].store(step, Ordering::SeqCst),
+                        Err(error) => assert_eq!(error, PutError::Full),
+                    }
+                    let there = read(values, writer as u32, key, &mut into);
+                    assert!(there == Some(step) || forgets && there.is_none(), "{there:?}, {step}");
+                }
+            }));
+        }
+        for cpu in 0..2 {
+            let (mut rng, values, stored, done) = (rng.fork(), &values, &stored, &done);
+            scope.spawn(move || {
+                let mut into = vec![0; 100_000];
+                while !done.load(Ordering::SeqCst) {
+                    let key = rng.below(KEYS);
+                    let least = stored[key as usize].load(Ordering::SeqCst);
+                    if let Some(version) = read(values, cpu, key, &mut into) {
+                        assert!(version >= least, "key {key}: {version} after {least}");
+                    }
+                }
+            });
+        }
+        let (values, done) = (&values, &done);
+        scope.spawn(move || {
+            let mut round = 0;
+            while !done.load(Ordering::SeqCst) {
+                values.upkeep(at(2, 1), 64);
+                round += 1;
+                if round % 8 == 0 {
+                    values.compact(units::Cpu(2));
+                }
+            }
+        });
+        let ends: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, Ordering::SeqCst);
+        ends.into_iter().for_each(|end| end.expect("a writer that met no fault"));
+    });
+    values.clear(at(0, 1));
+    let stats = values.stats();
+    assert_eq!((stats.values, stats.data_bytes, stats.pool_bytes), (0, 0, 0), "{stats:?}");
+}
+
+#[test]
+fn readers_find_whole_values_that_are_not_too_old() {
+    run("readers_find_whole_values_that_are_not_too_old", "lz4", Options::default());
+}
+
+#[test]
+fn readers_find_whole_values_at_the_limit() {
+    let options = Options { limit: Some(1 << 20), ..Options::default() };
+    run("readers_find_whole_values_at_the_limit", "zstd", options);
+}
+
+#[test]
+fn keys_are_found_while_the_index_grows() {
+    let values = store("lz4", Options::default());
+    let count = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for reader in 1..3 {
+            let (values, count) = (&values, &count);
+            scope.spawn(move || {
+                let mut rng = Rng::new(testkit::seed("keys_are_found_while_the_index_grows"));
+                loop {
+                    let there = count.load(Ordering::SeqCst);
+                    if there == 30_000 {
+                        break;
+                    }
+                    let key = rng.below(there);
+                    assert!(
+                        there == 0 || values.contains(at(reader, 1), &key.to_ne_bytes()),
+                        "key {key} of {there} is not found"
+                    );
+                }
+            });
+        }
+        for key in 0..30_000u64 {
+            let put =
+                values.put(at(0, 1), &key.to_ne_bytes(), b"it is there", PutOptions::default());
+            assert_eq!(put, Ok(()));
+            count.store(key + 1, Ordering::SeqCst);
+        }
+    });
+}
