@@ -23,6 +23,9 @@ pub enum Error {
     /// What was stored is damaged: it does not decompress.
     #[error("what is stored is damaged")]
     Corrupt,
+    /// The buffer is too small for a value of so many bytes.
+    #[error("the buffer is too small for the value of {0} bytes")]
+    TooSmall(usize),
     /// A value is not allowed; the text says what is.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
@@ -47,7 +50,7 @@ impl Error {
     #[must_use]
     pub const fn errno(&self) -> i32 {
         match self {
-            Error::OutOfRange | Error::Invalid(_) => Errno::EINVAL.0,
+            Error::OutOfRange | Error::TooSmall(_) | Error::Invalid(_) => Errno::EINVAL.0,
             Error::Full => Errno::ENOSPC.0,
             Error::NoMemory(_) => Errno::ENOMEM.0,
             Error::Corrupt => Errno::EIO.0,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use machine::{Machine, MachineOptions};
 
 use crate::upkeep::{self, Inner, OnPressure};
-use crate::{Disk, DiskOptions, Error, MemoryStats, Pressure, Upkeep};
+use crate::{Disk, DiskOptions, Error, MemoryStats, Pressure, Store, StoreOptions, Upkeep};
 
 /// A part of this process's memory for compressed data. Clones are the same one. It ends with the
 /// last clone and the last thing that was made of it.
@@ -50,11 +50,33 @@ impl Rampack {
         Disk::create(&self.inner, options.into())
     }
 
+    /// Makes a store of values by keys.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), rampack::Error> {
+    /// use rampack::{Rampack, StoreOptions};
+    ///
+    /// # #[cfg(any(feature = "lz4", feature = "lz4-rust"))] {
+    /// let store = Rampack::new()?.store(StoreOptions::new().limit(64 << 20))?;
+    /// store.put("user:7", b"any bytes")?;
+    /// assert_eq!(store.get("user:7")?.as_deref(), Some(&b"any bytes"[..]));
+    /// assert!(store.remove("user:7"));
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an option that is not allowed; [`Error::NoMemory`].
+    pub fn store(&self, options: StoreOptions) -> Result<Store, Error> {
+        Store::create(&self.inner, options)
+    }
+
     /// One round of upkeep, as [`Upkeep::Thread`] does it each second: memory below full blocks
-    /// becomes huge pages, pages of disks with [`DiskOptions::auto`] move within their budgets, and
-    /// the callback of [`Builder::on_pressure`] is called if it has a reason. It takes some
-    /// milliseconds, and what the budgets allow. One call at a time does work. Returns whether
-    /// pages wait for CPU time.
+    /// becomes huge pages, pages of disks with [`DiskOptions::auto`] move within their budgets, the
+    /// lives of values end, and the callback of [`Builder::on_pressure`] is called if it has a
+    /// reason. It takes some milliseconds, and what the budgets allow. One call at a time does
+    /// work. Returns whether pages wait for CPU time.
     ///
     /// # Errors
     /// [`Error::NoMemory`]; all is as it was.

@@ -19,6 +19,8 @@
 //! A [`Disk`] has pages of 4096 bytes by number, and ranges of bytes ([`Disk::read_at`]). Any
 //! number of threads may use it at once; a load takes no lock that another load waits for.
 //!
+//! A [`Store`] has values by keys, within a limit of memory ([`Rampack::store`]).
+//!
 //! | feature | what |
 //! |---|---|
 //! | `lz4` (default) | [`Algorithm::LZ4`] and [`Algorithm::LZ4HC`], by liblz4 |
@@ -38,6 +40,7 @@ mod options;
 #[cfg(feature = "serve")]
 mod serve;
 mod stats;
+mod store;
 #[cfg(feature = "swap")]
 mod swap_cache;
 mod upkeep;
@@ -50,6 +53,7 @@ pub use options::{Budgets, DiskOptions, WhenFull};
 #[cfg(feature = "serve")]
 pub use serve::{Address, NbdServer};
 pub use stats::{DiskStats, MemoryStats};
+pub use store::{Keys, Left, Reason, Store, StoreOptions, StoreStats};
 #[cfg(feature = "swap")]
 pub use swap_cache::{SwapCache, SwapOptions, SwapStats};
 pub use units::{PAGE_SIZE, Page};

@@ -10,6 +10,7 @@ use host::{PressureEnd, Waited};
 use machine::Machine;
 use sync::Mutex;
 use units::PAGE_SIZE;
+use values::{At, Values};
 
 use crate::{Error, MemoryStats};
 
@@ -41,12 +42,15 @@ pub(crate) type OnPressure = Box<dyn Fn(Pressure) + Send + Sync>;
 const EACH: Duration = Duration::from_secs(1);
 /// Blocks of 2 MiB for which huge pages are asked in a round.
 const BLOCKS: u32 = 8;
+/// Places of a store that are looked at in a round: some milliseconds.
+const LOOKS: usize = 16_384;
 
 /// What all clones of a [`Rampack`](crate::Rampack), its disks and its thread share.
 pub(crate) struct Inner {
     pub machine: Machine,
     memory: u64,
     on_pressure: Option<OnPressure>,
+    stores: Mutex<Vec<Weak<Values>>>,
     /// When upkeep was done last, and when the callback was called.
     last: Mutex<(Instant, Option<Instant>)>,
     /// Ends the thread.
@@ -57,7 +61,15 @@ impl Inner {
     pub fn new(machine: Machine, memory: u64, on_pressure: Option<OnPressure>) -> Inner {
         machine.set_clock(host::seconds_since_start());
         let last = Mutex::new((Instant::now(), None));
-        Inner { machine, memory, on_pressure, last, _end: None }
+        let stores = Mutex::new(Vec::new());
+        Inner { machine, memory, on_pressure, stores, last, _end: None }
+    }
+
+    /// Does upkeep of a store too, as long as it is there.
+    pub fn keep_up(&self, store: &Arc<Values>) {
+        let mut stores = self.stores.lock();
+        stores.retain(|store| store.strong_count() > 0);
+        stores.push(Arc::downgrade(store));
     }
 
     pub fn upkeep(&self) -> Result<bool, Error> {
@@ -67,6 +79,10 @@ impl Inner {
         self.machine.set_clock(host::seconds_since_start());
         self.machine.frames().maintain(BLOCKS);
         let waits = self.machine.move_pages(elapsed);
+        let stores: Vec<_> = self.stores.lock().iter().filter_map(Weak::upgrade).collect();
+        stores.iter().for_each(|store| {
+            store.upkeep(here(), LOOKS);
+        });
         let memory = self.memory();
         if memory.used_bytes >= memory.limit_bytes / 8 * 7 {
             self.tell(&mut last.1, Pressure::Limit(memory));
@@ -122,4 +138,9 @@ fn next(weak: &Weak<Inner>, waited: Waited) -> Option<Arc<Inner>> {
             Some(inner)
         }
     }
+}
+
+/// The CPU of this thread, and the second.
+pub(crate) fn here() -> At {
+    At { cpu: host::cpu(), now: host::seconds_since_start() }
 }

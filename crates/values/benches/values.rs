@@ -26,7 +26,6 @@ type Shard = Mutex<HashMap<Vec<u8>, (usize, Box<[u8]>)>>;
 struct Map {
     hasher: RandomState,
     shards: Vec<Shard>,
-    codec: Arc<dyn Compressor>,
 }
 
 /// What a thread has of its own.
@@ -44,9 +43,9 @@ impl Worker {
 }
 
 impl Map {
-    fn new(codec: &Arc<dyn Compressor>) -> Map {
+    fn new() -> Map {
         let shards = (0..SHARDS).map(|_| Shard::default()).collect();
-        Map { hasher: RandomState::new(), shards, codec: codec.clone() }
+        Map { hasher: RandomState::new(), shards }
     }
 
     fn shard(&self, key: &[u8]) -> &Shard {
@@ -126,7 +125,7 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
     let order = order(count);
     let mut figures: [Vec<f64>; 6] = Default::default();
     let mut two: [Vec<f64>; 2] = Default::default();
-    let mut last = None;
+    let (mut last, mut after) = (None, 0);
     for _ in 0..ROUNDS {
         let mut worker = Worker::new(codec);
         let mut blocks = vec![Box::<[u8]>::default(); count];
@@ -150,7 +149,7 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
         let packed: usize =
             all.iter().zip(&blocks).map(|((key, _), it)| key.len() + it.len()).sum();
         drop(blocks);
-        let map = Map::new(codec);
+        let map = Map::new();
         figures[2].push(timed(count, || {
             all.iter().for_each(|(key, value)| map.put(&mut worker, key, value));
         }));
@@ -170,7 +169,12 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
         let into = &mut worker.into;
         figures[5].push(timed(count, || order.iter().for_each(|n| get(0, into, *n))));
         let stats = values.stats();
-        last = Some((packed, taken, stats));
+        let single = store(codec, Options { unit, group: false, ..Options::default() });
+        for (key, value) in all {
+            single.put(at(0), key, value, PutOptions::default()).expect("there is room");
+        }
+        last = Some((packed, taken, stats, single.stats().memory_bytes));
+        drop(single);
         // The same work again, halved between two threads.
         let half = count / 2;
         two[0].push(timed(count, || {
@@ -179,6 +183,8 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
                 scope.spawn(|| all[half..].iter().for_each(|it| put(1, it)));
             });
         }));
+        while values.upkeep(at(0), 1 << 20) {}
+        after = values.stats().memory_bytes;
         two[1].push(timed(count, || {
             std::thread::scope(|scope| {
                 for (cpu, part) in [&order[..half], &order[half..]].into_iter().enumerate() {
@@ -193,7 +199,7 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
     }
     let [bare_put, bare_get, map_put, map_get, put, get] = figures.map(median);
     let [puts, gets] = two.map(median);
-    let (packed, taken, stats) = last.expect("a round");
+    let (packed, taken, stats, single) = last.expect("a round");
     let data = stats.data_bytes as f64;
     let allowed = packed as f64 * 1.05 + 24.0 * count as f64;
     println!("{name}, {}: {count} values, {:.1} MB", codec.name(), data / 1e6);
@@ -208,7 +214,7 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
     println!("  two threads: put {:.2} x (over values), get {:.2} x", put / puts, get / gets);
     println!(
         "  memory MB: packed {:.2}, map {:.2}, store {:.2} (index {:.2}): {:.3} of 1.05 x + 24 B; \
-         data in a byte: map {:.2}, store {:.2}",
+         data in a byte: map {:.2}, store {:.2}, one by one {:.2}; after all was put again {:.3}",
         packed as f64 / 1e6,
         taken as f64 / 1e6,
         stats.memory_bytes as f64 / 1e6,
@@ -216,6 +222,8 @@ fn measure(name: &str, codec: &Arc<dyn Compressor>, unit: usize, all: &[(Vec<u8>
         stats.memory_bytes as f64 / allowed,
         data / taken as f64,
         data / stats.memory_bytes as f64,
+        data / single as f64,
+        after as f64 / stats.memory_bytes as f64,
     );
 }
 

@@ -10,7 +10,7 @@ mod making;
 mod reading;
 mod upkeep;
 
-use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
+use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
 
 use pagealloc::{MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,8 @@ const RETIRED: usize = 512;
 /// Objects of a value of more bytes are given back at once, with a wait for readers: many of them
 /// would be much memory that waits.
 const LARGE: usize = 64 << 10;
-/// Frames that groups and moves may take above the limit, for each CPU.
+/// Frames of the limit that only groups and moves may take, for each CPU: an object needs its new
+/// place before the old one is free.
 const SPARE_FRAMES: u64 = 16;
 
 /// What is counted.
@@ -68,6 +69,8 @@ pub struct Values {
     counts: PerCpuCounters<{ Count::All as usize }>,
     hands: Hands,
     limit: CachePadded<AtomicU64>,
+    /// Frames that the last compaction could not gain, though the counts of the pool say so.
+    unmovable: AtomicU64,
     /// Where [`Values::upkeep`] goes on.
     swept: Mutex<Swept>,
     cpus: usize,
@@ -98,9 +101,9 @@ impl Values {
         let all = u64::from(frames.capacity()) * PAGE_SIZE as u64;
         let limit = options.limit.unwrap_or(u64::MAX);
         if limit < LEAST {
-            return Err(NoStore(format!("a limit of {limit} bytes: {LEAST} at least are allowed")));
+            return Err(too_small(limit));
         }
-        let no_memory = |error: NoMemory| NoStore(format!("{error}"));
+        let no_memory = |error: NoMemory| NoStore::NoMemory(format!("{error}"));
         let most = limit.min(all);
         let cpus = cpus.max(1);
         let reading = |_| Ok(Mutex::new(Reading::new(&*codec, options.unit)?));
@@ -119,6 +122,7 @@ impl Values {
             counts: PerCpuCounters::new(cpus),
             hands: Hands::default(),
             limit: CachePadded::new(AtomicU64::new(limit)),
+            unmovable: AtomicU64::new(0),
             swept: Mutex::new(Swept::default()),
             cpus,
             unit: options.unit,
@@ -229,6 +233,26 @@ impl Values {
             let into = into.get_mut(..length).ok_or(GetError::TooSmall(length))?;
             values.read(found, 0, into).map(|()| length)
         })
+    }
+
+    /// The value of a key, as [`Values::get`] reads it, in memory of the heap.
+    ///
+    /// # Errors
+    /// [`GetError::Corrupt`].
+    pub fn get_vec(&self, at: At, key: &[u8]) -> Result<Option<Vec<u8>>, GetError> {
+        self.find(at, key, |values, found| {
+            let mut value = vec![0; found.head.value];
+            values.read(found, 0, &mut value).map(|()| value)
+        })
+    }
+
+    /// The values of several keys.
+    ///
+    /// # Errors
+    /// The first error.
+    pub fn get_vecs(&self, at: At, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, GetError> {
+        keys.iter().for_each(|key| self.index.prefetch(self.fingerprint(key)));
+        keys.iter().map(|key| self.get_vec(at, key)).collect()
     }
 
     /// Reads bytes `from..` of a value to `into`, and returns how many there were; `None` if there
@@ -355,7 +379,7 @@ impl Values {
     pub fn set_limit(&self, limit: Option<u64>) -> Result<(), NoStore> {
         let limit = limit.unwrap_or(u64::MAX);
         if limit < LEAST {
-            return Err(NoStore(format!("a limit of {limit} bytes: {LEAST} at least are allowed")));
+            return Err(too_small(limit));
         }
         self.limit.store(limit, Ordering::Relaxed);
         self.settle();
@@ -399,9 +423,9 @@ impl Values {
             return self.pool.set_limit(0);
         }
         let tables = self.index.bytes() + self.groups.bytes();
-        let stores = limit.saturating_sub(tables) / PAGE_SIZE as u64;
-        let all = stores + SPARE_FRAMES * self.cpus as u64;
-        self.pool.set_limits(Limits { stores, all });
+        let all = limit.saturating_sub(tables) / PAGE_SIZE as u64;
+        let spare = (SPARE_FRAMES * self.cpus as u64).min(all / 16);
+        self.pool.set_limits(Limits { stores: all - spare, all });
     }
 
     fn fingerprint(&self, key: &[u8]) -> Fingerprint {
@@ -437,6 +461,10 @@ impl Values {
         let word = chain.take(chain.slot_of(word)?)?;
         Some((Displaced { word, data: head.data() }, head))
     }
+}
+
+fn too_small(limit: u64) -> NoStore {
+    NoStore::Invalid(format!("a limit of {limit} bytes: {LEAST} at least are allowed"))
 }
 
 /// A value that was found, for as long as the reader is there.

@@ -5,13 +5,19 @@ use core::fmt;
 
 use crate::{MAX_KEY, MAX_VALUE};
 
-/// The reason why a store of values was not made. The message says what is allowed.
+/// The reason why a store of values was not made.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct NoStore(pub String);
+pub enum NoStore {
+    /// An option or the codec is not allowed; the text says what is.
+    Invalid(String),
+    /// There is no memory, or no range of addresses.
+    NoMemory(String),
+}
 
 impl fmt::Display for NoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        let (NoStore::Invalid(message) | NoStore::NoMemory(message)) = self;
+        f.write_str(message)
     }
 }
 

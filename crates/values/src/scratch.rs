@@ -66,10 +66,10 @@ impl Making {
 }
 
 fn block(codec: &dyn Compressor, most: usize) -> Result<Box<dyn Block>, NoStore> {
-    let block = codec.block(most).map_err(|error| NoStore(format!("{error}")))?;
+    let block = codec.block(most).map_err(|error| NoStore::NoMemory(format!("{error}")))?;
     block.ok_or_else(|| {
         let name = codec.name();
-        NoStore(format!(
+        NoStore::Invalid(format!(
             "{name} compresses pages only: lz4, lz4hc, zstd and deflate are allowed for values"
         ))
     })
@@ -80,5 +80,7 @@ pub(crate) fn judge_unit(unit: usize) -> Result<(), NoStore> {
     if UNITS.contains(&unit) {
         return Ok(());
     }
-    Err(NoStore(format!("units of {unit} bytes: 4096, 8192, 16384, 32768 and 65536 are allowed")))
+    Err(NoStore::Invalid(format!(
+        "units of {unit} bytes: 4096, 8192, 16384, 32768 and 65536 are allowed"
+    )))
 }

@@ -36,7 +36,8 @@ fn small(number: u64) -> Vec<u8> {
 
 #[test]
 fn errors_say_what_is_allowed() {
-    let refused = |codec: &str, options: Options| open(codec, options).err().map(|error| error.0);
+    let refused =
+        |codec: &str, options: Options| open(codec, options).err().map(|error| error.to_string());
     let unit = Options { unit: 5000, ..Options::default() };
     let said = refused("lz4", unit).expect("an error");
     assert!(said.contains("5000") && said.contains("65536"), "{said}");
@@ -70,6 +71,22 @@ fn small_values_are_compressed_together() {
         stats.pool_bytes
     });
     assert!(bytes[0] * 3 < bytes[1] * 2, "together {}, one by one {}", bytes[0], bytes[1]);
+}
+
+#[test]
+fn a_larger_value_with_the_word_of_a_small_one_stays_as_it_is() {
+    // The head of the larger value takes the place of the small one, which waits for a group.
+    for noise in (400..600).step_by(8) {
+        let values = store("lz4", Options::default());
+        put(&values, "key", &contents(0, 520, 1));
+        assert!(values.remove(at(0, 1), b"key"));
+        values.upkeep(at(0, 1), 1);
+        let larger = [contents(0, noise, 2), vec![0; 2500]].concat();
+        put(&values, "key", &larger);
+        (0..200).for_each(|n| put(&values, &format!("user:{n}"), &small(n)));
+        assert!(values.stats().groups > 0);
+        assert!(get(&values, "key") == Some(larger), "after {noise} bytes of noise");
+    }
 }
 
 #[test]

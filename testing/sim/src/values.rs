@@ -8,8 +8,8 @@ use values::{At, Cursor, GetError, Options, PutError, PutOptions, Reason, Values
 
 /// Keys that the operations are on.
 const KEYS: usize = 192;
-/// Bytes that a store may take above its limit, for moves and for the tables.
-const ABOVE: u64 = 512 << 10;
+/// Bytes that a store may take above its limit: its tables grow before it makes room for them.
+const ABOVE: u64 = 64 << 10;
 
 /// Lengths at which a value is kept in another way.
 const LENGTHS: [usize; 28] = [

@@ -83,7 +83,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         "rampack",
         &[
             "units", "sync", "control", "block", "zcomp", "zram", "zswap", "host", "backing",
-            "machine", "nbd",
+            "machine", "nbd", "values",
         ],
     ),
     // Its tests compare it with a disk.

@@ -6,6 +6,7 @@
 use alloc::vec::Vec;
 
 use sync::Reader;
+use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pass, Room};
 
@@ -50,7 +51,13 @@ impl Values {
     /// Compacts the pool if that gives back what `bytes` need, and a part of all frames.
     pub(super) fn compacts_for(&self, cpu: Cpu, bytes: usize) -> bool {
         let wanted = (bytes.div_ceil(PAGE_SIZE) as u64).max(self.pool.frames() / 64).max(1);
-        self.pool.compactable() >= wanted && self.compact(cpu) > 0
+        let unmovable = self.unmovable.load(Ordering::Relaxed);
+        if self.pool.compactable().saturating_sub(unmovable) < wanted {
+            return false;
+        }
+        let gained = self.compact(cpu);
+        self.unmovable.store(self.pool.compactable(), Ordering::Relaxed);
+        gained > 0
     }
 
     fn move_value(&self, cpu: Cpu, word: Word, pass: &mut Pass<'_>, moves: &mut Moves) {

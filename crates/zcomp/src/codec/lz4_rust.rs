@@ -9,7 +9,7 @@ use units::{PAGE_SIZE, Page};
 
 use super::judge::{level_within, no_window, out_of_memory};
 use super::names::LZ4 as NAME;
-use crate::{CodecError, Compressor, Context, Corrupt, Params};
+use crate::{Block, CodecError, Compressor, Context, Corrupt, Params};
 
 /// The lz4 codec. It has one level, and takes no dictionary.
 #[derive(Clone)]
@@ -39,10 +39,11 @@ impl Compressor for Lz4 {
     }
 
     fn context(&self) -> Result<Box<dyn Context>, CodecError> {
-        let (mut room, bytes) = (Vec::new(), get_maximum_output_size(PAGE_SIZE));
-        room.try_reserve_exact(bytes).map_err(|_| out_of_memory(NAME))?;
-        room.resize(bytes, 0);
-        Ok(Box::new(Lz4Context { table: CompressTable::small(), room }))
+        Ok(Box::new(Lz4Context::new(PAGE_SIZE, CompressTable::small())?))
+    }
+
+    fn block(&self, most: usize) -> Result<Option<Box<dyn Block>>, CodecError> {
+        Ok(Some(Box::new(Lz4Context::new(most, CompressTable::large())?)))
     }
 
     fn decompress_bare(&self, bytes: &[u8], page: &mut Page) -> Option<Result<(), Corrupt>> {
@@ -52,15 +53,22 @@ impl Compressor for Lz4 {
 
 struct Lz4Context {
     table: CompressTable,
-    /// Where the library finds room for any page.
+    /// Where the library finds room for any page or block.
     room: Vec<u8>,
+}
+
+impl Lz4Context {
+    fn new(most: usize, table: CompressTable) -> Result<Lz4Context, CodecError> {
+        let (mut room, bytes) = (Vec::new(), get_maximum_output_size(most));
+        room.try_reserve_exact(bytes).map_err(|_| out_of_memory(NAME))?;
+        room.resize(bytes, 0);
+        Ok(Lz4Context { table, room })
+    }
 }
 
 impl Context for Lz4Context {
     fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
-        let length = compress_into_with_table(page, &mut self.room, &mut self.table).ok()?;
-        into.get_mut(..length)?.copy_from_slice(&self.room[..length]);
-        Some(length)
+        Block::compress(self, page, into)
     }
 
     fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
@@ -68,9 +76,21 @@ impl Context for Lz4Context {
     }
 }
 
-fn decompress(bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
-    match decompress_into(bytes, page) {
-        Ok(PAGE_SIZE) => Ok(()),
+impl Block for Lz4Context {
+    fn compress(&mut self, bytes: &[u8], into: &mut [u8]) -> Option<usize> {
+        let length = compress_into_with_table(bytes, &mut self.room, &mut self.table).ok()?;
+        into.get_mut(..length)?.copy_from_slice(&self.room[..length]);
+        Some(length)
+    }
+
+    fn decompress(&mut self, bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+        decompress(bytes, into)
+    }
+}
+
+fn decompress(bytes: &[u8], into: &mut [u8]) -> Result<(), Corrupt> {
+    match decompress_into(bytes, into) {
+        Ok(length) if length == into.len() => Ok(()),
         _ => Err(Corrupt),
     }
 }

@@ -1,0 +1,359 @@
+//! A store of values by keys.
+
+use std::borrow::Cow;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::Duration;
+use std::vec;
+
+use values::{Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Tell, Values};
+
+use crate::upkeep::{Inner, here};
+use crate::{Algorithm, Error};
+
+/// The options of a [`Store`].
+#[non_exhaustive]
+pub struct StoreOptions {
+    algorithm: Algorithm,
+    limit: Option<u64>,
+    unit: usize,
+    evict: bool,
+    group: bool,
+    on_evict: Option<Box<Tell>>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> StoreOptions {
+        StoreOptions {
+            algorithm: Algorithm::default(),
+            limit: None,
+            unit: 16 << 10,
+            evict: true,
+            group: true,
+            on_evict: None,
+        }
+    }
+}
+
+impl StoreOptions {
+    /// All defaults: no limit but that of [`Builder::memory`](crate::Builder::memory).
+    #[must_use]
+    pub fn new() -> StoreOptions {
+        StoreOptions::default()
+    }
+
+    /// How values are compressed: with lz4, lz4hc, zstd or deflate.
+    #[must_use]
+    pub fn algorithm(self, algorithm: Algorithm) -> StoreOptions {
+        StoreOptions { algorithm, ..self }
+    }
+
+    /// The most bytes of memory, 1 MiB at least, with the index.
+    #[must_use]
+    pub fn limit(self, bytes: u64) -> StoreOptions {
+        StoreOptions { limit: Some(bytes), ..self }
+    }
+
+    /// Values are cut in units of so many bytes, 4, 8, 16 (the default), 32 or 64 KiB, which are
+    /// compressed one by one. Larger ones take less memory; a small part of a value is read faster
+    /// if they are smaller.
+    #[must_use]
+    pub fn unit(self, bytes: usize) -> StoreOptions {
+        StoreOptions { unit: bytes, ..self }
+    }
+
+    /// Whether values go when memory is short, those first that were not read lately. It is so
+    /// unless it is turned off: then a put fails with [`Error::Full`].
+    #[must_use]
+    pub fn evict(self, evict: bool) -> StoreOptions {
+        StoreOptions { evict, ..self }
+    }
+
+    /// Whether values of up to 1 KiB are compressed together. It is so unless it is turned off.
+    /// Together they take half of the memory or less, and each read takes some microseconds.
+    #[must_use]
+    pub fn group(self, group: bool) -> StoreOptions {
+        StoreOptions { group, ..self }
+    }
+
+    /// Is called with each value that left by itself, when nobody finds it any more: by the thread
+    /// that stored another one, or that does upkeep. It may use the store, but must not put a value
+    /// into it.
+    #[must_use]
+    pub fn on_evict(self, call: impl Fn(&Left<'_>) + Send + Sync + 'static) -> StoreOptions {
+        let tell = move |evicted: &Evicted<'_>| call(&Left(evicted));
+        StoreOptions { on_evict: Some(Box::new(tell)), ..self }
+    }
+}
+
+/// A value that left a [`Store`] by itself.
+pub struct Left<'a>(&'a Evicted<'a>);
+
+/// Why a value left a [`Store`] by itself.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reason {
+    /// Its memory was needed.
+    Evicted,
+    /// Its life ended.
+    Expired,
+}
+
+impl Left<'_> {
+    /// Its key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        self.0.key()
+    }
+
+    /// Why it left.
+    #[must_use]
+    pub fn reason(&self) -> Reason {
+        match self.0.reason() {
+            values::Reason::Expired => Reason::Expired,
+            _ => Reason::Evicted,
+        }
+    }
+
+    /// The value.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn value(&self) -> Result<Vec<u8>, Error> {
+        let mut value = vec![0; self.0.value_len()];
+        self.0.read(&mut value)?;
+        Ok(value)
+    }
+}
+
+/// What a [`Store`] has and takes.
+#[non_exhaustive]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct StoreStats {
+    /// Values.
+    pub values: u64,
+    /// Bytes of their keys and values.
+    pub data_bytes: u64,
+    /// Bytes of memory that they take, tables among them.
+    pub memory_bytes: u64,
+    /// Reads that found a value, and those that found none.
+    pub hits: u64,
+    /// Reads that found none.
+    pub misses: u64,
+    /// Values stored so far.
+    pub puts: u64,
+    /// Values that went because memory was needed, so far.
+    pub evicted: u64,
+    /// Values whose lives ended, so far.
+    pub expired: u64,
+}
+
+/// Values by keys, compressed in memory. Keys have up to 1 KiB, values up to 16 MiB. Clones are the
+/// same store; it ends with the last. Any number of threads may call every method: reads take no
+/// lock that a writer holds, and find the old value or the new one, whole.
+#[derive(Clone)]
+pub struct Store {
+    values: Arc<Values>,
+    /// What its memory is a part of.
+    _inner: Arc<Inner>,
+}
+
+impl Store {
+    pub(crate) fn create(inner: &Arc<Inner>, options: StoreOptions) -> Result<Store, Error> {
+        let StoreOptions { algorithm, limit, unit, evict, group, on_evict } = options;
+        let codec = zcomp::open(algorithm.name(), &algorithm.params())
+            .map_err(|error| Error::Invalid(Cow::Owned(error.0)))?;
+        let parts = Parts {
+            frames: inner.machine.frames().clone(),
+            cpus: host::cpus(),
+            codec,
+            seed: RandomState::new().hash_one(unit),
+            options: values::Options { limit, unit, evict, group, evicted: on_evict },
+        };
+        let values = Arc::new(Values::new(&host::Mmap, parts)?);
+        inner.keep_up(&values);
+        Ok(Store { values, _inner: inner.clone() })
+    }
+
+    /// Stores a value, in place of the one that the key had.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a key or a value that is too long; [`Error::Full`] when there is no
+    /// room. The key has the value that it had, unless that was evicted.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        let options = PutOptions::default();
+        Ok(self.values.put(here(), key.as_ref(), value.as_ref(), options)?)
+    }
+
+    /// Stores a value that is not found any more after `ttl`, rounded up to seconds.
+    ///
+    /// # Errors
+    /// As for [`Store::put`].
+    pub fn put_for(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        ttl: Duration,
+    ) -> Result<(), Error> {
+        let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
+        let options = PutOptions { ttl: u32::try_from(seconds).ok() };
+        Ok(self.values.put(here(), key.as_ref(), value.as_ref(), options)?)
+    }
+
+    /// Stores several values, as [`Store::put`] does.
+    ///
+    /// # Errors
+    /// The first error; the values before it are stored.
+    pub fn put_many(&self, values: &[(&[u8], &[u8])]) -> Result<(), Error> {
+        let put = self.values.put_many(here(), values, PutOptions::default());
+        put.map(|_| ()).map_err(|(_, error)| error.into())
+    }
+
+    /// The value of a key; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
+        Ok(self.values.get_vec(here(), key.as_ref())?)
+    }
+
+    /// The values of several keys.
+    ///
+    /// # Errors
+    /// The first error.
+    pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
+        Ok(self.values.get_vecs(here(), keys)?)
+    }
+
+    /// Reads the value of a key to the beginning of `into`, and returns its length; `None` if there
+    /// is none. Takes no memory from the heap.
+    ///
+    /// # Errors
+    /// [`Error::TooSmall`] with the length of the value; `into` is as it was then.
+    /// [`Error::Corrupt`].
+    #[inline]
+    pub fn get_into(&self, key: impl AsRef<[u8]>, into: &mut [u8]) -> Result<Option<usize>, Error> {
+        Ok(self.values.get(here(), key.as_ref(), into)?)
+    }
+
+    /// Reads bytes `from..` of a value to `into`, and returns how many there were; `None` if there
+    /// is no value. Decompresses only the units that they are in.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub fn get_range(
+        &self,
+        key: impl AsRef<[u8]>,
+        from: usize,
+        into: &mut [u8],
+    ) -> Result<Option<usize>, Error> {
+        Ok(self.values.get_range(here(), key.as_ref(), from, into)?)
+    }
+
+    /// The length of the value of a key; `None` if there is none.
+    #[must_use]
+    pub fn len_of(&self, key: impl AsRef<[u8]>) -> Option<usize> {
+        self.values.len_of(here(), key.as_ref())
+    }
+
+    /// Whether there is a value of a key.
+    #[must_use]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> bool {
+        self.len_of(key).is_some()
+    }
+
+    /// Takes the value of a key out. Returns whether there was one.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
+        self.values.remove(here(), key.as_ref())
+    }
+
+    /// Takes all values out.
+    pub fn clear(&self) {
+        self.values.clear(here());
+    }
+
+    /// All keys, in no order, each with the length of its value. Values may come and go meanwhile:
+    /// a key that is there all the time is seen at least once, and rarely twice.
+    #[must_use]
+    pub fn keys(&self) -> Keys<'_> {
+        Keys { store: self, next: Some(Cursor::default()), some: Vec::new().into_iter() }
+    }
+
+    /// Limits its memory to so many bytes from now on. At a limit below what it takes, the next put
+    /// makes room.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for less than 1 MiB; nothing has changed then.
+    pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
+        Ok(self.values.set_limit(Some(bytes))?)
+    }
+
+    /// The statistics now.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        let stats = self.values.stats();
+        StoreStats {
+            values: stats.values,
+            data_bytes: stats.data_bytes,
+            memory_bytes: stats.memory_bytes,
+            hits: stats.hits,
+            misses: stats.misses,
+            puts: stats.puts,
+            evicted: stats.evicted,
+            expired: stats.expired,
+        }
+    }
+}
+
+/// The keys of a [`Store`]: see [`Store::keys`].
+pub struct Keys<'a> {
+    store: &'a Store,
+    next: Option<Cursor>,
+    some: vec::IntoIter<(Vec<u8>, usize)>,
+}
+
+impl Iterator for Keys<'_> {
+    type Item = (Vec<u8>, usize);
+
+    fn next(&mut self) -> Option<(Vec<u8>, usize)> {
+        loop {
+            if let Some(key) = self.some.next() {
+                return Some(key);
+            }
+            let mut some = Vec::new();
+            let see = |key: &[u8], length| some.push((key.to_vec(), length));
+            self.next = self.store.values.keys(here(), self.next?, see);
+            self.some = some.into_iter();
+        }
+    }
+}
+
+impl From<PutError> for Error {
+    #[cold]
+    fn from(error: PutError) -> Error {
+        match error {
+            PutError::Full => Error::Full,
+            other => Error::Invalid(Cow::Owned(other.to_string())),
+        }
+    }
+}
+
+impl From<GetError> for Error {
+    #[cold]
+    fn from(error: GetError) -> Error {
+        match error {
+            GetError::TooSmall(bytes) => Error::TooSmall(bytes),
+            _ => Error::Corrupt,
+        }
+    }
+}
+
+impl From<NoStore> for Error {
+    #[cold]
+    fn from(error: NoStore) -> Error {
+        match error {
+            NoStore::Invalid(message) => Error::Invalid(Cow::Owned(message)),
+            NoStore::NoMemory(message) => Error::NoMemory(Cow::Owned(message)),
+        }
+    }
+}
