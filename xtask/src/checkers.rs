@@ -24,10 +24,22 @@ const SANITIZED_CRATES: &[&str] = &[
     "rampack-pagelog",
     "rampack-zram",
     "rampack-zswap",
+    "rampack-values",
     "rampack-sim",
 ];
-const SANITIZED_TESTS: &[&str] =
-    &["asan", "blocks", "pool", "post", "slots", "suite", "swap", "swap_device", "sync_points"];
+const SANITIZED_TESTS: &[&str] = &[
+    "asan",
+    "blocks",
+    "model",
+    "pool",
+    "post",
+    "slots",
+    "suite",
+    "swap",
+    "swap_device",
+    "sync_points",
+    "threads",
+];
 /// Those of the designs that the product does not use: disks whose readers hold no lock.
 const SANITIZED_DESIGNS: &[&str] = &["--package", "rampack-designs", "--test", "asan"];
 /// More of them where there is time.

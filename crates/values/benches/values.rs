@@ -1,8 +1,8 @@
 //! Values beside the bare codec and a sharded map of its blocks, in one run.
 //!
 //! `cargo bench -p rampack-values -- [FILE...]` takes the values from the files, one behind the
-//! other; without files, from this program. Small values are records in JSON. Each figure is the
-//! median of several rounds in which all take turns.
+//! other; without files, from this program; `small` leaves them out. Small values are records in
+//! JSON. Each figure is the median of several rounds in which all take turns.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -251,6 +251,8 @@ fn small(number: usize) -> Vec<u8> {
 fn main() {
     let mut files: Vec<String> = std::env::args().skip(1).collect();
     files.retain(|file| !file.starts_with("--"));
+    let small_only = files.iter().any(|file| file == "small");
+    files.retain(|file| file != "small");
     if files.is_empty() {
         let program = std::env::current_exe().expect("this program");
         files.push(program.to_string_lossy().into_owned());
@@ -262,7 +264,8 @@ fn main() {
     }
     for codec in ["lz4", "zstd"] {
         let codec = zcomp::open(codec, &Params::default()).expect("a codec");
-        for size in [4 << 10, 16 << 10, 64 << 10] {
+        let sizes: &[usize] = if small_only { &[] } else { &[4 << 10, 16 << 10, 64 << 10] };
+        for size in sizes.iter().copied() {
             let parts = bytes.chunks_exact(size);
             let all: Vec<_> = parts
                 .enumerate()

@@ -6,6 +6,9 @@ use pagealloc::{Zone, ZoneOptions};
 use values::{Options, Parts, Values};
 use zcomp::Params;
 
+/// Bytes of operations that are looked at.
+const MOST: usize = 240;
+
 /// Operations on a store beside a map, as [`sim::values`] reads them from bytes. The first byte
 /// chooses the options. Every outcome must be that of the map, and at the end no object is left.
 pub fn value_store(input: &[u8]) {
@@ -23,7 +26,7 @@ pub fn value_store(input: &[u8]) {
         let parts = Parts { frames: Arc::new(zone), cpus: 1, codec, seed: 1, options };
         Values::new(&host::Mmap, parts).expect("a store")
     };
-    let mut operations = operations.iter();
+    let mut operations = operations.iter().take(MOST);
     sim::values::run(chosen, make, || operations.next().copied());
 }
 
@@ -37,5 +40,5 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let start = [options].into_iter().chain(puts(lengths, count));
         start.chain(rest.concat()).chain(puts(lengths / 2, count)).chain([28, 27, 25, 7]).collect()
     };
-    vec![all(4, 100, 120), all(0, 160, 40), all(15, 180, 60), all(5, 200, 90), all(12, 250, 9)]
+    vec![all(4, 128, 20), all(0, 160, 10), all(15, 130, 20), all(5, 200, 20), all(12, 250, 9)]
 }

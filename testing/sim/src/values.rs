@@ -116,9 +116,9 @@ impl<N: FnMut() -> Option<u8>> World<N> {
         self.made += 1;
         let length = match length {
             0..160 => usize::from(length) * 6,
-            160..255 => LENGTHS[usize::from(length) % LENGTHS.len()],
             // The list of such a value is long, if its units are small.
-            255 => 3 << 20,
+            255 if kind.is_multiple_of(16) => 3 << 20,
+            160.. => LENGTHS[usize::from(length) % LENGTHS.len()],
         };
         Some(contents(kind, length, self.made))
     }

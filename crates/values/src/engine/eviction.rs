@@ -35,7 +35,8 @@ impl Values {
         if attempt == 0 && self.quiesce(at.cpu) {
             return Ok(());
         }
-        if self.remake_sparse(at, REMADE) > 0 && self.quiesce(at.cpu) {
+        let remakes = !self.evict || attempt < ATTEMPTS / 4;
+        if remakes && self.remake_sparse(at, REMADE) > 0 && self.quiesce(at.cpu) {
             return Ok(());
         }
         if self.compacts_for(at.cpu, bytes) {

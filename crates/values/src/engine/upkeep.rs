@@ -6,10 +6,13 @@ use crate::outcome::Reason;
 use crate::state::Apart;
 use crate::word::{Place, Word};
 
+/// A group takes as long as a look at so many buckets.
+const LOOKS_FOR_ONE: usize = 64;
+
 impl Values {
     /// Takes out values whose lives have ended, makes groups anew of which more than half is dead,
     /// and compacts the pool if that gives much back. Looks at about `budget` buckets and groups,
-    /// and goes on there in the next call. Returns whether a round is not over: a thread that has
+    /// and goes on there in the next call. Returns whether there is more to do: a thread that has
     /// time should call it again then, and otherwise about each second. One call at a time does
     /// work; others return at once.
     pub fn upkeep(&self, at: At, budget: usize) -> bool {
@@ -35,12 +38,13 @@ impl Values {
             (swept.bucket, swept.group) = (0, 0);
         }
         drop(swept);
-        self.remake_sparse(at, budget);
+        let most = budget.div_ceil(LOOKS_FOR_ONE);
+        let remade = self.remake_sparse(at, most);
         self.quiesce(at.cpu);
         if is_over {
             self.compacts_for(at.cpu, 0);
         }
-        !is_over
+        !is_over || remade == most
     }
 
     /// Takes out the values of a bucket with heads of their own whose lives have ended.
