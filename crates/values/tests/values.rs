@@ -131,6 +131,25 @@ fn values_that_are_read_outlive_others_at_the_limit() {
 }
 
 #[test]
+fn members_of_groups_that_are_read_outlive_others_at_the_limit() {
+    const HOT: u64 = 300;
+    let values = store("lz4", Options { limit: Some(1 << 20), ..Options::default() });
+    let key = |n: u64| format!("user:{n}");
+    (0..HOT).for_each(|n| put(&values, &key(n), &small(n)));
+    for n in HOT..30_000 {
+        put(&values, &key(n), &small(n));
+        // Each is read once in a hundred stores: the hand needs thousands for a round.
+        (0..HOT).filter(|hot| (hot + n).is_multiple_of(100)).for_each(|hot| {
+            let _ = get(&values, &key(hot));
+        });
+    }
+    let there = (0..HOT).filter(|n| get(&values, &key(*n)) == Some(small(*n))).count() as u64;
+    let stats = values.stats();
+    assert!(stats.evicted > 5000 && stats.groups > 20, "{stats:?}");
+    assert!(there * 10 >= HOT * 9, "{there} of {HOT} values; {stats:?}");
+}
+
+#[test]
 fn evicted_values_are_told_once_with_their_bytes() {
     let told = Arc::new(Mutex::new(Vec::new()));
     let list = told.clone();

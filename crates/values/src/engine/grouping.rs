@@ -129,14 +129,15 @@ impl Values {
                 self.give_buffer(buffer);
                 return taken;
             }
-            let stays = |head: &Head, word: Word| match how {
-                Apart::Clear => false,
-                Apart::Keep | Apart::Expire => !head.is_over(at.now),
-                Apart::Evict => !head.is_over(at.now) && word.is_referenced(),
-            };
-            let mut bytes = 0;
-            self.each_member(group, &buffer, |head, word, _| {
-                bytes += if stays(&head, word) { head.object_bytes() } else { 0 };
+            // What a pass takes the mark from is known to the next by its number.
+            let (mut stays, mut bytes) = ([false; MAX_MEMBERS], 0);
+            self.each_member(group, &buffer, |head, word, number, _| {
+                stays[number] = match how {
+                    Apart::Clear => false,
+                    Apart::Keep | Apart::Expire => !head.is_over(at.now),
+                    Apart::Evict => !head.is_over(at.now) && word.is_referenced(),
+                };
+                bytes += if stays[number] { head.object_bytes() } else { 0 };
                 if how == Apart::Evict {
                     self.index.unmark(word);
                 }
@@ -145,8 +146,8 @@ impl Values {
                 self.give_buffer(buffer);
                 return taken;
             }
-            self.each_member(group, &buffer, |head, word, range| {
-                if stays(&head, word) {
+            self.each_member(group, &buffer, |head, word, number, range| {
+                if stays[number] {
                     if how == Apart::Expire {
                         if head.expires != 0 && (earliest == 0 || head.expires < earliest) {
                             earliest = head.expires;
@@ -223,13 +224,13 @@ impl Values {
         true
     }
 
-    /// Passes the members of a group that the index has to `see`: the head, the word, and where the
-    /// member is among all. The calling thread is a reader, and found the group as one.
+    /// Passes the members of a group that the index has to `see`: the head, the word, the number, and
+    /// where the bytes of the member are. The calling thread is a reader, and found the group as one.
     fn each_member(
         &self,
         group: u32,
         members: &[u8],
-        mut see: impl FnMut(Head, Word, core::ops::Range<usize>),
+        mut see: impl FnMut(Head, Word, usize, core::ops::Range<usize>),
     ) {
         let (mut from, mut number) = (0, 0);
         while let Some((head, key, _)) = crate::head::split(&members[from..]) {
@@ -240,7 +241,7 @@ impl Values {
             let fingerprint = self.fingerprint(key);
             let word = Word::member(fingerprint, group, number, head.expires != 0);
             if let Some(word) = self.index.find_word(word) {
-                see(head, word, range.clone());
+                see(head, word, number, range.clone());
             }
             (from, number) = (range.end, number + 1);
         }

@@ -252,6 +252,8 @@ impl Values {
                     let unpacked = match words {
                         [chunk] => self.object(reader, Handle::from_raw(*chunk), length, unpack),
                         _ => {
+                            let chunk = |word: &u32| Handle::from_raw(*word);
+                            words.iter().for_each(|word| self.pool.prefetch(chunk(word)));
                             let mut at = 0;
                             for (chunk, bytes) in chunks(unit, words) {
                                 self.copy_object(reader, chunk, &mut packed[at..at + bytes]);
