@@ -224,8 +224,9 @@ impl Values {
         true
     }
 
-    /// Passes the members of a group that the index has to `see`: the head, the word, the number, and
-    /// where the bytes of the member are. The calling thread is a reader, and found the group as one.
+    /// Passes the members of a group that the index has to `see`: the head, the word, the number,
+    /// and where the bytes of the member are. The calling thread is a reader, and found the group
+    /// as one.
     fn each_member(
         &self,
         group: u32,
