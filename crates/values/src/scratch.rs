@@ -9,8 +9,9 @@ use zcomp::{Block, Compressor};
 use crate::outcome::NoStore;
 use crate::{MAX_VALUE, UNITS};
 
-/// The most bytes of the members of a group.
-pub(crate) const GROUP: usize = 16 << 10;
+/// The most bytes of the members of a group. Groups of twice as many take a tenth less memory, and
+/// each read nearly twice the time (records in JSON, with lz4).
+pub(crate) const GROUP: usize = 8 << 10;
 
 /// The most words of the list of a value in units of `unit` bytes.
 fn most_words(unit: usize) -> usize {
