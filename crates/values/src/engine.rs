@@ -24,7 +24,7 @@ use crate::groups::Groups;
 use crate::head::Head;
 use crate::index::{Chain, Index};
 use crate::outcome::{NoStore, PutError, Stats};
-use crate::scratch::{Making, Reading, judge_unit};
+use crate::scratch::{Making, Reading, SMALL, judge_unit};
 use crate::state::{Apart, Hands, Pending, Swept};
 use crate::word::{Fingerprint, Left, Place, Word};
 use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions, Tell};
@@ -433,7 +433,7 @@ impl Values {
     }
 
     fn groups_with(&self, value: usize) -> bool {
-        self.group && value <= crate::MAX_KEY
+        self.group && value <= SMALL
     }
 
     fn count(&self, cpu: Cpu, which: Count, amount: i64) {

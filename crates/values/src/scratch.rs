@@ -9,6 +9,9 @@ use zcomp::{Block, Compressor};
 use crate::outcome::NoStore;
 use crate::{MAX_VALUE, UNITS};
 
+/// The most bytes of a value that is compressed with others.
+pub(crate) const SMALL: usize = 1 << 10;
+
 /// The most bytes of the members of a group. Groups of twice as many take a tenth less memory, and
 /// each read nearly twice the time (records in JSON, with lz4).
 pub(crate) const GROUP: usize = 8 << 10;

@@ -2,7 +2,7 @@
 
 use sync::atomic::AtomicU64;
 
-use crate::scratch::GROUP;
+use crate::scratch::{GROUP, SMALL};
 use crate::word::{MAX_MEMBERS, Word};
 use crate::{MAX_KEY, head::HEAD_BYTES};
 
@@ -45,7 +45,7 @@ impl Pending {
         self.words[self.count] = word.get();
         self.count += 1;
         self.bytes += HEAD_BYTES + data;
-        self.bytes > GROUP - HEAD_BYTES - 2 * MAX_KEY || self.count == MAX_MEMBERS
+        self.bytes > GROUP - HEAD_BYTES - MAX_KEY - SMALL || self.count == MAX_MEMBERS
     }
 
     /// The words.
