@@ -1,12 +1,13 @@
 //! What it costs to time requests (`latencies`): one page after the other is written to and read
-//! from the file of a daemon, past the page cache, with it off, on, on, off. Each round is a ratio;
-//! the median of all is printed, and the quarter of the rounds below and above it.
+//! from the file of a daemon, past the page cache, with it off, on, on, off. Each round is two
+//! ratios: of the time, and of the CPU time of the daemon, which is steadier. The median of all is
+//! printed, and the quarter of the rounds below and above it.
 //!
 //! ```sh
 //! cargo bench -p rampack-cli --bench latencies
 //! ```
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -43,9 +44,19 @@ fn time(root: &Path, on: bool) {
     assert!(set.expect("the program").success(), "it is not set");
 }
 
-/// Nanoseconds for a page.
-fn turn(file: &File, page: &mut [u8], writes: bool) -> f64 {
-    let begun = Instant::now();
+/// Nanoseconds of CPU time of all threads of a process (proc_pid_schedstat(5)).
+fn cpu_time(process: u32) -> f64 {
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).expect("its threads").flatten();
+    let spent = |task: fs::DirEntry| {
+        let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+        text.split(' ').next().and_then(|number| number.parse().ok()).unwrap_or(0.0)
+    };
+    tasks.map(spent).sum()
+}
+
+/// Nanoseconds for a page, and those of CPU time of the daemon.
+fn turn(daemon: &Daemon, file: &File, page: &mut [u8], writes: bool) -> [f64; 2] {
+    let (begun, cpu) = (Instant::now(), cpu_time(daemon.0.id()));
     for index in 0..PAGES {
         let offset = index * PAGE as u64;
         let done = match writes {
@@ -54,7 +65,8 @@ fn turn(file: &File, page: &mut [u8], writes: bool) -> f64 {
         };
         done.expect("a page");
     }
-    begun.elapsed().as_nanos() as f64 / PAGES as f64
+    let time = begun.elapsed().as_nanos() as f64;
+    [time, cpu_time(daemon.0.id()) - cpu].map(|time| time / PAGES as f64)
 }
 
 fn main() {
@@ -66,7 +78,7 @@ fn main() {
     let directory = TempDir::new();
     let root = directory.path().join("root");
     let serve = ["serve", "--transport", "fuse", "--size", SIZE];
-    let _daemon = Daemon(program(&root).args(serve).spawn().expect("the program"));
+    let daemon = Daemon(program(&root).args(serve).spawn().expect("the program"));
     let path = root.join("files/zram0");
     let begun = Instant::now();
     while !path.exists() {
@@ -81,26 +93,32 @@ fn main() {
     let at = memory.as_ptr().align_offset(PAGE);
     let page = &mut memory[at..at + PAGE];
     testkit::Rng::new(1).fill(&mut page[..PAGE / 3]);
-    turn(&file, page, true);
+    turn(&daemon, &file, page, true);
     for (what, writes) in [("write", true), ("read", false)] {
-        let mut off = 0.0;
-        let mut ratios: Vec<f64> = (0..rounds)
+        let rounds: Vec<[[f64; 2]; 4]> = (0..rounds)
             .map(|_| {
-                let [first, second, third, fourth] = [false, true, true, false].map(|on| {
+                [false, true, true, false].map(|on| {
                     time(&root, on);
-                    turn(&file, page, writes)
-                });
-                off = first.min(fourth);
-                (second + third) / (first + fourth)
+                    turn(&daemon, &file, page, writes)
+                })
             })
             .collect();
-        ratios.sort_by(f64::total_cmp);
-        let part = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
-        println!(
-            "{what}: {:.4} times as long with latencies=1 ({:.4} to {:.4}); {off:.0} ns a page off",
-            part(2),
-            part(1),
-            part(3)
-        );
+        for (of, kind) in ["time", "CPU time of the daemon"].into_iter().enumerate() {
+            let ratio = |[off, on, also_on, also_off]: &[[f64; 2]; 4]| {
+                (on[of] + also_on[of]) / (off[of] + also_off[of])
+            };
+            let mut ratios: Vec<f64> = rounds.iter().map(ratio).collect();
+            ratios.sort_by(f64::total_cmp);
+            let part = |quarter: usize| ratios[(ratios.len() - 1) * quarter / 4];
+            let off = rounds.iter().map(|round| round[0][of].min(round[3][of]));
+            println!(
+                "{what}, {kind}: {:.4} times as long with latencies=1 ({:.4} to {:.4}); off at \
+                 least {:.0} ns a page",
+                part(2),
+                part(1),
+                part(3),
+                off.fold(f64::INFINITY, f64::min)
+            );
+        }
     }
 }
