@@ -202,6 +202,14 @@ impl Objects {
         Ok(Object::Compressed { handle, length: bytes.len(), codec })
     }
 
+    /// Stores a page uncompressed.
+    ///
+    /// # Errors
+    /// [`StoreError`]; the pool is unchanged.
+    pub fn store_huge(&self, cpu: Cpu, room: Room, page: &Page) -> Result<Object, StoreError> {
+        self.pool.store(cpu, room, page, None).map(Object::Huge)
+    }
+
     /// Copies an object to the beginning of `into` without decompressing it.
     ///
     /// # Panics

@@ -44,6 +44,13 @@ impl<T> Published<T> {
         unsafe { current.as_ref() }
     }
 
+    /// Whether there was a value a moment ago.
+    #[inline]
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        !self.current.load(Ordering::Relaxed).is_null()
+    }
+
     /// Publishes `value`.
     ///
     /// # Errors

@@ -132,9 +132,31 @@ impl Bank {
         in_use: impl FnOnce() -> u32,
     ) -> Result<(), NotInstalled> {
         let _changing = self.changing.lock();
+        let number = self.place(priority, chosen, in_use)?;
+        self.make_current(priority, number);
+        Ok(())
+    }
+
+    /// Finds or makes a place for a codec of objects that come from elsewhere, and returns its
+    /// number. It does not become current. No codec is given up for it. The calling thread must not
+    /// be a reader.
+    ///
+    /// # Errors
+    /// As [`Bank::install`].
+    pub fn adopt(&self, priority: u8, chosen: Chosen) -> Result<u8, NotInstalled> {
+        let _changing = self.changing.lock();
+        self.place(priority, chosen, || u32::MAX).map(|number| number as u8)
+    }
+
+    /// The number of a codec, which gets one if it has none. Called under the lock `changing`.
+    fn place(
+        &self,
+        priority: u8,
+        chosen: Chosen,
+        in_use: impl FnOnce() -> u32,
+    ) -> Result<usize, NotInstalled> {
         if let Some(number) = self.find(priority, &chosen) {
-            self.make_current(priority, number);
-            return Ok(());
+            return Ok(number);
         }
         if let Some(register) = &self.register {
             register.judge(&chosen).map_err(NotInstalled::Codec)?;
@@ -149,8 +171,7 @@ impl Bank {
                     if let Some(register) = &self.register {
                         register.keep(number as u8, priority, &chosen);
                     }
-                    self.make_current(priority, number);
-                    return Ok(());
+                    return Ok(number);
                 }
                 Err(back) => codec = back,
             }

@@ -6,6 +6,7 @@ mod settings;
 mod stats;
 mod when_full;
 
+pub(crate) use lifecycle::Unpublished;
 pub use settings::Which;
 pub(crate) use settings::{Settings, find};
 pub use stats::{Density, Stats};

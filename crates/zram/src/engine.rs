@@ -4,12 +4,14 @@
 //! that can fail comes before the swap; every free comes after it.
 
 mod access;
+mod cut;
 mod page_ops;
 mod shared;
 mod slot;
 mod tables;
 
 pub use access::Clock;
+pub(crate) use cut::Cut;
 pub use page_ops::Select;
 pub(crate) use page_ops::{Fetched, Loaded, Maker, Recompression};
 pub(crate) use shared::Shared;
@@ -19,6 +21,8 @@ pub(crate) use tables::Table;
 
 mod compaction;
 mod contents;
+mod cutting;
+mod filling;
 mod gauges;
 mod marks;
 mod packing;
@@ -37,7 +41,7 @@ use control::{ControlError, Errno};
 use objects::{Object, Objects};
 use pagealloc::NoMemory;
 use pagelog::{Backed, Backing, Coded};
-use sync::{CachePadded, Mutex, MutexGuard, Reader, ReaderEpochs};
+use sync::{CachePadded, Mutex, MutexGuard, Published, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Chosen, OneStream, prefetch_beginning};
 use zsmalloc::{Limits, Pool, PoolOptions};
@@ -88,12 +92,23 @@ pub(crate) struct Engine {
     accesses: Option<Accesses>,
     backing: Option<Arc<dyn Backing>>,
     record: Option<Record>,
+    /// What pages were at the instant of a snapshot that is under way.
+    cut: Published<Cut>,
     /// A thread that prepares a replacement from the present contents holds the lock of the page:
     /// a claim has one owner.
     page_locks: Box<[CachePadded<Mutex<()>>]>,
 }
 
 const PAGE_LOCKS: usize = 64;
+
+/// What is in the place of a page that was claimed.
+#[derive(Clone, Copy)]
+enum Contents {
+    /// Other contents.
+    Other,
+    /// The same in another form.
+    Same,
+}
 
 /// A caller that discards at least this many pages at once wants the memory back, and can wait a
 /// moment for readers.
@@ -143,6 +158,7 @@ impl Engine {
             shared,
             moving: Mutex::new(()),
             objects,
+            cut: Published::new(readers.clone()),
             readers,
             counts,
             accesses,
@@ -166,8 +182,24 @@ impl Engine {
 
     /// Makes `new` the slot of a page, as `to` has it for the slot there is, and gives up what that
     /// named: the end of every change. Returns false if `to` has none; nothing has changed then.
+    /// Under a snapshot the old contents may be wanted. The calling thread is a reader.
     #[inline]
     fn replace(
+        &self,
+        cpu: Cpu,
+        index: usize,
+        new: Slot,
+        to: impl FnMut(Slot) -> Option<Slot>,
+    ) -> bool {
+        match self.cut.is_there() {
+            false => self.reform(cpu, index, new, to),
+            true => self.replace_beside_cut(cpu, index, new, to),
+        }
+    }
+
+    /// The same, if the new slot names other forms of the same contents.
+    #[inline]
+    fn reform(
         &self,
         cpu: Cpu,
         index: usize,
@@ -189,8 +221,9 @@ impl Engine {
         }
     }
 
-    /// Replaces a page that the caller has claimed as `held` by what was made of it. Returns false
-    /// if the page was used meanwhile: what was made may have outdated contents.
+    /// Replaces a page that the caller has claimed as `held` by what was made of it: other
+    /// contents, or only another form of them. Returns false if the page was used meanwhile: what
+    /// was made may have outdated contents.
     ///
     /// # Errors
     /// That of `made`; the page is unchanged.
@@ -200,9 +233,14 @@ impl Engine {
         index: usize,
         held: Slot,
         made: Result<Slot, IoError>,
+        contents: Contents,
     ) -> Result<bool, IoError> {
         let new = made.inspect_err(|_| self.unclaim(index, held))?;
-        let is_put = self.replace(cpu, index, new, |now| (now == held).then_some(new));
+        let to = |now| (now == held).then_some(new);
+        let is_put = match contents {
+            Contents::Other => self.replace(cpu, index, new, to),
+            Contents::Same => self.reform(cpu, index, new, to),
+        };
         if !is_put {
             self.release(cpu, new);
         }
@@ -361,7 +399,7 @@ impl Engine {
                 edit(&mut page);
                 self.make(maker, &page, || held)
             });
-            if self.put(cpu, index, held, made)? {
+            if self.put(cpu, index, held, made, Contents::Other)? {
                 self.note(index);
                 return Ok(Loaded::Page);
             }

@@ -29,6 +29,7 @@ mod persist;
 mod record;
 mod resources;
 pub mod slots;
+pub mod snapshot;
 mod tiering;
 
 pub use attributes::{ATTRIBUTES, attributes, saved_settings, with_absolute_paths};
@@ -47,6 +48,7 @@ pub use pagelog::LogStats;
 pub use persist::{Recovered, Recovery, SavedDisk};
 pub use record::{LAYOUT, OLDEST_LAYOUT};
 pub use resources::{HostFiles, NoHostFiles, OpenCodec, Resources};
+pub use snapshot::{Restored, Restoring, Snapshot};
 pub use tiering::fingerprint;
 pub use tiering::{TierCounts, TierStats};
 pub use tiers::Budgets;

@@ -30,6 +30,8 @@ mod indexes;
 mod room;
 #[path = "shuttle/scenario.rs"]
 mod scenario;
+#[path = "shuttle/snapshots.rs"]
+mod snapshots;
 #[path = "shuttle/subjects.rs"]
 mod subjects;
 #[path = "shuttle/tables.rs"]
@@ -77,6 +79,11 @@ fn tables_alone() {
 #[test]
 fn writers_make_room_for_themselves() {
     holds("writers_make_room_for_themselves", BitLock::NAME, &(Arc::new(room::play) as Play));
+}
+
+#[test]
+fn snapshots_are_of_one_instant() {
+    holds("snapshots_are_of_one_instant", BitLock::NAME, &(Arc::new(snapshots::play) as Play));
 }
 
 #[test]

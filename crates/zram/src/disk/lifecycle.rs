@@ -6,6 +6,7 @@ use core::ops::Range;
 use control::{ControlError, Errno};
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE, pages_for};
+use zcomp::{Chosen, PRIORITIES, Params};
 
 use crate::disk::Disk;
 use crate::disk::settings::Settings;
@@ -18,6 +19,29 @@ use crate::resources::Resources;
 /// The most pages of a device, which each reserves addresses for, so that it can grow: 16 TiB. So
 /// its pages can be in a log.
 const MOST_PAGES: u64 = pagelog::MOST_PAGES;
+
+/// What becomes a device.
+pub(crate) struct Unpublished {
+    pub(crate) engine: Arc<Engine>,
+    bytes: u64,
+    generation: u64,
+    with: Made,
+}
+
+/// The settings that an engine is made with, and which may be changed before it is the device's.
+#[derive(PartialEq, Eq)]
+struct Made {
+    algorithms: [Option<&'static str>; PRIORITIES],
+    params: [Params; PRIORITIES],
+    times: bool,
+}
+
+impl Made {
+    fn with(settings: &Settings) -> Made {
+        let Settings { algorithms, params, track_access, .. } = settings;
+        Made { algorithms: *algorithms, params: params.clone(), times: *track_access }
+    }
+}
 
 impl Disk {
     /// Gives the device its size, rounded up to whole pages. The device is ready then.
@@ -38,7 +62,48 @@ impl Disk {
         let _post = self.post.lock();
         let settings = self.settings.lock();
         self.refuse_a_second_size()?;
-        self.refuse_to_spill(self.when_full(), &settings)?;
+        let made = self.make(&settings, bytes)?;
+        self.publish_with(&settings, made)
+    }
+
+    /// What becomes a device of this size with [`Disk::publish`], with its settings, or with these
+    /// codecs instead of its own. The calling thread holds `post` until then.
+    ///
+    /// # Errors
+    /// As [`Disk::set_disksize`].
+    pub(crate) fn unpublished(
+        &self,
+        bytes: u64,
+        codecs: Option<[Option<Chosen>; PRIORITIES]>,
+    ) -> Result<Unpublished, ControlError> {
+        let mut settings = self.settings.lock();
+        for (at, chosen) in codecs.into_iter().flatten().enumerate() {
+            settings.algorithms[at] = chosen.as_ref().map(|chosen| chosen.compressor.name());
+            settings.params[at] = chosen.map(|chosen| chosen.params).unwrap_or_default();
+        }
+        if settings.algorithms[0].is_none() {
+            return Err(ControlError::invalid("it has no primary algorithm"));
+        }
+        self.make(&settings, bytes)
+    }
+
+    /// Makes it the device.
+    ///
+    /// # Errors
+    /// `EBUSY` if settings were changed meanwhile that it was made with.
+    pub(crate) fn publish(&self, made: Unpublished) -> Result<(), ControlError> {
+        let settings = self.settings.lock();
+        if Made::with(&settings) != made.with {
+            let message = format!("settings of {} were changed meanwhile", self.name());
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        self.publish_with(&settings, made)?;
+        self.limit_pool(&settings);
+        Ok(())
+    }
+
+    fn make(&self, settings: &Settings, bytes: u64) -> Result<Unpublished, ControlError> {
+        self.refuse_to_spill(self.when_full(), settings)?;
         let rounded = rounded(bytes)?;
         let pages = rounded / PAGE_SIZE as u64;
         let codecs = settings.codecs(&self.resources)?;
@@ -52,27 +117,33 @@ impl Disk {
             pages: usize::try_from(pages).map_err(|_| no_tables(bytes))?,
             room: usize::try_from(MOST_PAGES).unwrap_or(usize::MAX),
             codecs: &codecs,
-            ..self.engine_options(&settings, &name, record.clone())
+            ..self.engine_options(settings, &name, record.clone())
         };
-        let engine = Engine::new(&self.resources, options)?;
-        let slots = engine.capacity();
+        let engine = Arc::new(Engine::new(&self.resources, options)?);
+        Ok(Unpublished { engine, bytes: rounded, generation, with: Made::with(settings) })
+    }
+
+    fn publish_with(&self, settings: &Settings, made: Unpublished) -> Result<(), ControlError> {
+        let Unpublished { engine, bytes, generation, .. } = made;
+        let (slots, record) = (engine.capacity(), engine.record().cloned());
         if let (Some(record), Some(backing)) = (&record, settings.backing.as_deref()) {
+            let name = Resources::kept_name(self.id(), generation);
             let kept = backing.keep(&*self.resources.memory_of(&name, Table::Log));
             kept.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
             if backing.is_log() {
                 record.has_log();
             }
         }
-        if self.engine.publish(Box::new(Arc::new(engine))).is_err() {
+        if self.engine.publish(Box::new(engine)).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
         self.generation.store(generation, Ordering::Relaxed);
         if let Some(record) = record {
             record.set_slots(slots);
             // From now on another process finds a device.
-            record.set_bytes(rounded);
+            record.set_bytes(bytes);
         }
-        self.bytes.store(rounded, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
         Ok(())
     }
 
@@ -122,7 +193,7 @@ impl Disk {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    fn refuse_a_second_size(&self) -> Result<(), ControlError> {
+    pub(crate) fn refuse_a_second_size(&self) -> Result<(), ControlError> {
         if self.bytes() == 0 {
             return Ok(());
         }

@@ -49,9 +49,9 @@ impl Engine {
         })
     }
 
-    /// Makes an object. If there is no space but objects wait to be freed, it frees them and calls
-    /// `make` again. By then `make` must have released its stream, because a reader that is waited
-    /// for may need that stream.
+    /// Makes an object. If there is no space but objects wait to be freed, or a snapshot keeps
+    /// some, it frees them and calls `make` again. By then `make` must have released its stream,
+    /// because a reader that is waited for may need that stream.
     #[inline]
     pub(super) fn with_space<R>(
         &self,
@@ -59,7 +59,11 @@ impl Engine {
         mut make: impl FnMut() -> Result<R, IoError>,
     ) -> Result<R, IoError> {
         match make() {
-            Err(IoError::NoSpace | IoError::NoMemory) if self.quiesce(cpu) => make(),
+            Err(error @ (IoError::NoSpace | IoError::NoMemory))
+                if self.quiesce(cpu) | self.gives_up_cut(cpu, error) =>
+            {
+                make()
+            }
             made => made,
         }
     }

@@ -39,6 +39,6 @@ impl Engine {
     /// Replaces a page that is marked: the commit point of writeback, packing and sharing. Returns
     /// whether it did.
     pub(super) fn replace_marked(&self, cpu: Cpu, index: usize, new: Slot) -> bool {
-        self.replace(cpu, index, new, |now| now.is_marked().then(|| new.with_flags_of(now)))
+        self.reform(cpu, index, new, |now| now.is_marked().then(|| new.with_flags_of(now)))
     }
 }

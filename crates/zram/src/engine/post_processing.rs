@@ -9,8 +9,8 @@ use sync::Reader;
 use units::{Cpu, PAGE_SIZE, Page};
 use zsmalloc::Room;
 
-use super::Engine;
 use super::contents::refused;
+use super::{Contents, Engine};
 use crate::engine::page_ops::{Fetched, Maker, Recompression};
 use crate::engine::slot::{Kind, Slot};
 
@@ -139,7 +139,7 @@ impl Engine {
         };
         let bytes = |slot: Slot| slot.object().map_or(0, Object::bytes);
         let (from, to) = (bytes(held), new.map_or(0, bytes));
-        Ok(match self.put(cpu, index, held, new)? {
+        Ok(match self.put(cpu, index, held, new, Contents::Same)? {
             true => Recompressed::Done { from, to },
             false => Recompressed::InUse,
         })
@@ -255,20 +255,15 @@ impl Engine {
     pub(super) fn codecs_in_use(&self, pages: usize) -> u32 {
         let mut all = 0u32;
         for index in self.touched(0..pages) {
-            match self.slots.peek(index).kind() {
-                Kind::Stored(Object::Compressed { codec, .. }) => all |= 1 << codec,
-                Kind::WrittenBack(place) if place.form.is_compressed() => {
-                    all |= 1 << place.form.codec;
-                }
-                _ => {}
-            }
+            all |= self.slots.peek(index).codec();
         }
         self.shared.each(|_, shared, _| {
             if let Object::Compressed { codec, .. } = shared.object {
                 all |= 1 << codec;
             }
         });
-        all
+        // After the slots: what they gave up before this look was handed over by then.
+        all | self.codecs_of_cut()
     }
 }
 

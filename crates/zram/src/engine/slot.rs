@@ -177,6 +177,15 @@ impl Slot {
         }
     }
 
+    /// The codec that its contents need, as a bit. A shared object has it in its entry.
+    pub(crate) const fn codec(self) -> u32 {
+        match self.kind() {
+            Kind::Stored(Object::Compressed { codec, .. }) => 1 << codec,
+            Kind::WrittenBack(place) if place.form.is_compressed() => 1 << place.form.codec,
+            _ => 0,
+        }
+    }
+
     /// The slot after its object was moved: it names `object`, the same object at its new place.
     /// All flags stay.
     #[inline]

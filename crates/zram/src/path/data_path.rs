@@ -216,12 +216,14 @@ impl Disk {
         has_begun: bool,
     ) -> Result<(), IoError> {
         let (cpu, policy) = (context.cpu, self.when_full());
-        let changed = if stopped.why == Why::Full && policy == WhenFull::Fail {
-            Err(IoError::NoSpace)
-        } else {
-            // A thread that has begun ends what it does: others were busy after its look.
-            if !has_begun {
-                context.may_wait()?;
+        let is_refused = stopped.why == Why::Full && policy == WhenFull::Fail;
+        // A thread that has begun ends what it does: others were busy after its look.
+        if !is_refused && !has_begun {
+            context.may_wait()?;
+        }
+        let change = || {
+            if is_refused {
+                return Err(IoError::NoSpace);
             }
             let mut edit = |page: &mut Page| {
                 rest.put(stopped.of_range.clone(), &mut page[stopped.within.clone()]);
@@ -234,6 +236,11 @@ impl Disk {
                 }
                 _ => self.in_room(&mut |room| self.fetch_and_modify(cpu, room, stopped, &mut edit)),
             }
+        };
+        let changed = match change() {
+            // No write fails because of a snapshot.
+            Err(IoError::NoSpace) if stopped.engine.break_cut(cpu) => change(),
+            changed => changed,
         };
         self.counts.add_write(cpu, changed)
     }

@@ -32,6 +32,11 @@ impl Slots {
         }
     }
 
+    /// Whether the closures of `load` and `update` run once, and under a lock of their slot.
+    pub(crate) fn locks_while_updating(&self) -> bool {
+        matches!(self, Slots::Own(_))
+    }
+
     pub(crate) fn count(&self) -> usize {
         match self {
             Slots::Own(table) => SlotTable::count(table),
