@@ -23,16 +23,21 @@
 //! overlap.
 //!
 //! A write takes one of a few buffers that are made at the start, and no operation takes memory.
+//!
+//! [`StreamSealer`] and [`StreamOpener`] do the same for what is written once and read once, with a
+//! key of the user's.
 #![forbid(unsafe_code)]
 
 mod buffers;
 mod key;
 mod sealed;
 mod seals;
+mod stream;
 
 pub use key::draw;
 pub use sealed::Sealed;
 pub use seals::SEAL_BYTES;
+pub use stream::{STREAM_LETTERS, StreamOpener, StreamSealer};
 
 #[cfg(doc)]
 use block::{BlockDevice, IoError};
