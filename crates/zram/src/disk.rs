@@ -18,7 +18,7 @@ use core::ops::Deref;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use control::ControlError;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{Mutex, Published, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 
@@ -47,6 +47,8 @@ pub struct Disk {
     pub(crate) tier_walk: Mutex<Option<TierWalk>>,
     /// What a write does at `mem_limit`.
     pub(crate) full: Full,
+    /// The device is being restored, which may take long.
+    pub(crate) restoring: AtomicBool,
 }
 
 impl Disk {
@@ -65,6 +67,7 @@ impl Disk {
             post: Mutex::new(0),
             tier_walk: Mutex::new(None),
             full: Full::new(),
+            restoring: AtomicBool::new(false),
             resources,
         })
     }

@@ -47,7 +47,7 @@ mod read;
 mod restore;
 mod save;
 
-pub use format::{Codec, Form, Item};
+pub use format::{Codec, Form, Item, put_record};
 pub use read::read_snapshot;
 pub use restore::{Restored, Restoring};
 pub use save::Snapshot;

@@ -84,6 +84,17 @@ const OPERATIONS: &[Operation] = &[
         ..of("overwrite")
     },
     Operation {
+        run: |it| beside_snapshot(it, &[(10, 6), (11, 6), (150, 6)]),
+        changed: &[(10, 6), (11, 6), (150, 6)],
+        ..of("overwrite beside a snapshot")
+    },
+    Operation {
+        prepare: all_on_device,
+        run: |it| beside_snapshot(it, &[(40, 5), (41, 6), (150, 6)]),
+        changed: &[(40, 5), (41, 6), (150, 6)],
+        ..of("overwrite on the device beside a snapshot")
+    },
+    Operation {
         run: |it| versions(it, &[(20, 5), (21, 5), (22, 5)]),
         changed: &[(20, 5), (21, 5), (22, 5)],
         ..of("modify")
@@ -339,6 +350,14 @@ fn machine_with(
         make(&disk, CPU, (page(index), index), BEFORE);
     }
     machine
+}
+
+/// Changes pages while a snapshot is taken, which has what they were.
+fn beside_snapshot(machine: &Machine, changed: &[(u64, u64)]) {
+    let mut snapshot = disk(machine).snapshot(0).unwrap();
+    snapshot.next_bytes().unwrap();
+    versions(machine, changed);
+    while snapshot.next_bytes().unwrap().is_some() {}
 }
 
 fn versions(machine: &Machine, changed: &[(u64, u64)]) {

@@ -57,6 +57,7 @@ impl Disk {
                 "a disksize of 0 is not a size; give at least one byte",
             ));
         }
+        self.refuse_if_restoring()?;
         // The check fails at once, not after a long writeback.
         self.refuse_a_second_size()?;
         let _post = self.post.lock();
@@ -193,6 +194,17 @@ impl Disk {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Fails at once while the device is being restored, for who must not wait for that.
+    fn refuse_if_restoring(&self) -> Result<(), ControlError> {
+        match self.restoring.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => {
+                let message = format!("{} is being restored; wait for its end", self.name());
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+        }
+    }
+
     pub(crate) fn refuse_a_second_size(&self) -> Result<(), ControlError> {
         if self.bytes() == 0 {
             return Ok(());
@@ -269,6 +281,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` while the device has users; nothing has changed then.
     pub fn reset(&self) -> Result<(), ControlError> {
+        self.refuse_if_restoring()?;
         // The check fails at once, not after a long writeback.
         self.refuse_if_used(&self.settings.lock())?;
         let _post = self.post.lock();

@@ -116,8 +116,8 @@ pub(super) fn sum(number: u64, kind: u32, contents: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(number.wrapping_mul(256).wrapping_add(u64::from(kind)), contents)
 }
 
-/// Appends record `number`.
-pub(super) fn put_record(out: &mut Vec<u8>, number: u64, kind: u32, contents: &[u8]) {
+/// Appends record `number`, as the file has it.
+pub fn put_record(out: &mut Vec<u8>, number: u64, kind: u32, contents: &[u8]) {
     out.extend(kind.to_le_bytes());
     out.extend((contents.len() as u32).to_le_bytes());
     out.extend(sum(number, kind, contents).to_le_bytes());

@@ -6,6 +6,7 @@ use alloc::{format, string::String, vec::Vec};
 use block::IoError;
 use control::{ControlError, Errno};
 use objects::Compressed;
+use sync::atomic::Ordering;
 use zcomp::{Chosen, PRIORITIES};
 
 use super::format::{Codec, Form, Item};
@@ -51,6 +52,7 @@ impl Disk {
         how: Restoring,
     ) -> Result<Restored, ControlError> {
         self.refuse_a_second_size()?;
+        let _restoring = Flag::set(self)?;
         let _post = self.post.lock();
         self.refuse_a_second_size()?;
         let mut filling = Filling {
@@ -68,6 +70,27 @@ impl Disk {
             filling.give_up();
         }
         done.map(|()| filling.restored)
+    }
+}
+
+/// The device is being restored while it lives.
+struct Flag<'a>(&'a Disk);
+
+impl Flag<'_> {
+    fn set(disk: &Disk) -> Result<Flag<'_>, ControlError> {
+        match disk.restoring.swap(true, Ordering::Relaxed) {
+            false => Ok(Flag(disk)),
+            true => {
+                let message = format!("{} is being restored already", disk.name());
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+        }
+    }
+}
+
+impl Drop for Flag<'_> {
+    fn drop(&mut self) {
+        self.0.restoring.store(false, Ordering::Relaxed);
     }
 }
 
