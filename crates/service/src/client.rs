@@ -1,7 +1,7 @@
 //! The client of the control socket.
 
 use std::fs;
-use std::io;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,10 @@ use host::{Peer, errno, peer_of};
 use serde::de::DeserializeOwned;
 
 use crate::failure::{failed, say};
-use crate::protocol::{DaemonReport, Metric, Metrics, Request, Status, parse_reply, request_line};
+use crate::pieces::{self, Pieces};
+use crate::protocol::{
+    self, DaemonReport, Metric, Metrics, Request, Status, Taken, parse_reply, request_line,
+};
 use crate::root::Root;
 use crate::server::exchange;
 
@@ -18,6 +21,8 @@ use crate::server::exchange;
 const REPORTING: Duration = Duration::from_secs(10);
 /// How often a client that waits looks whether the daemon can still answer.
 const LOOK: Duration = Duration::from_secs(1);
+/// The bytes that are read or sent at a time.
+const ROOM: usize = 256 << 10;
 /// When a client says that it waits.
 const TELL: Duration = Duration::from_secs(10);
 
@@ -118,6 +123,99 @@ impl Connected<'_> {
             Err(error) => failed(what(), &error),
         })?;
         parse_reply(&line)
+    }
+}
+
+/// Takes a snapshot of `device`, and passes its bytes to `put`.
+///
+/// # Errors
+/// As [`call`]; those of `put`. What was passed is no snapshot then.
+pub fn snapshot(
+    root: &Root,
+    device: &str,
+    put: &mut dyn FnMut(&[u8]) -> Result<(), ControlError>,
+) -> Result<Taken, ControlError> {
+    let daemon = Connected::to(root)?;
+    let request = Request::Snapshot(protocol::Snapshot { device: device.to_owned() });
+    let mut stream = daemon.begin(&request)?;
+    let (mut pieces, mut room) = (Pieces::default(), vec![0; ROOM]);
+    loop {
+        match pieces.take(&mut stream, &mut room).map_err(|error| daemon.lost(error))? {
+            0 => break,
+            count => put(&room[..count])?,
+        }
+    }
+    daemon.reply(&mut stream)
+}
+
+/// Restores a device from what `take` reads: one without a size, or a new one. Returns its name.
+///
+/// # Errors
+/// As [`call`]; those of `take`. The device has no size then.
+pub fn restore(
+    root: &Root,
+    device: Option<&str>,
+    take: &mut dyn FnMut(&mut [u8]) -> Result<usize, ControlError>,
+) -> Result<String, ControlError> {
+    let daemon = Connected::to(root)?;
+    let request = Request::Restore(protocol::Restore { device: device.map(str::to_owned) });
+    let mut stream = daemon.begin(&request)?;
+    let mut room = vec![0; ROOM];
+    loop {
+        let count = take(&mut room)?;
+        let sent = match count {
+            0 => pieces::end(&mut &daemon.stream),
+            count => pieces::put(&mut &daemon.stream, &room[..count]),
+        };
+        // The daemon may have seen enough. Its answer says why.
+        if count == 0 || sent.is_err() {
+            return daemon.reply(&mut stream);
+        }
+    }
+}
+
+/// What a daemon sends, for a client that waits for as long as it can answer.
+struct Patient<'a>(&'a Connected<'a>);
+
+impl Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match (&self.0.stream).read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.0.check_it_runs().map_err(io::Error::other)?;
+                }
+                read => return read,
+            }
+        }
+    }
+}
+
+impl Connected<'_> {
+    /// Begins a command that sends or takes more than lines.
+    fn begin(&self, request: &Request) -> Result<BufReader<Patient<'_>>, ControlError> {
+        let sent = self.stream.set_read_timeout(Some(LOOK));
+        let sent = sent.and_then(|()| (&self.stream).write_all(request_line(request).as_bytes()));
+        sent.map_err(|error| self.lost(error))?;
+        let mut stream = BufReader::with_capacity(ROOM, Patient(self));
+        self.reply::<()>(&mut stream)?;
+        Ok(stream)
+    }
+
+    fn reply<T: DeserializeOwned>(
+        &self,
+        stream: &mut BufReader<Patient<'_>>,
+    ) -> Result<T, ControlError> {
+        let mut line = Vec::new();
+        stream.read_until(b'\n', &mut line).map_err(|error| self.lost(error))?;
+        if line.is_empty() {
+            return Err(self.lost(io::ErrorKind::UnexpectedEof.into()));
+        }
+        parse_reply(&line)
+    }
+
+    fn lost(&self, error: io::Error) -> ControlError {
+        let what = || format!("no answer from {}", self.root.control_socket().display());
+        error.downcast::<ControlError>().unwrap_or_else(|error| failed(what(), &error))
     }
 }
 

@@ -14,7 +14,7 @@ use nbd::{Activated, Exports, Server, Tls};
 use serde_json::Value;
 use sync::Mutex;
 
-use crate::devices::Devices;
+use crate::devices::{Devices, write_out};
 use crate::engine::Machine;
 use crate::events::Event;
 use crate::exports::DiskExports;
@@ -24,7 +24,7 @@ use crate::metrics;
 use crate::plan::{Asked, Followed, Plan};
 use crate::protocol::{Applied, Apply, DaemonReport, Request};
 use crate::root::{Root, RootLock};
-use crate::server::ControlServer;
+use crate::server::{ControlServer, Talk};
 use crate::state::{Connection, Named, State};
 use crate::successor::successor;
 use crate::swap::recovery::Taken;
@@ -275,7 +275,9 @@ impl Daemon {
                 listener
             }
         };
-        let handler = move |request| commands.carry_out(request).map_err(with_limits);
+        let handler = move |request, talk: &mut Talk<'_>| {
+            commands.carry_out(request, talk).map_err(with_limits)
+        };
         let server = ControlServer::start(listener, Arc::new(handler));
         self.control = Some(server.map_err(|e| failed(what(), &e))?);
         Ok(())
@@ -393,6 +395,7 @@ impl Daemon {
         for directory in [root.tree(), root.files(), root.devices()] {
             made.remove(&directory);
         }
+        self.devices.save_all();
         Ok(())
     }
 
@@ -462,7 +465,7 @@ impl Commands {
         }
     }
 
-    fn carry_out(&self, request: Request) -> Result<Value, ControlError> {
+    fn carry_out(&self, request: Request, talk: &mut Talk<'_>) -> Result<Value, ControlError> {
         let devices = &self.devices;
         match request {
             Request::Status(_) => json(&self.report()),
@@ -484,6 +487,21 @@ impl Commands {
                 Some(name) => self.swaps.off(&name)?,
                 None => self.swaps.off_all()?,
             }),
+            Request::Snapshot(it) => {
+                let snapshot = devices.snapshot(&it.device)?;
+                talk.begin()?;
+                let taken = write_out(snapshot, &mut |bytes| talk.put(bytes));
+                let _ = talk.end();
+                json(&taken?)
+            }
+            Request::Restore(it) => {
+                devices.check_restorable(it.device.as_deref())?;
+                talk.begin()?;
+                let source = &mut |into: &mut [u8]| talk.take(into);
+                let restored = devices.restore(it.device.as_deref(), source);
+                talk.stop_taking();
+                json(&restored?)
+            }
             Request::Apply(it) => json(&self.apply(it)?),
             Request::Upgrade(it) => {
                 let layouts = devices.state().map(|state| state.layouts(devices.machine()));

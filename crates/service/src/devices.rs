@@ -1,6 +1,7 @@
 //! The devices of a daemon, and how their frontends follow them.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -36,6 +37,7 @@ mod recovered;
 mod refusal;
 mod refused;
 mod report;
+mod snapshots;
 mod swapped;
 mod users;
 mod waits;
@@ -46,6 +48,7 @@ use change::{Change, Lifecycle};
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
 pub use report::export_uri;
+pub use snapshots::write_out;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
@@ -78,6 +81,8 @@ pub struct Devices {
     state: Option<Arc<State>>,
     /// What the daemon was asked for, and follows.
     asked: Mutex<Asked>,
+    /// The files that devices are saved to at the end, by their numbers.
+    saved_at: Mutex<BTreeMap<u32, PathBuf>>,
 }
 
 /// Attributes whose stores the frontends of a device must follow.
@@ -104,6 +109,7 @@ impl Devices {
             unloaded,
             state,
             asked: Mutex::new(Asked::new()),
+            saved_at: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -199,10 +205,12 @@ impl Devices {
             None => self.machine.add()?,
         };
         note(&disk);
-        let made = configure(&disk, options)
+        let made = self
+            .set_up(&disk, options)
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
             .and_then(|()| self.attach(&lifecycle, &disk, None));
         if let Err(error) = made {
+            self.save_at_end(disk.id(), None);
             self.ublks.take_down(&disk, true)?;
             self.machine.remove(disk.id())?;
             self.save_removal();
@@ -256,6 +264,7 @@ impl Devices {
             return Err(error.into());
         }
         self.forget_asked(&disk.name());
+        self.save_at_end(disk.id(), None);
         tracing::info!("{} removed", disk.name());
         Ok(self.save()?)
     }
@@ -351,6 +360,12 @@ impl Devices {
         let before = disk.bytes();
         self.ublks.check_resize(disk)?;
         rows.store(attribute, value)?;
+        self.has_size(disk, before)
+    }
+
+    /// Lets the frontends of a device follow its size, which was `before`. A device that got its
+    /// first size has none again if they cannot. The caller has the lock of a change.
+    fn has_size(&self, disk: &Arc<Disk>, before: u64) -> Result<(), ControlError> {
         let attached = self.attached.lock().get(&disk.id()).cloned();
         let resize = || attached.map_or(Ok(()), |attached| attached.resized());
         let resized = match before {
@@ -364,7 +379,7 @@ impl Devices {
                 return Err(error);
             }
             let message = format!("{}; {} has been reset", error.message, disk.name());
-            rows.store("reset", "1")?;
+            disk.reset()?;
             self.save_removal();
             return Err(ControlError::new(error.errno, message));
         }
@@ -426,7 +441,8 @@ impl Devices {
             server.disconnect(&disk.name());
         }
         match self.clients(disk) {
-            0 => Ok(()),
+            0 if force => Ok(()),
+            0 => snapshots::refuse_snapshot(disk),
             clients => {
                 let message = format!(
                     "{} is in use: {clients} NBD client(s) are connected to it; let them \

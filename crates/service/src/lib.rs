@@ -23,7 +23,7 @@
 //!    [`zone`]: views of it; [`rehearsal`]: whether another program could take over.
 //! 4. [`swap::signals`], [`events`]: signals; [`swap::beneath`]: what devices stand on;
 //!    [`swap::report`]: reports of swap devices.
-//! 5. [`protocol`], [`server`], [`client`]: the control socket.
+//! 5. [`protocol`], [`pieces`], [`server`], [`client`]: the control socket.
 //! 6. [`devices`]: devices behind frontends.
 //! 7. [`swap`]: swap devices, except the files named in other layers.
 //! 8. [`tree`]: the control tree; [`metrics`]: its numbers for programs that watch.
@@ -51,6 +51,7 @@ pub mod notify;
 mod observed;
 pub mod outlet;
 pub mod panics;
+pub mod pieces;
 pub mod plan;
 pub mod protocol;
 pub mod rehearsal;

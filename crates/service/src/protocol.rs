@@ -54,6 +54,10 @@ pub struct Add {
     /// Write pages as they are to a backing file that other users may open.
     #[serde(skip_serializing_if = "is_false")]
     pub force: bool,
+    /// The absolute path of a file: the device is restored from it if it is there, and saved to it
+    /// when the daemon ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -229,6 +233,33 @@ pub struct SwapOff {
     pub name: Option<String>,
 }
 
+/// Takes a snapshot of a device. The answer that it begins, its bytes in [`crate::pieces`], and the
+/// answer of the command follow.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    /// The name of the device.
+    pub device: String,
+}
+
+/// What a snapshot has.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+pub struct Taken {
+    /// The bytes of the file.
+    pub bytes: u64,
+    /// The pages in it.
+    pub pages: u64,
+}
+
+/// Restores a device. After the answer that it begins the client sends the snapshot in
+/// [`crate::pieces`]; the answer of the command follows.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Restore {
+    /// The name of a device without a size; without it, a new device.
+    pub device: Option<String>,
+}
+
 /// Asks for the attributes of a device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -281,14 +312,18 @@ pub enum Request {
     Stop(Stop),
     /// See [`Apply`]; answered with an [`Applied`].
     Apply(Apply),
+    /// See [`Snapshot`]; answered with a [`Taken`].
+    Snapshot(Snapshot),
+    /// See [`Restore`]; answered with the name of the device.
+    Restore(Restore),
     /// See [`Upgrade`]; answered only if it is refused, else the connection ends.
     Upgrade(Upgrade),
 }
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 14] = [
+pub const COMMANDS: [&str; 16] = [
     "status", "add", "remove", "reset", "get", "set", "describe", "tree", "metrics", "swap_on",
-    "swap_off", "stop", "apply", "upgrade",
+    "swap_off", "stop", "apply", "upgrade", "snapshot", "restore",
 ];
 
 /// One attribute and its value.

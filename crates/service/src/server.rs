@@ -16,6 +16,8 @@ use serde_json::Value;
 use sync::Mutex;
 use sync::atomic::{AtomicBool, Ordering};
 
+use crate::failure::failed;
+use crate::pieces::{self, Pieces};
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
 
 /// The most clients served at a time.
@@ -27,9 +29,67 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the server waits after an error before it accepts again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// How long a client may take no byte of what it asked for.
+const STALLED: Duration = Duration::from_secs(300);
+
 /// Answers a request, with the value or the error that the client gets. Many threads call it at
 /// once.
-pub type Handler = dyn Fn(Request) -> Result<Value, ControlError> + Send + Sync;
+pub type Handler = dyn Fn(Request, &mut Talk<'_>) -> Result<Value, ControlError> + Send + Sync;
+
+/// A client whose request is being answered, for commands that send or take more than a line.
+pub struct Talk<'a> {
+    client: &'a mut BufReader<UnixStream>,
+    pieces: Pieces,
+}
+
+impl Talk<'_> {
+    /// Says that the command begins.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn begin(&mut self) -> Result<(), ControlError> {
+        let stream = self.client.get_mut();
+        let limits =
+            stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(Some(STALLED)));
+        let said = limits.and_then(|()| stream.write_all(reply_line(&Ok(Value::Null)).as_bytes()));
+        said.map_err(|error| gone(&error))
+    }
+
+    /// Sends bytes.
+    ///
+    /// # Errors
+    /// The client is gone, or takes nothing.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
+        pieces::put(self.client.get_mut(), bytes).map_err(|error| gone(&error))
+    }
+
+    /// Says that this was all.
+    ///
+    /// # Errors
+    /// As [`Talk::put`].
+    pub fn end(&mut self) -> Result<(), ControlError> {
+        pieces::end(self.client.get_mut()).map_err(|error| gone(&error))
+    }
+
+    /// Reads bytes that the client sends, as many as there are and fit; 0 at the end.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub fn take(&mut self, into: &mut [u8]) -> Result<usize, ControlError> {
+        self.pieces.take(self.client, into).map_err(|error| gone(&error))
+    }
+
+    /// Lets the client know that nothing more is read, if it has not sent all.
+    pub fn stop_taking(&mut self) {
+        if !self.pieces.are_over() {
+            let _ = self.client.get_mut().shutdown(std::net::Shutdown::Read);
+        }
+    }
+}
+
+fn gone(error: &io::Error) -> ControlError {
+    failed("the client is gone", error)
+}
 
 struct Client {
     number: u64,
@@ -192,11 +252,13 @@ fn converse(stream: UnixStream, place: &Place, handler: &Handler) -> io::Result<
             }
             Line::Complete(line) => {
                 place.note(true);
-                parse_message(&line).and_then(handler)
+                let talk = &mut Talk { client: &mut reader, pieces: Pieces::default() };
+                parse_message(&line).and_then(|request| handler(request, talk))
             }
         };
         // A client that does not take its answer counts as silent and may be disconnected.
         place.note(false);
+        reader.get_mut().set_write_timeout(Some(PATIENCE))?;
         reader.get_mut().write_all(reply_line(&result).as_bytes())?;
     }
 }

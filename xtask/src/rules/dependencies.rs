@@ -113,8 +113,8 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "cli",
         &[
-            "units", "sync", "control", "zram", "zswap", "host", "kept", "store", "machine", "nbd",
-            "estimate", "service",
+            "units", "sync", "control", "zram", "zswap", "host", "seal", "kept", "store",
+            "machine", "nbd", "estimate", "service",
         ],
     ),
     (

@@ -57,6 +57,7 @@ impl Commands {
             applied.changed = gone.chain(by.changes.iter().map(set)).chain(made).collect();
             return Ok(applied);
         }
+        it.disks.iter().for_each(|disk| self.devices.save_configured(&disk.add));
         // Where a disk was mounted another may be to be mounted.
         if part == DISKS {
             self.take_down(&gone, &mut by.asked, &mut applied);

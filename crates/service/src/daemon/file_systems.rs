@@ -130,8 +130,25 @@ impl FileSystems {
         kind: &'static Kind,
         target: Option<&Path>,
     ) -> Result<(), ControlError> {
+        let made = self.make_on(disk, kind, target);
+        if made.is_err() {
+            // What was saved before is more than what is there now.
+            self.devices.save_at_end(disk.id(), None);
+        }
+        made
+    }
+
+    fn make_on(
+        &self,
+        disk: &Arc<Disk>,
+        kind: &'static Kind,
+        target: Option<&Path>,
+    ) -> Result<(), ControlError> {
         let device = self.place(disk)?;
-        self.loops().make_file_system(kind, &device)?;
+        // What was saved has one.
+        if disk.stats().pages_stored == 0 {
+            self.loops().make_file_system(kind, &device)?;
+        }
         self.step(&disk.name(), MadeUpTo::Made)?;
         let Some(target) = target else { return Ok(()) };
         self.mount(Mounted { disk: disk.name(), kind, device, target: target.to_owned() })

@@ -14,6 +14,7 @@ use zram::Disk;
 use super::Devices;
 use super::change::Change;
 use super::refusal::{Refusal, in_use};
+use super::snapshots::refuse_snapshot;
 use super::swapped::is_swap;
 use crate::loops::{LOOKING, PAUSE};
 use crate::mounts::stands_on;
@@ -72,7 +73,9 @@ impl Devices {
     /// `EBUSY`; the message names every user.
     pub fn check_handed_over(&self) -> Result<(), ControlError> {
         self.lifecycle.lock().check()?;
-        let users = self.machine.disks().iter().filter_map(|disk| self.busy(disk)).collect();
+        let disks = self.machine.disks();
+        disks.iter().try_for_each(|disk| refuse_snapshot(disk))?;
+        let users = disks.iter().filter_map(|disk| self.busy(disk)).collect();
         refuse(users).map_err(|error| {
             let message =
                 format!("{}; block devices and files end with the program", error.message);

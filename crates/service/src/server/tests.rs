@@ -17,6 +17,7 @@ fn serve(
 ) -> Fixture {
     let dir = testkit::TempDir::new();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+    let handler = move |request, _: &mut Talk<'_>| handler(request);
     let server = ControlServer::start(listener, Arc::new(handler)).unwrap();
     Fixture { dir, _server: server }
 }
@@ -139,7 +140,9 @@ fn an_error_of_accept_does_not_end_the_server() {
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
     // The next accept fails with EAGAIN.
     listener.set_nonblocking(true).unwrap();
-    let server = ControlServer::start(listener, Arc::new(echo)).unwrap();
+    let server =
+        ControlServer::start(listener, Arc::new(|request, _: &mut Talk<'_>| echo(request)))
+            .unwrap();
     let fixture = Fixture { dir, _server: server };
     thread::sleep(PAUSE);
     let stream = fixture.connect();
