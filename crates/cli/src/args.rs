@@ -113,6 +113,12 @@ pub enum Command {
     /// Change attributes of a device.
     #[command(after_help = "Example: rampack set zram0 comp_algorithm=zstd disksize=4G")]
     Set(Set),
+    /// Write what a device has at this moment to standard output, while it is used.
+    #[command(after_help = SNAPSHOT_NOTES)]
+    Snapshot(Snapshot),
+    /// Restore a device from a snapshot on standard input, and print its name.
+    #[command(after_help = RESTORE_NOTES)]
+    Restore(Restore),
     /// List all attributes, with their places in the control tree.
     #[command(after_help = TREE_NOTES)]
     Tree(Tree),
@@ -198,6 +204,24 @@ does the same.
 Examples:
   sudo rampack keep serve --size 1G
   sudo rampack keep up --size 8G --mount /mnt/fast";
+
+const SNAPSHOT_NOTES: &str = "\
+Everything written before the command began is in it, and nothing written after. Nobody waits for \
+it. Pages go as they are compressed; those on a backing device are read from there. While it is \
+taken, what is overwritten takes memory; where there is none, the snapshot fails, and no write \
+does. What a file system or a database has not written to the device yet is not in it: `sync` \
+first, or fsfreeze(8).
+
+Example: rampack snapshot zram0 > zram0.snap";
+
+const RESTORE_NOTES: &str = "\
+The device shows what was restored only when all of it was read and found sound. A file that was \
+cut or changed is refused, with the place, and the device has no size then.
+
+Examples:
+  rampack restore < zram0.snap          a new device, with the size and algorithms of the first
+  rampack reset zram1 && rampack restore zram1 < zram0.snap
+  ssh other rampack snapshot zram0 | rampack restore";
 
 const FSCK_NOTES: &str = "\
 The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
@@ -382,6 +406,11 @@ pub struct DiskOptions {
     /// Without --mount it is not mounted. Without root there are ext4 and ext2.
     #[arg(long, value_name = "NAME", value_parser = fs_name)]
     pub fs: Option<String>,
+
+    /// Restore the device from this file if it is there, and save it there when the daemon ends:
+    /// it keeps its contents over a reboot. After a crash it has those of the last end.
+    #[arg(long, value_name = "PATH")]
+    pub snapshot: Option<PathBuf>,
 }
 
 /// `rampack up`.
@@ -467,6 +496,28 @@ pub struct Device {
     /// Unmount the device first, even if programs use it. Otherwise a device in use is refused.
     #[arg(long)]
     pub force: bool,
+}
+
+/// `rampack snapshot`.
+#[derive(Args, Debug)]
+pub struct Snapshot {
+    /// The device, such as zram0.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Encrypt and authenticate it with the key in this file: any bytes, eight at least.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
+}
+
+/// `rampack restore`.
+#[derive(Args, Debug)]
+pub struct Restore {
+    /// A device without a size [default: a new device]
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
+    /// The file of the key that the snapshot was sealed with.
+    #[arg(long, value_name = "FILE")]
+    pub key: Option<PathBuf>,
 }
 
 /// `rampack stop`.

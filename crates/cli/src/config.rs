@@ -167,7 +167,7 @@ impl Configuration {
         let serve = self.of_serve().map(|it| (format!("serve/{}", it.key), it.written.clone()));
         let force = self.serve.as_ref().is_some_and(|serve| serve.force);
         let disk = |(number, disk): (&u32, &DiskOptions)| ConfiguredDisk {
-            add: Add { number: Some(*number), ..disk.device.request(Some(&disk.size), force) },
+            add: Add { number: Some(*number), ..disk.request(force) },
             fs: disk.fs.clone(),
             mount: disk.mount.as_deref().map(machine::text_of),
         };

@@ -12,7 +12,7 @@
 //! 4. `sandbox`, `watch`, `running`, `beside`, [`up`]: from the command line to a daemon, and to
 //!    its end.
 //! 5. [`keep`], [`upgrade`], [`fsck`], `doctor`, [`estimating`], [`exec`], [`swap`], [`commands`],
-//!    [`configured`], [`config::commands`], `metrics`, `top`: the other commands.
+//!    [`configured`], [`config::commands`], `snapshots`, `metrics`, `top`: the other commands.
 
 pub mod args;
 mod beside;
@@ -31,6 +31,7 @@ mod metrics;
 mod running;
 mod sandbox;
 pub mod schema;
+mod snapshots;
 pub mod swap;
 mod table;
 pub mod terminal;
@@ -155,6 +156,8 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         Command::Set(it) => commands::set(&root()?, it),
         Command::Tree(it) => commands::tree(&root()?, it),
         Command::Exec(it) => exec::exec(&root()?, &it.command),
+        Command::Snapshot(it) => snapshots::take(&root()?, it),
+        Command::Restore(it) => snapshots::restore(&root()?, it),
         Command::Stop(it) => commands::stop(&root()?, it.force),
         Command::Upgrade(it) => upgrade::run(&root()?, it),
     }

@@ -12,7 +12,7 @@ use host::{self, Role};
 use nbd::{Activated, Stream};
 use units::human;
 
-use crate::args::{DeviceOptions, Serve, Size, Up, absolute};
+use crate::args::{DeviceOptions, DiskOptions, Serve, Size, Up, absolute};
 use crate::beside;
 use crate::running::{
     Running, activate, check_frontends, confine, for_file_systems, handed_over, is_inherited,
@@ -68,7 +68,17 @@ impl DeviceOptions {
             level: self.level,
             mem_limit: text(&self.memory),
             force,
+            snapshot: None,
         }
+    }
+}
+
+impl DiskOptions {
+    /// The request for the device.
+    #[must_use]
+    pub fn request(&self, force: bool) -> Add {
+        let snapshot = self.snapshot.as_deref().map(absolute);
+        Add { snapshot, ..self.device.request(Some(&self.size), force) }
     }
 }
 
@@ -108,7 +118,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     // The checks may look into file systems on devices of the daemon before, so those come first.
     let is_first = !is_inherited(state.as_ref());
     let plan = is_first.then(|| Plan::check(root, up)).transpose()?;
-    let mut asked = up.disk.device.request(Some(&up.disk.size), up.frontends.force).asked();
+    let mut asked = up.disk.request(up.frontends.force).asked();
     let file_system =
         [("--mount", up.disk.mount.as_deref().map(machine::text_of)), ("--fs", up.disk.fs.clone())];
     asked.extend(
@@ -152,26 +162,29 @@ fn make(
     let (root, devices) = (daemon.root(), daemon.devices());
     let file_systems = daemon.file_systems();
     if !file_systems.begins_anew() {
+        for id in devices.numbers() {
+            let add = Add { number: Some(id), ..up.disk.request(up.frontends.force) };
+            devices.save_configured(&add);
+        }
         let made = file_systems.go_on().into_iter().next();
         let Some((disk, kind)) = made else { return Ok(Some(served(daemon))) };
-        return Ok(Some(welcome(root, &devices.report(&disk), Some(kind))));
+        return Ok(Some(welcome(up, root, &devices.report(&disk), Some(kind))));
     }
     let plan = plan.map_or_else(|| Plan::check(root, up), Ok)?;
     // Checked after the start: a killed daemon may have left its mount there, and the start clears
     // it.
     plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
-    let (request, target) =
-        (up.disk.device.request(Some(&up.disk.size), up.frontends.force), plan.target.as_deref());
+    let (request, target) = (up.disk.request(up.frontends.force), plan.target.as_deref());
     let Some(kind) = plan.kind else {
         let disk = devices.add(&request)?;
-        return Ok(Some(welcome(root, &devices.report(&disk), None)));
+        return Ok(Some(welcome(up, root, &devices.report(&disk), None)));
     };
     let disk = file_systems.add_for(&request, kind, target)?;
     if interrupted(events) {
         return Ok(None);
     }
     file_systems.make(&disk, kind, target)?;
-    Ok(Some(welcome(root, &devices.report(&disk), Some(kind))))
+    Ok(Some(welcome(up, root, &devices.report(&disk), Some(kind))))
 }
 
 /// `rampack serve`.
@@ -276,7 +289,7 @@ fn interrupted(events: &Events) -> bool {
 }
 
 /// The text that tells a user what to do with the new device.
-fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
+fn welcome(up: &Up, root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
     let attribute = |name: &str| device.attributes.get(name).map_or("", |text| text.trim());
     let algorithm = attribute("comp_algorithm");
     let algorithm = algorithm.split(['[', ']']).nth(1).unwrap_or(algorithm);
@@ -321,7 +334,11 @@ fn welcome(root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
         (None, _, None) => {}
     }
     let program = program(root);
-    let end = format!("Ctrl-C, or {program} stop; everything in it is lost then");
+    let then = match &up.disk.snapshot {
+        Some(path) => format!("it is saved to {} then", path.display()),
+        None => "everything in it is lost then".to_owned(),
+    };
+    let end = format!("Ctrl-C, or {program} stop; {then}");
     uses.extend([
         ("watch it", format!("{program} status")),
         ("change it", format!("{program} set {} mem_limit=512M", device.name)),

@@ -38,6 +38,7 @@ mod sandbox;
 mod schema;
 mod service;
 mod signals;
+mod snapshots;
 mod streams;
 mod swap;
 mod swap_backing;

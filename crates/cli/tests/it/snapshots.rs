@@ -1,0 +1,224 @@
+//! `rampack snapshot`, `rampack restore`, and disks that are saved at the end of their daemon.
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::Stdio;
+
+use testkit::{Need, met};
+
+use crate::common::{
+    Daemon, NbdClient, Place, Said, noise, program, rampack, refused, said, wait_until,
+};
+
+/// Runs `rampack` with this input and output.
+fn with_files(place: &Place, line: &str, input: Option<&Path>, output: Option<&Path>) -> Said {
+    let file = |path: Option<&Path>, open: fn(&Path) -> File| {
+        path.map_or_else(Stdio::null, |path| Stdio::from(open(path)))
+    };
+    let mut command = program();
+    command.arg("--root").arg(place.root()).args(line.split_whitespace());
+    command.stdin(file(input, |path| File::open(path).unwrap()));
+    match output {
+        Some(path) => command.stdout(File::create(path).unwrap()).stderr(Stdio::piped()),
+        None => command.stdout(Stdio::piped()).stderr(Stdio::piped()),
+    };
+    said(&command.spawn().unwrap().wait_with_output().unwrap())
+}
+
+fn done(said: Said) -> String {
+    assert_eq!(said.code, 0, "{}", said.err);
+    said.out
+}
+
+fn text(number: u64) -> Vec<u8> {
+    let mut rng = testkit::Rng::new(number);
+    (0..4096).map(|_| b"etaoin s"[rng.below(8) as usize]).collect()
+}
+
+fn fill(daemon: &Daemon, round: u64) {
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    (0..300).for_each(|n| assert_eq!(client.write(n * 4096, &text(n + round)), 0));
+    assert_eq!(client.write(300 * 4096, &noise(round)), 0);
+}
+
+#[track_caller]
+fn check(daemon: &Daemon, name: &str, round: u64) {
+    let mut client = NbdClient::connect(&daemon.nbd(), name).unwrap();
+    (0..300).for_each(|n| assert!(client.read(n * 4096, 4096) == text(n + round), "page {n}"));
+    assert!(client.read(300 * 4096, 4096) == noise(round));
+}
+
+#[test]
+fn a_snapshot_is_restored_to_new_disks_and_to_empty_ones() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M --algorithm zstd --level 5");
+    fill(&daemon, 1);
+    let file = place.path().join("zram0.snap");
+    done(with_files(&place, "snapshot zram0", None, Some(&file)));
+    fill(&daemon, 9);
+    assert_eq!(done(with_files(&place, "restore", Some(&file), None)), "zram1\n");
+    check(&daemon, "zram1", 1);
+    check(&daemon, "zram0", 9);
+    assert!(daemon.does("get zram1 comp_algorithm").contains("[zstd]"));
+    daemon.does("add --algorithm lz4");
+    assert_eq!(done(with_files(&place, "restore zram2", Some(&file), None)), "zram2\n");
+    check(&daemon, "zram2", 1);
+    assert!(daemon.does("get zram2 comp_algorithm").contains("[lz4]"));
+    let twice = with_files(&place, "restore zram2", Some(&file), None);
+    refused(&twice, 1, &["zram2 has a size already", "EBUSY"]);
+    refused(&with_files(&place, "snapshot zram7", None, None), 1, &["zram7", "ENODEV"]);
+    daemon.does("add");
+    refused(&with_files(&place, "snapshot zram3", None, None), 1, &["not initialised", "EINVAL"]);
+    daemon.stop();
+}
+
+#[test]
+fn damaged_snapshots_are_refused_with_the_place() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 64M");
+    fill(&daemon, 1);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    // More than a socket holds, so that the client is told before it has sent all.
+    (400..2400).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n)), 0));
+    drop(client);
+    let file = place.path().join("zram0.snap");
+    done(with_files(&place, "snapshot zram0", None, Some(&file)));
+    let whole = fs::read(&file).unwrap();
+    let try_it = |bytes: &[u8], words: &[&str]| {
+        fs::write(&file, bytes).unwrap();
+        refused(&with_files(&place, "restore", Some(&file), None), 1, words);
+        assert!(!daemon.does("status").contains("zram1"), "nothing is left of it");
+    };
+    for at in [5, whole.len() / 100, whole.len() / 2, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 16;
+        try_it(&bytes, &["EINVAL"]);
+    }
+    try_it(&whole[..whole.len() / 2], &["damaged", "record", "ends", "EINVAL"]);
+    try_it(&whole[..whole.len() - 32], &["without the last record", "EINVAL"]);
+    try_it(b"", &["the input is empty"]);
+    try_it(b"PK and what else may be in a file", &["no snapshot"]);
+    fs::write(&file, &whole).unwrap();
+    done(with_files(&place, "restore", Some(&file), None));
+    check(&daemon, "zram1", 1);
+    daemon.stop();
+}
+
+#[test]
+fn a_sealed_snapshot_needs_its_key() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M");
+    fill(&daemon, 1);
+    let (file, key, other) =
+        (place.path().join("snap"), place.path().join("key"), place.path().join("other"));
+    fs::write(&key, noise(1)).unwrap();
+    fs::write(&other, noise(2)).unwrap();
+    let words = |command: &str, key: &Path| format!("{command} --key {}", key.display());
+    done(with_files(&place, &words("snapshot zram0", &key), None, Some(&file)));
+    let sealed = fs::read(&file).unwrap();
+    assert!(!sealed.windows(5).any(|it| it == b"zram0"), "something can be read in it");
+    refused(&with_files(&place, "restore", Some(&file), None), 1, &["sealed", "--key"]);
+    let wrong = with_files(&place, &words("restore", &other), Some(&file), None);
+    refused(&wrong, 1, &["key is not the one", "EINVAL"]);
+    fs::write(&file, &sealed[..sealed.len() - 40]).unwrap();
+    let cut = with_files(&place, &words("restore", &key), Some(&file), None);
+    refused(&cut, 1, &["sealed stream"]);
+    assert!(!daemon.does("status").contains("zram1"));
+    fs::write(&file, &sealed).unwrap();
+    done(with_files(&place, &words("restore", &key), Some(&file), None));
+    check(&daemon, "zram1", 1);
+    fs::write(&key, b"short").unwrap();
+    let short = with_files(&place, &words("snapshot zram0", &key), None, Some(&file));
+    refused(&short, 1, &["8 bytes at least"]);
+    daemon.stop();
+}
+
+/// A client that takes nothing holds nobody up: the device is used, and not taken away.
+#[test]
+fn a_snapshot_that_nobody_reads_holds_nobody_up() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 64M");
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    (0..4000).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n)), 0));
+    let mut reader = program()
+        .arg("--root")
+        .arg(place.root())
+        .args(["snapshot", "zram0"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let is_busy = || {
+        let said = daemon.ask("reset zram0");
+        said.err.contains("snapshot")
+    };
+    (0..4000).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n + 1)), 0));
+    drop(client);
+    wait_until("the snapshot", is_busy);
+    refused(&daemon.ask("stop"), 1, &["snapshot of zram0 is being taken", "EBUSY"]);
+    daemon.does("reset zram0 --force");
+    // What it has read so far is no snapshot.
+    let output = reader.stdout.take().unwrap();
+    let read = std::thread::spawn(move || std::io::read_to_string(output).is_ok());
+    let end = reader.wait().unwrap();
+    assert_eq!(end.code(), Some(1));
+    let _ = read.join();
+    daemon.stop();
+}
+
+#[test]
+fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
+    let place = Place::new();
+    let file = place.path().join("kept.snap");
+    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let daemon = Daemon::start(&place, &line);
+    fill(&daemon, 1);
+    daemon.stop();
+    let first = fs::read(&file).unwrap();
+    let daemon = Daemon::start(&place, &line);
+    check(&daemon, "zram0", 1);
+    fill(&daemon, 5);
+    daemon.stop();
+    assert!(fs::read(&file).unwrap() != first);
+    // A smaller disk cannot have it, and begins empty; the file stays.
+    let small = format!("up --transport nbd --size 64K --snapshot {}", file.display());
+    let daemon = Daemon::start(&place, &small);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram0").unwrap();
+    assert!(client.read(0, 4096).iter().all(|byte| *byte == 0));
+    drop(client);
+    daemon.stop();
+    let aside = fs::read_dir(place.path()).unwrap().flatten().map(|it| it.path());
+    let aside: Vec<_> = aside.filter(|it| it.to_string_lossy().contains("refused-")).collect();
+    assert_eq!(aside.len(), 1, "{aside:?}");
+    fs::rename(&aside[0], &file).unwrap();
+    let daemon = Daemon::start(&place, &line);
+    check(&daemon, "zram0", 5);
+    daemon.stop();
+    assert!(!place.path().join("kept.snap.part").exists());
+    let nowhere = rampack(&format!(
+        "--root {} up --transport nbd --snapshot /proc/none/file",
+        place.root().display()
+    ));
+    refused(&nowhere, 1, &["/proc/none/file.part", "ENOENT"]);
+}
+
+/// With a file system, which is made once.
+#[test]
+fn a_file_system_comes_back() {
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    let needs = [Need::Root, Need::Fuse, Need::Loop, mkfs];
+    if !met("a_file_system_comes_back", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let mount = place.mount_point();
+    let file = place.path().join("kept.snap");
+    let line = format!("up --size 64M --mount {} --snapshot {}", mount.display(), file.display());
+    let daemon = Daemon::start(&place, &line);
+    fs::write(mount.join("hello"), b"there").unwrap();
+    daemon.stop();
+    assert!(!mount.join("hello").exists());
+    let daemon = Daemon::start(&place, &line);
+    assert_eq!(fs::read(mount.join("hello")).unwrap(), b"there");
+    daemon.stop();
+}
