@@ -12,7 +12,7 @@ use crate::kept_table;
 use crate::nbd_client::{self, Conversation};
 use crate::{
     codecs, disk_targets, fuse_files, plain_blocks, put_off, remote_stores, segment_walk,
-    swap_contents, value_store,
+    snapshots, swap_contents, value_store,
 };
 
 /// A target function, its name, and its seed inputs.
@@ -58,6 +58,7 @@ pub const TARGETS: &[Target] = &[
     },
     Target { name: "segment_walk", run: segment_walk::segment_walk, seeds: segment_walk::seeds },
     Target { name: "value_store", run: value_store::value_store, seeds: value_store::seeds },
+    Target { name: "snapshots", run: snapshots::snapshots, seeds: snapshots::seeds },
     Target { name: "decompress", run: codecs::decompress, seeds: codecs::seeds },
     Target { name: "decompress_lzo", run: codecs::decompress_lzo, seeds: codecs::lzo_seeds },
     Target { name: "decompress_lz4", run: codecs::decompress_lz4, seeds: codecs::lz4_seeds },

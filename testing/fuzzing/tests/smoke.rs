@@ -101,6 +101,11 @@ fn segment_walk() {
 }
 
 #[test]
+fn snapshots() {
+    smoke("snapshots");
+}
+
+#[test]
 fn decompress() {
     smoke("decompress");
 }
