@@ -14,8 +14,10 @@ pub use service::transport::{SwapTransport, Transport};
 
 mod config;
 mod estimate;
+mod fsck;
 mod nbd;
 mod sandbox;
+mod snapshots;
 mod swap;
 mod values;
 mod watch;
@@ -23,8 +25,12 @@ use config::CONFIG_NOTES;
 pub use config::{Config, ConfigAction, ConfigApply, ConfigFiles, ConfigImport};
 use estimate::ESTIMATE_NOTES;
 pub use estimate::Estimate;
+use fsck::FSCK_NOTES;
+pub use fsck::Fsck;
 pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
+use snapshots::{RESTORE_NOTES, SNAPSHOT_NOTES};
+pub use snapshots::{Restore, Snapshot};
 use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
@@ -204,37 +210,6 @@ does the same.
 Examples:
   sudo rampack keep serve --size 1G
   sudo rampack keep up --size 8G --mount /mnt/fast";
-
-const SNAPSHOT_NOTES: &str = "\
-Everything written before the command began is in it, and nothing written after. Nobody waits for \
-it. Pages go as they are compressed; those on a backing device are read from there. While it is \
-taken, what is overwritten takes memory; where there is none, the snapshot fails, and no write \
-does. What a file system or a database has not written to the device yet is not in it: `sync` \
-first, or fsfreeze(8).
-
-Example: rampack snapshot zram0 > zram0.snap";
-
-const RESTORE_NOTES: &str = "\
-The device shows what was restored only when all of it was read and found sound. A file that was \
-cut or changed is refused, with the place, and the device has no size then.
-
-Examples:
-  rampack restore < zram0.snap          a new device, with the size and algorithms of the first
-  rampack reset zram1 && rampack restore zram1 < zram0.snap
-  ssh other rampack snapshot zram0 | rampack restore";
-
-const FSCK_NOTES: &str = "\
-The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
-descriptors that outlive the daemon. This maps them privately and recovers them there, as the next \
-daemon would, and tells what cannot be right. docs/internals/kept-state.md explains the \
-numbers. It needs root, and memory for a part of the tables.
-
-No daemon may serve meanwhile: it is dead and its keeper waits, or it is stopped.
-
-Exit codes, as of fsck(8): 0 clean, 4 errors were found and left, 8 not checked, 2 the command \
-line was wrong.
-
-Example: kill -STOP PID; rampack fsck --pid PID; kill -CONT PID";
 
 const UPGRADE_NOTES: &str = "\
 For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: `serve`, whose \
@@ -498,49 +473,12 @@ pub struct Device {
     pub force: bool,
 }
 
-/// `rampack snapshot`.
-#[derive(Args, Debug)]
-pub struct Snapshot {
-    /// The device, such as zram0.
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Encrypt and authenticate it with the key in this file: any bytes, eight at least.
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
-}
-
-/// `rampack restore`.
-#[derive(Args, Debug)]
-pub struct Restore {
-    /// A device without a size [default: a new device]
-    #[arg(value_name = "NAME")]
-    pub name: Option<String>,
-    /// The file of the key that the snapshot was sealed with.
-    #[arg(long, value_name = "FILE")]
-    pub key: Option<PathBuf>,
-}
-
 /// `rampack stop`.
 #[derive(Args, Debug)]
 pub struct Stop {
     /// Stop even while programs use devices. Otherwise a daemon with a device in use goes on.
     #[arg(long)]
     pub force: bool,
-}
-
-/// `rampack fsck`.
-#[derive(Args, Debug)]
-pub struct Fsck {
-    /// The process that has the descriptors: the keeper, or a stopped daemon [default: the daemon
-    /// of the root directory]
-    #[arg(long, value_name = "PID")]
-    pub pid: Option<u32>,
-    /// Read every page as well, those on backing devices included.
-    #[arg(long)]
-    pub contents: bool,
-    /// Print one JSON object.
-    #[arg(long, short = 'J')]
-    pub json: bool,
 }
 
 /// `rampack doctor`.

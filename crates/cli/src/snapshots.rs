@@ -62,7 +62,8 @@ fn secret(path: &Path) -> Result<Vec<u8>, ControlError> {
 /// `rampack snapshot`.
 ///
 /// # Errors
-/// `EINVAL` if standard output is a terminal; as [`client::snapshot`]; the error of standard output.
+/// `EINVAL` if standard output is a terminal; as [`client::snapshot`]; the error of standard
+/// output.
 pub(crate) fn take(root: &Root, options: &Snapshot) -> Result<(), ControlError> {
     let stdout = io::stdout();
     if stdout.is_terminal() {

@@ -20,7 +20,7 @@ use crate::engine::Machine;
 use crate::failure::frontend_error;
 use crate::loops::{LOOKING, PAUSE};
 use crate::plan::Asked;
-use crate::protocol::{Add, Attribute};
+use crate::protocol::Add;
 use crate::root::{Made, Root};
 use crate::state::State;
 
@@ -37,6 +37,8 @@ mod recovered;
 mod refusal;
 mod refused;
 mod report;
+mod saved;
+mod settings;
 mod snapshots;
 mod swapped;
 mod users;
@@ -48,7 +50,9 @@ use change::{Change, Lifecycle};
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
 pub use report::export_uri;
-pub use snapshots::write_out;
+use saved::refuse_snapshot;
+pub use saved::write_out;
+pub use settings::configure;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
@@ -442,7 +446,7 @@ impl Devices {
         }
         match self.clients(disk) {
             0 if force => Ok(()),
-            0 => snapshots::refuse_snapshot(disk),
+            0 => refuse_snapshot(disk),
             clients => {
                 let message = format!(
                     "{} is in use: {clients} NBD client(s) are connected to it; let them \
@@ -578,31 +582,6 @@ impl Devices {
         lifecycle.stopping = true;
         Ok(())
     }
-}
-
-/// Stores the attributes in `options`, the size last.
-///
-/// # Errors
-/// The error of an attribute. The attributes before it have their new values then.
-pub fn configure(disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
-    let rows = zram::attributes(disk.clone());
-    if let Some(algorithm) = &options.algorithm {
-        rows.store("comp_algorithm", algorithm)?;
-    }
-    if let Some(level) = options.level {
-        rows.store("algorithm_params", &format!("level={level}"))?;
-    }
-    if let Some(limit) = &options.mem_limit {
-        rows.store("mem_limit", limit)?;
-    }
-    for Attribute { name, value } in &options.attributes {
-        paths::check(disk, name, value, options.force)?;
-        rows.store(name, value)?;
-    }
-    if let Some(size) = &options.size {
-        rows.store("disksize", size)?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

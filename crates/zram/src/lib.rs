@@ -8,8 +8,8 @@
 //! Each folder is a subject, and others use what the file of its name lets out. `engine` is the
 //! store of pages and what it is made of; `path` the way of a request; `ops` what else is done to
 //! pages; `tiering` what moves them by age; `disk` the device, its size, settings and statistics.
-//! [`slots`], `counts`, `record` and `resources` stand below them, `attributes` and `persist` above
-//! them. The backing device is a [`pagelog::Backing`].
+//! [`slots`], `counts`, `record` and `resources` stand below them, `attributes`, `persist` and
+//! [`snapshot`] above them. The backing device is a [`pagelog::Backing`].
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!

@@ -1,53 +1,19 @@
 //! Snapshots of devices: taken for a client, restored for one, and kept in files from one daemon to
 //! the next.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use control::{ControlError, Errno};
 use units::{human, parse_size};
 use zram::{Disk, Restored, Restoring, Snapshot};
 
-use super::{Devices, configure};
+use super::Devices;
+use super::saved::{aside, check_writable, now, restore_from, save_to};
+use super::settings::configure;
 use crate::failure::{failed, say, sentence};
-use crate::protocol::{Add, Taken};
-
-/// `EBUSY` while a snapshot of the device is taken, or it is being restored.
-pub(super) fn refuse_snapshot(disk: &Disk) -> Result<(), ControlError> {
-    if !disk.has_snapshot() {
-        return Ok(());
-    }
-    let message =
-        format!("a snapshot of {} is being taken; wait for its end, or use --force", disk.name());
-    Err(ControlError::new(Errno::EBUSY, message))
-}
-
-/// The seconds since 1970.
-fn now() -> u64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    since.as_ref().map_or(0, Duration::as_secs)
-}
-
-/// Writes out a snapshot.
-///
-/// # Errors
-/// As [`Snapshot::next_bytes`]; those of `put`.
-pub fn write_out(
-    mut snapshot: Snapshot,
-    put: &mut dyn FnMut(&[u8]) -> Result<(), ControlError>,
-) -> Result<Taken, ControlError> {
-    let mut taken = Taken::default();
-    while let Some(bytes) = snapshot.next_bytes()? {
-        taken.bytes += bytes.len() as u64;
-        put(bytes)?;
-    }
-    taken.pages = snapshot.stored();
-    Ok(taken)
-}
+use crate::protocol::Add;
 
 impl Devices {
     /// Begins a snapshot of a device. Its users go on.
@@ -176,8 +142,8 @@ impl Devices {
         Ok(())
     }
 
-    /// Saves the devices that are to be saved, which nobody uses any more. The user is told of those
-    /// that cannot be: what was saved of them before stays.
+    /// Saves the devices that are to be saved, which nobody uses any more. The user is told of
+    /// those that cannot be: what was saved of them before stays.
     pub fn save_all(&self) {
         let saved_at = std::mem::take(&mut *self.saved_at.lock());
         for (id, path) in saved_at {
@@ -194,67 +160,4 @@ impl Devices {
             }
         }
     }
-}
-
-/// Saves a device to a file. What was there before stays until all of it is written.
-fn save_to(disk: &Arc<Disk>, path: &Path) -> Result<Taken, ControlError> {
-    let part = part_of(path);
-    let what =
-        |path: &Path, error: &io::Error| failed(format!("cannot write {}", path.display()), error);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let mut file = file.map_err(|error| what(&part, &error))?;
-    let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(|error| what(&part, &error));
-    let saved = disk.snapshot(now()).and_then(|it| write_out(it, &mut put)).and_then(|taken| {
-        let done = file.sync_all().and_then(|()| fs::rename(&part, path));
-        done.map(|()| taken).map_err(|error| what(path, &error))
-    });
-    if saved.is_err() {
-        let _ = fs::remove_file(&part);
-    }
-    saved
-}
-
-/// Checks that a file can be written when there is no time for a change of mind.
-fn check_writable(path: &Path) -> Result<(), ControlError> {
-    let part = part_of(path);
-    let mut options = OpenOptions::new();
-    let made = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let gone = made.and_then(|_| fs::remove_file(&part));
-    gone.map_err(|error| failed(format!("cannot write {}", part.display()), &error))
-}
-
-/// Where a file goes that cannot be restored.
-fn aside(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".refused-{}", now()));
-    name.into()
-}
-
-/// Where a file is written before it is whole.
-fn part_of(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".part");
-    name.into()
-}
-
-/// Restores a device from a file, which is there or not.
-///
-/// # Errors
-/// As [`Disk::restore`]; the error of the system call.
-fn restore_from(
-    disk: &Arc<Disk>,
-    path: &Path,
-    bytes: Option<u64>,
-) -> Result<Option<Restored>, ControlError> {
-    let what = |error: &io::Error| failed(format!("cannot read {}", path.display()), error);
-    let file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(what(&error)),
-    };
-    let mut input = BufReader::with_capacity(1 << 20, file);
-    let mut source = |into: &mut [u8]| input.read(into).map_err(|error| what(&error));
-    let how = Restoring { bytes, ..Restoring::default() };
-    disk.restore(&mut source, how).map(Some)
 }

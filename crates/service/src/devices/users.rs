@@ -14,7 +14,7 @@ use zram::Disk;
 use super::Devices;
 use super::change::Change;
 use super::refusal::{Refusal, in_use};
-use super::snapshots::refuse_snapshot;
+use super::saved::refuse_snapshot;
 use super::swapped::is_swap;
 use crate::loops::{LOOKING, PAUSE};
 use crate::mounts::stands_on;
