@@ -125,6 +125,21 @@ mod tests {
     }
 
     #[test]
+    fn blocks_of_any_length_come_back() {
+        let codec = Lz4::new(&Params::default()).unwrap();
+        let mut state = codec.block(1 << 16).unwrap().unwrap();
+        let (mut into, mut back) = (alloc::vec![0; 1 << 17], alloc::vec![0; 1 << 16]);
+        for length in [1, 100, 4097, 16_384, 1 << 16] {
+            let block: Vec<u8> = (0..length).map(|n| (n / 32) as u8 ^ (n % 7) as u8).collect();
+            let bytes = state.compress(&block, &mut into).unwrap();
+            assert_eq!(state.decompress(&into[..bytes], &mut back[..length]), Ok(()));
+            assert_eq!(back[..length], block);
+            assert_eq!(state.decompress(&into[..bytes], &mut back[..length - 1]), Err(Corrupt));
+            assert_eq!(state.compress(&block, &mut into[..bytes - 1]), None, "no room");
+        }
+    }
+
+    #[test]
     fn parameters_of_the_other_lz4_are_refused() {
         assert!(Lz4::new(&Params::at_level(2)).is_err());
         let dictionary = Some(alloc::sync::Arc::from([0_u8; 64]));
