@@ -20,8 +20,7 @@ use machine::{BelowSeen, Inspected, SwapSeen, inspect};
 use serde_json::{Value, json};
 use store::is_key;
 use units::{PAGE_SIZE, human};
-use zram::Recovered;
-use zram::SavedDisk;
+use zram::{Recovered, SavedDisk};
 use zswap::{RecoveredArea, SwapType};
 
 use self::process::{Held, held, serving};

@@ -6,8 +6,7 @@ use block::{BlockDevice, IoError, Operation};
 use control::{Access, Bound, Errno, Object};
 use machine::{Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE};
-use zram::NoHostFiles;
-use zram::{Disk, attributes};
+use zram::{Disk, NoHostFiles, attributes};
 
 const CPU: Cpu = Cpu(0);
 

@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use machine::{Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::Disk;
-use zram::NoHostFiles;
+use zram::{Disk, NoHostFiles};
 use zswap::{AreaOptions, Key, SwapType};
 
 const CPU: Cpu = Cpu(0);

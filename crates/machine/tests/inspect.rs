@@ -18,8 +18,7 @@ use host::{KeptRegion, Memfds};
 use machine::{Inspected, Machine, SwapSeen, inspect};
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::SavedDisk;
-use zram::{Disk, Share, Writeback, attributes};
+use zram::{Disk, SavedDisk, Share, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 const PAGES: u64 = 600;

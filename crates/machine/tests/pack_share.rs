@@ -9,8 +9,7 @@ use control::{Bound, ControlError, Object};
 use machine::{Machine, MachineOptions};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::HostFiles;
-use zram::{Disk, Pack, Recompress, Select, Share, Which, Writeback, attributes};
+use zram::{Disk, HostFiles, Pack, Recompress, Select, Share, Which, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 const PAGES: u64 = 256;

@@ -8,8 +8,7 @@ use control::{Bound, ControlError, Errno, Object};
 use machine::{Machine, MachineOptions};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
-use zram::HostFiles;
-use zram::{Disk, attributes};
+use zram::{Disk, HostFiles, attributes};
 
 const CPU: Cpu = Cpu(0);
 const BLOCKS: usize = 64;

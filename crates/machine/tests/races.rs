@@ -9,8 +9,7 @@ use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain
 use control::{ControlError, Errno};
 use machine::{Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE};
-use zram::HostFiles;
-use zram::{Disk, Select, Writeback};
+use zram::{Disk, HostFiles, Select, Writeback};
 
 const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -21,8 +21,7 @@ use machine::Machine;
 use testkit::TempDir;
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::SavedDisk;
-use zram::{Disk, Recompress, Recovered, Select, Writeback, attributes};
+use zram::{Disk, Recompress, Recovered, SavedDisk, Select, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 const PAGES: u64 = 600;

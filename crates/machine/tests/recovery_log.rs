@@ -18,8 +18,7 @@ use host::Memfds;
 use machine::Machine;
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::SavedDisk;
-use zram::{Disk, LogStats, Select, Writeback, attributes};
+use zram::{Disk, LogStats, SavedDisk, Select, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 /// They fill most of one segment of three.

@@ -18,8 +18,7 @@ use host::{KeptRegion, Memfds};
 use machine::{DiskOutcome, Machine};
 use testkit::{Rng, TempDir};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::SavedDisk;
-use zram::{Disk, Writeback, attributes};
+use zram::{Disk, SavedDisk, Writeback, attributes};
 
 const CPU: Cpu = Cpu(0);
 const PAGES: u64 = 400;

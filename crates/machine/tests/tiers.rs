@@ -7,8 +7,7 @@ use control::{Errno, Object};
 use machine::{Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
-use zram::{Budgets, NoHostFiles};
-use zram::{Disk, TierCounts, attributes};
+use zram::{Budgets, Disk, NoHostFiles, TierCounts, attributes};
 
 const CPU: Cpu = Cpu(0);
 const SECOND: u64 = 1_000_000_000;

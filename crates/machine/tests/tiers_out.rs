@@ -10,8 +10,7 @@ use control::{Bound, ControlError, Errno, Object};
 use machine::{Machine, MachineOptions};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
-use zram::{Budgets, HostFiles};
-use zram::{Disk, TierCounts, TierStats, attributes};
+use zram::{Budgets, Disk, HostFiles, TierCounts, TierStats, attributes};
 
 const CPU: Cpu = Cpu(0);
 const SECOND: u64 = 1_000_000_000;

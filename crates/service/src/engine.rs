@@ -12,8 +12,7 @@ use machine::{DiskOutcome, HostSystem, MachineOptions, Progress};
 use pagealloc::{Zone, ZoneStats};
 use sync::Mutex;
 use units::human;
-use zram::Recovered;
-use zram::{HostFiles, SavedDisk};
+use zram::{HostFiles, Recovered, SavedDisk};
 
 use crate::failure::with_limits;
 use crate::latency;

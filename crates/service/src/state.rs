@@ -24,8 +24,7 @@ use kept::{Contents, Device, Mount, Region, Store, Table};
 use machine::Machine;
 use sync::Mutex;
 use ublk::Id;
-use zram::Disk;
-use zram::SavedDisk;
+use zram::{Disk, SavedDisk};
 
 use crate::failure::failed;
 use crate::layouts::{DISK, PartLayout, SWAP, SWAP_LOG, SWAP_LOG_LAYOUT, TABLE as TABLE_PART};

@@ -16,8 +16,7 @@ use anyhow::{Context, Result, anyhow};
 use machine::Machine;
 use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
-use zram::NoHostFiles;
-use zram::{Budgets, Disk};
+use zram::{Budgets, Disk, NoHostFiles};
 
 use crate::args::DensityArgs;
 use crate::corpus::anonymous_bytes;

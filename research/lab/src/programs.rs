@@ -35,8 +35,7 @@ fn in_directories(all: impl IntoIterator<Item = PathBuf>, name: &str) -> Option<
 /// The program `rampack` of the same build as this one.
 ///
 /// # Errors
-/// Where it should be, and the command that builds it there: a build of another profile leaves it
-/// elsewhere.
+/// Where it should be, and the command that builds it there, by the profile that it has.
 pub fn beside_us() -> Result<PathBuf> {
     let us = env::current_exe().context("cannot tell where this program is")?;
     let path = us.with_file_name("rampack");

@@ -12,10 +12,8 @@ use control::ControlError;
 use host::{KeptRegion, Memfds};
 use machine::{HostSystem, Machine, MachineOptions};
 use store::{Layout, Spec, Store};
-use zram::Recovered;
-use zram::{HostFiles, SavedDisk};
-use zswap::SavedSwap;
-use zswap::SwapType;
+use zram::{HostFiles, Recovered, SavedDisk};
+use zswap::{SavedSwap, SwapType};
 
 pub const CPUS: usize = 3;
 

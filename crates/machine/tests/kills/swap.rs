@@ -12,8 +12,7 @@ use store::{Layout, Spec, Store};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::HostFiles;
-use zswap::SavedSwap;
-use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
+use zswap::{AreaOptions, SavedSwap, SwapDevice, SwapType, Zswap};
 
 use crate::child::settle;
 use crate::journal::Journal;

@@ -11,8 +11,7 @@ use control::{ControlError, Errno};
 use host::Memfds;
 use machine::Machine;
 use units::{Cpu, PAGE_SIZE, Page};
-use zswap::SavedSwap;
-use zswap::{AreaOptions, Recovered, SwapDevice, SwapType, Zswap};
+use zswap::{AreaOptions, Recovered, SavedSwap, SwapDevice, SwapType, Zswap};
 
 use crate::kept;
 

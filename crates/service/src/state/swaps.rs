@@ -11,8 +11,7 @@ use control::ControlError;
 use kept::{Device, Mount};
 use ublk::Id;
 use units::PAGE_SIZE;
-use zswap::SavedSwap;
-use zswap::SwapType;
+use zswap::{SavedSwap, SwapType};
 
 /// The device of the table for what all swap devices share.
 const SHARED: &str = "swap";

@@ -24,8 +24,7 @@ use sync::atomic::{AtomicU32, Ordering, barrier_after_rmw, fence};
 /// No node: the `next` link of a locked node has this value.
 pub const NIL: u32 = u32::MAX;
 
-/// The storage of the links. Any number except [`NIL`] may be a node. The head of a list is a node,
-/// too.
+/// The storage of the links. Any number except [`NIL`] may be a node. A list's head is a node.
 pub trait Links {
     /// The link from `node` to the node behind it.
     fn next(&self, node: u32) -> &AtomicU32;

@@ -9,8 +9,7 @@ use designs::{Machine, Variants};
 use machine::MachineOptions;
 use pagealloc::Frames;
 use units::{PAGE_SIZE, Page};
-use zram::Disk;
-use zram::HostFiles;
+use zram::{Disk, HostFiles};
 
 use super::target::{Figures, Target};
 

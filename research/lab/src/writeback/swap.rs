@@ -9,8 +9,7 @@ use machine::HostSystem;
 use store::{Layout, Spec, Store};
 use units::PAGE_SIZE;
 use zram::HostFiles;
-use zswap::PARAMETERS;
-use zswap::{AreaOptions, SwapDevice, SwapType};
+use zswap::{AreaOptions, PARAMETERS, SwapDevice, SwapType};
 
 use super::round::{CPU, SMALLEST, Sample, back, machine, new_file};
 use crate::args::WritebackArgs;

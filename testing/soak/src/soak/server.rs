@@ -18,8 +18,7 @@ use sync::Mutex;
 use sync::atomic::{AtomicBool, Ordering};
 use units::PAGE_SIZE;
 use zram::Disk;
-use zswap::Work;
-use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
+use zswap::{AreaOptions, SwapDevice, SwapType, Work, Zswap};
 
 use super::admin::{Acts, Done, OfDisk, OfSwap, TAIL};
 use super::faults::{FaultyFiles, Stale};
