@@ -37,8 +37,9 @@ const LIST_OF_CALLS: &str = "crates/host/src/sandbox/calls.rs";
 /// The ways in which a thread asks for its CPU, or keeps per-thread instead of per-CPU values.
 const CPUS: &[&str] = &["sched_getcpu", "SYS_getcpu", "thread_local!"];
 
-/// The crates that may use [`CPUS`]: the system and the servers of requests.
-const ASK_FOR_CPUS: &[&str] = &["host", "nbd", "fuse", "ublk", "service", "cli"];
+/// The crates that may use [`CPUS`]: the system, the servers of requests, and the interface of C,
+/// which has an error message for each thread.
+const ASK_FOR_CPUS: &[&str] = &["host", "nbd", "fuse", "ublk", "service", "cli", "capi"];
 
 /// Runs the rules of this file.
 pub fn check(tree: &Tree) -> Vec<Finding> {

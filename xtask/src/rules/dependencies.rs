@@ -86,6 +86,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "machine", "nbd", "values",
         ],
     ),
+    ("capi", &["control", "rampack"]),
     // Its tests compare it with a disk.
     ("estimate", &["units", "zsmalloc", "zcomp", "tiers", "host"]),
     (

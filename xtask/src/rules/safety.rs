@@ -9,6 +9,11 @@ use crate::tree::Tree;
 /// ring of io_uring, whose memory the kernel shares, is with its user.
 const UNSAFE_MODULES: &[&str] = &[
     "crates/backing/src/ring.rs",
+    "crates/capi/src/disk.rs",
+    "crates/capi/src/instance.rs",
+    "crates/capi/src/lib.rs",
+    "crates/capi/src/memory.rs",
+    "crates/capi/src/store.rs",
     "crates/host/src/cpu.rs",
     "crates/host/src/descriptors.rs",
     "crates/host/src/heap.rs",
@@ -30,6 +35,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/signals.rs",
     "crates/host/src/stack.rs",
     "crates/host/src/swap.rs",
+    "crates/host/src/time.rs",
     "crates/objects/src/store.rs",
     "crates/pagealloc/src/frames.rs",
     "crates/pagealloc/src/table.rs",
@@ -117,6 +123,7 @@ pub(super) fn unsafety(source: &Source, listed: bool, findings: &mut Vec<Finding
         if !has_unsafe(&line.code) {
             continue;
         }
+        let names = line.code.trim() == "#[unsafe(no_mangle)]";
         if first {
             first = false;
             if !listed {
@@ -131,14 +138,17 @@ pub(super) fn unsafety(source: &Source, listed: bool, findings: &mut Vec<Finding
                 find(number, "the module does not say why: add `//! # Why unsafe` and the reason");
             }
         }
-        let declares = ["unsafe fn", "unsafe trait"].iter().any(|form| has_word(&line.code, form))
+        let declares = ["unsafe fn", "unsafe trait", "pub unsafe extern"]
+            .iter()
+            .any(|form| has_word(&line.code, form))
             && !line.code.contains("unsafe fn(");
         if declares {
             if !source.comment_near(number, 40, "# safety") {
                 find(number, "say what the caller must keep to: add a `# Safety` section");
             }
-        } else if line.code.contains("unsafe fn(") {
-            // A function pointer type alone needs no comment.
+        } else if names || line.code.contains("unsafe fn(") {
+            // A function pointer type alone needs no comment. Nor does a name for C: its test has
+            // the list of all.
         } else if !source.comment_near(number, SAFETY_REACH, "safety:") {
             find(number, "say why this is sound: put `// SAFETY: …` right above");
         }

@@ -1,0 +1,7 @@
+//! Names the shared library for those that are linked with it.
+
+fn main() {
+    // Another number when a program would have to be built anew.
+    println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,librampack.so.0");
+    println!("cargo::rerun-if-changed=build.rs");
+}

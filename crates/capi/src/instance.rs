@@ -1,0 +1,120 @@
+//! What disks and stores are made of.
+//!
+//! # Why unsafe
+//! C calls the functions, with pointers.
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+
+use rampack::Upkeep;
+
+use crate::call::call;
+use crate::memory::{Growing, fill, of, options, put};
+
+/// Memory of this process for compressed data. It ends with `rampack_free`, but what was made of
+/// it stays until it is freed, too.
+pub struct Rampack(pub(crate) rampack::Rampack);
+
+/// The settings of a `struct rampack`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RampackOptions {
+    /// `sizeof(struct rampack_options)`.
+    pub struct_size: usize,
+    /// The most bytes of memory that compressed data takes, 1 MiB at least; 0: as much as this
+    /// machine, or its control group, has.
+    pub memory: u64,
+    /// 0: a thread does upkeep. 1: the program calls `rampack_upkeep`.
+    pub manual_upkeep: u32,
+    /// 0.
+    pub reserved: u32,
+}
+
+// SAFETY: numbers, the first of them the size.
+unsafe impl Growing for RampackOptions {
+    const DEFAULT: Self =
+        RampackOptions { struct_size: size_of::<Self>(), memory: 0, manual_upkeep: 0, reserved: 0 };
+}
+
+/// What a `struct rampack` takes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct RampackStats {
+    /// `sizeof(struct rampack_stats)`; then the bytes that were filled.
+    pub struct_size: usize,
+    /// Bytes of memory in use for compressed data.
+    pub used_bytes: u64,
+    /// The most that they may be.
+    pub limit_bytes: u64,
+}
+
+// SAFETY: numbers, the first of them the size.
+unsafe impl Growing for RampackStats {
+    const DEFAULT: Self = RampackStats { struct_size: 0, used_bytes: 0, limit_bytes: 0 };
+}
+
+/// Makes memory for disks and stores; `NULL` for all defaults.
+///
+/// Errors: `-EINVAL` for a setting that is not allowed, `-ENOMEM`.
+///
+/// # Safety
+/// `settings` is `NULL`, or as long as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rampack_new(
+    settings: *const RampackOptions,
+    made: Option<&mut MaybeUninit<Box<Rampack>>>,
+) -> c_int {
+    call(|| {
+        // SAFETY: as the caller says.
+        let settings = unsafe { options(settings, "settings")? };
+        let mut builder = rampack::Rampack::builder();
+        if settings.memory > 0 {
+            builder = builder.memory(settings.memory);
+        }
+        if settings.manual_upkeep != 0 {
+            builder = builder.upkeep(Upkeep::Manual);
+        }
+        put(made, "made", Box::new(Rampack(builder.build()?)))
+    })
+}
+
+/// Gives it back; `NULL` is nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn rampack_free(rampack: Option<Box<Rampack>>) {
+    call(|| {
+        drop(rampack);
+        Ok(())
+    });
+}
+
+/// One round of upkeep, with `manual_upkeep`: about once a second. It takes some milliseconds.
+///
+/// Errors: `-ENOMEM`; all is as it was.
+#[unsafe(no_mangle)]
+pub extern "C" fn rampack_upkeep(rampack: Option<&Rampack>) -> c_int {
+    call(|| {
+        of(rampack, "rampack")?.0.upkeep()?;
+        Ok(())
+    })
+}
+
+/// The memory that all of it takes.
+///
+/// # Safety
+/// `stats` is as long as it says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rampack_get_stats(
+    rampack: Option<&Rampack>,
+    stats: *mut RampackStats,
+) -> c_int {
+    call(|| {
+        let memory = of(rampack, "rampack")?.0.memory();
+        let filled = RampackStats {
+            struct_size: 0,
+            used_bytes: memory.used_bytes,
+            limit_bytes: memory.limit_bytes,
+        };
+        // SAFETY: as the caller says.
+        unsafe { fill(stats, "stats", filled) }
+    })
+}
