@@ -25,11 +25,14 @@ fn program() -> OsString {
 
 /// The workspace of the experiments.
 const RESEARCH: &str = "research/Cargo.toml";
+/// That of the wheel for Python.
+const PYTHON: &str = "python/Cargo.toml";
 
 /// The manifest of the workspace of the crates in a directory, as options of a cargo command.
 pub fn workspace_of(group: &str) -> &'static [&'static str] {
     match group {
         "research" => &["--manifest-path", RESEARCH],
+        "python" => &["--manifest-path", PYTHON],
         _ => &[],
     }
 }

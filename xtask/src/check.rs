@@ -8,8 +8,8 @@ use anyhow::{Context, Result};
 use crate::cargo::{cargo, workspace_of};
 use crate::{crates, rules};
 
-/// The product with what tests it, and the experiments.
-const WORKSPACES: [&str; 2] = ["crates", "research"];
+/// The product with what tests it, the experiments, and the wheel for Python.
+const WORKSPACES: [&str; 3] = ["crates", "research", "python"];
 
 /// Runs all checks, even if one fails. True if all pass.
 pub fn run(root: &Path) -> Result<bool> {

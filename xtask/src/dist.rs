@@ -2,6 +2,8 @@
 //! is static, so that it runs on any Linux of this architecture, in a container without a C
 //! library, too.
 
+mod library;
+
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,6 +23,7 @@ const LIMIT_WITH_REMOTE: u64 = 20 << 20;
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Options {
     remote: bool,
+    library: bool,
     out: Option<PathBuf>,
 }
 
@@ -31,10 +34,13 @@ impl Options {
         while let Some(word) = words.next() {
             match *word {
                 "--remote" => options.remote = true,
+                "--library" => options.library = true,
                 "--out" => {
                     options.out = Some(words.next().context("--out needs a directory")?.into());
                 }
-                _ => bail!("dist has no option {word}; there are --remote and --out DIR"),
+                _ => {
+                    bail!("dist has no option {word}; there are --remote, --library and --out DIR")
+                }
             }
         }
         Ok(options)
@@ -47,6 +53,11 @@ impl Options {
 /// An unknown option; the program does not build, is too large, or does not serve.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let options = Options::parse(words)?;
+    if options.library {
+        ensure!(!options.remote, "the library has no remote stores: leave out --remote");
+        library::put(root, target, &options.out.unwrap_or_else(|| target.join("dist")))?;
+        return Ok(true);
+    }
     let mut build = build(root)?;
     build.args(["--package", "rampack-cli", "--bin", "rampack"]);
     // What users watch with, which `cargo run` leaves out because it takes a tree of crates.
@@ -77,7 +88,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 /// An unknown option; what makes them does not build, or fails.
 pub fn manuals(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let options = Options::parse(words)?;
-    ensure!(!options.remote, "manuals has no option --remote; there is --out DIR");
+    ensure!(!options.remote && !options.library, "manuals has no option but --out DIR");
     let out = options.out.unwrap_or_else(|| target.join("dist"));
     write_manuals(root, &out)
 }
@@ -162,7 +173,8 @@ mod tests {
     #[test]
     fn options_are_understood_or_refused_by_name() {
         let options = Options::parse(&["--remote", "--out", "x"]).unwrap();
-        assert_eq!(options, Options { remote: true, out: Some("x".into()) });
+        assert_eq!(options, Options { remote: true, out: Some("x".into()), ..Options::default() });
+        assert!(Options::parse(&["--library"]).unwrap().library);
         assert_eq!(Options::parse(&[]).unwrap(), Options::default());
         let error = Options::parse(&["--musl"]).unwrap_err().to_string();
         assert!(error.contains("--musl") && error.contains("--remote"), "{error}");

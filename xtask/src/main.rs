@@ -12,6 +12,7 @@ mod git;
 mod guest;
 mod mutants;
 mod package;
+mod python;
 mod rules;
 mod seed;
 mod signals;
@@ -32,14 +33,19 @@ usage: cargo xtask <chore>
                    AddressSanitizer, and a kernel's swap in a guest. The last line is `N passed,
                    N failed, N skipped`. A test that needs more than this machine has says what
                    and is skipped; --strict fails it instead. --long runs all cases in the guest,
-                   a thousand kills of daemons, packages, the soak of 10^9 operations, and `dist`;
-                   --guest nothing but the cases.
+                   a thousand kills of daemons, packages, the soak of 10^9 operations, `dist` and
+                   `python`; --guest nothing but the cases.
   check            formatting, clippy, the rules, licences and sources of dependencies (by
                    cargo-deny, where it is installed), and that the fuzz targets build
   dist [--remote] [--out DIR]
                    build the static program that runs on any Linux, try it in a directory with
                    /proc alone, and put it into DIR (target/dist), with what `manuals` makes;
                    --remote: with remote stores
+  dist --library [--out DIR]
+                   build librampack.so.0 and librampack.a, try them with a program in C, and put
+                   them into DIR/lib (target/dist), with rampack.h, rampack.pc and rampack(3)
+  python           build the wheel for Python, and test it in a fresh environment: pytest, mypy
+                   --strict; needs python3 with venv, and pip to fetch what the tests need
   manuals [--out DIR]
                    make the man pages and the completions of shells, in DIR (target/dist)
   package [--out DIR] [--from DIR]
@@ -89,6 +95,7 @@ fn main() -> ExitCode {
             };
         }
         ["dist", ref words @ ..] => dist::run(&root, &test::target_directory(&root), words),
+        ["python"] => python::run(&root, &test::target_directory(&root)),
         ["manuals", ref words @ ..] => dist::manuals(&root, &test::target_directory(&root), words),
         ["package", ref words @ ..] => package::run(&root, &test::target_directory(&root), words),
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),

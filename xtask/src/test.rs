@@ -16,6 +16,7 @@ use crate::count::{Count, Suites};
 use crate::dist;
 use crate::guest;
 use crate::mutants;
+use crate::python;
 use crate::seed;
 
 /// The choice of tests, and the mode of the run.
@@ -67,6 +68,7 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     runs.guests(guests)?;
     if long && !guest {
         runs.dist(root, &target)?;
+        runs.python(root, &target)?;
         let mut kills = cargo(root);
         kills.args(["test", "--package", "rampack-cli", "--test", "it", "keep_users"]);
         runs.add(kills.env("RAMPACK_KILLS", KILLS))?;
@@ -308,9 +310,13 @@ impl Runs {
         self.times.push(("the mutants".to_string(), begun.elapsed()));
     }
 
-    /// Builds the program that is given to users, and tries it as a user without rights. Each
-    /// counts as a test.
+    /// Builds the program and the library that are given to users, and tries the program as a user
+    /// without rights. Each counts as a test.
     fn dist(&mut self, root: &Path, target: &Path) -> Result<()> {
+        match dist::run(root, target, &["--library"]) {
+            Ok(_) => self.count.passed += 1,
+            Err(error) => self.broken.push(format!("cargo xtask dist --library: {error:#}")),
+        }
         if let Err(error) = dist::run(root, target, &[]) {
             self.broken.push(format!("cargo xtask dist: {error:#}"));
             return Ok(());
@@ -323,6 +329,21 @@ impl Runs {
             Some(LACKS) => self.skip("dist/check-unprivileged: it has said what it needs")?,
             _ => self.broken.push(script.display().to_string()),
         }
+        Ok(())
+    }
+
+    /// Tests the wheel for Python. It counts as a test.
+    fn python(&mut self, root: &Path, target: &Path) -> Result<()> {
+        if let Some(missing) = python::missing() {
+            return self.skip(&format!("the wheel for Python: needs {missing}"));
+        }
+        let begun = Instant::now();
+        match python::run(root, target) {
+            Ok(true) => self.count.passed += 1,
+            Ok(false) => self.broken.push("cargo xtask python".to_string()),
+            Err(error) => self.broken.push(format!("cargo xtask python: {error:#}")),
+        }
+        self.times.push(("the wheel for Python".to_string(), begun.elapsed()));
         Ok(())
     }
 

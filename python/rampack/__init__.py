@@ -1,0 +1,124 @@
+"""Keeps cold data compressed in memory.
+
+>>> import rampack
+>>> store = rampack.Store(limit=64 << 20)
+>>> store["user:7"] = b"any bytes"
+>>> store["user:7"]
+b'any bytes'
+>>> "user:8" in store, len(store)
+(False, 1)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, MutableMapping
+from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+
+from . import _memo, _rampack
+from ._rampack import Disk, Error, FullError
+
+__all__ = ["Disk", "Error", "FullError", "Stats", "Store"]
+__version__ = _rampack.VERSION
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+os.register_at_fork(after_in_child=_rampack.after_fork)
+
+
+class Stats(NamedTuple):
+    """What a store has and takes."""
+
+    values: int
+    """Values."""
+    data_bytes: int
+    """Bytes of their keys and values, uncompressed."""
+    memory_bytes: int
+    """Bytes of memory that they take, tables among them."""
+    hits: int
+    """Reads that found a value."""
+    misses: int
+    """Reads that found none."""
+    puts: int
+    """Values stored so far."""
+    evicted: int
+    """Values that went because memory was needed, so far."""
+    expired: int
+    """Values whose lives ended, so far."""
+
+
+class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
+    """A mapping of ``str`` or ``bytes`` to anything with a buffer, compressed in memory.
+
+    Arrays of numpy come back as arrays, with dtype and shape, everything else as ``bytes``. Values
+    have up to 16 MiB, keys up to 1023 bytes. Any number of threads may use a store; none holds the
+    interpreter's lock while it compresses or decompresses. A child of ``fork()`` cannot use the
+    stores of its parent, which raise ``RuntimeError`` there; it makes its own.
+
+    * ``limit``: the most bytes of memory, 1 MiB at least. Without one, as much as there is.
+    * ``algorithm``: lz4, lz4hc, zstd or deflate, also with a level as ``"zstd:9"``.
+    * ``evict``: values that were not read lately go when memory is short; otherwise a put raises
+      ``FullError``.
+    * ``ttl``: values are not found any more after so many seconds.
+    * ``unit``: values are compressed in units of so many bytes, 4096 to 65536.
+    * ``group``: values of up to 1 KiB are compressed together, which takes half of the memory or
+      less and some microseconds more for each read.
+
+    >>> import numpy
+    >>> store = Store(limit=8 << 20, algorithm="zstd", ttl=3600)
+    >>> store["zeros"] = numpy.zeros((500, 500))
+    >>> store["zeros"].shape, store.stats().memory_bytes < 500 * 500 * 8 // 2
+    ((500, 500), True)
+    >>> store.get("none", b"nothing")
+    b'nothing'
+    >>> sorted(store)
+    ['zeros']
+    """
+
+    __slots__ = ()
+
+    def stats(self) -> Stats:
+        """The statistics now.
+
+        >>> Store().stats().values
+        0
+        """
+        return Stats(*self._stats())
+
+    def __repr__(self) -> str:
+        stats = self.stats()
+        return f"<rampack.Store: {stats.values} values, {stats.memory_bytes} bytes>"
+
+    @overload
+    def memoize(self, function: Callable[P, R], /) -> _memo.Memoized[P, R]: ...
+
+    @overload
+    def memoize(
+        self, /, *, ttl: float | None = None
+    ) -> Callable[[Callable[P, R]], _memo.Memoized[P, R]]: ...
+
+    def memoize(
+        self, function: Callable[P, R] | None = None, /, *, ttl: float | None = None
+    ) -> Any:
+        """Keeps the results of a function in this store, pickled.
+
+        Arguments are compared by their pickles. ``forget`` of what it gives, with the same
+        arguments, takes a result out.
+
+        >>> store = Store()
+        >>> @store.memoize(ttl=3600)
+        ... def square(n):
+        ...     print("working")
+        ...     return n * n
+        >>> square(7), square(7)
+        working
+        (49, 49)
+        >>> square.forget(7)
+        >>> square(7)
+        working
+        49
+        """
+        if function is None:
+            return lambda function: _memo.Memoized(self, function, ttl)
+        return _memo.Memoized(self, function, ttl)

@@ -1,0 +1,58 @@
+from collections.abc import Iterator
+from typing import Any, Self
+
+VERSION: str
+
+class Error(Exception):
+    """Something that rampack could not do."""
+
+class FullError(Error):
+    """The limit of memory is reached."""
+
+def after_fork() -> None: ...
+
+class Store:
+    def __new__(
+        cls,
+        limit: int | None = None,
+        *,
+        algorithm: str = "lz4",
+        evict: bool = True,
+        ttl: float | None = None,
+        unit: int = 16384,
+        group: bool = True,
+    ) -> Self: ...
+    def put(self, key: str | bytes, value: Any, *, ttl: float | None = None) -> None:
+        """Stores a value; after ``ttl`` seconds it is not found any more."""
+
+    def get(self, key: str | bytes, default: Any = None, *, out: Any = None) -> Any:
+        """The value of a key, or ``default``.
+
+        With ``out``, a writable buffer, the value is written into it: an array into one of the
+        same dtype and shape, which is returned; bytes to its beginning, and a memoryview of what
+        was filled is returned.
+        """
+
+    def __getitem__(self, key: str | bytes) -> Any: ...
+    def __setitem__(self, key: str | bytes, value: Any) -> None: ...
+    def __delitem__(self, key: str | bytes) -> None: ...
+    def __contains__(self, key: object) -> bool: ...
+    def __len__(self) -> int: ...
+    def __iter__(self) -> Iterator[str | bytes]: ...
+    def clear(self) -> None:
+        """Takes all values out."""
+
+    def set_limit(self, limit: int) -> None:
+        """Limits memory to so many bytes from now on."""
+
+    def _stats(self) -> list[int]: ...
+
+class Disk:
+    def __new__(cls, size: int, *, algorithm: str = "lz4", limit: int = 0) -> Self: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def memory_bytes(self) -> int: ...
+    def read(self, offset: int, length: int) -> bytes: ...
+    def write(self, offset: int, data: Any) -> None: ...
+    def discard(self, offset: int, length: int) -> None: ...

@@ -1,0 +1,158 @@
+//! A store as Python calls it.
+
+use std::time::Duration;
+
+use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyIterator, PyList};
+use rampack::StoreOptions;
+
+use crate::raised;
+use crate::shared::{self, Own};
+use crate::value::{self, Key};
+
+/// Values by keys, compressed. See `rampack.Store`.
+#[pyclass(name = "Store", module = "rampack._rampack", subclass, frozen)]
+pub struct Store {
+    store: Own<rampack::Store>,
+    ttl: Option<Duration>,
+}
+
+fn duration(ttl: Option<f64>) -> PyResult<Option<Duration>> {
+    let Some(seconds) = ttl else { return Ok(None) };
+    let refused = || PyValueError::new_err(format!("ttl is {seconds}: a time in seconds, above 0"));
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(ttl) if !ttl.is_zero() => Ok(Some(ttl)),
+        _ => Err(refused()),
+    }
+}
+
+impl Store {
+    fn stored(&self, key: &Bound<'_, PyAny>) -> PyResult<Option<Vec<u8>>> {
+        let (store, stored) = (self.store.get()?, Key::of(key)?);
+        key.py().detach(|| store.get(stored.bytes())).map_err(raised)
+    }
+
+    fn set(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<Duration>,
+    ) -> PyResult<()> {
+        let store = self.store.get()?;
+        let (key, stored) = (Key::of(key)?, value::stored(value)?);
+        let put = || match ttl {
+            None => store.put(key.bytes(), &stored),
+            Some(ttl) => store.put_for(key.bytes(), &stored, ttl),
+        };
+        value.py().detach(put).map_err(raised)
+    }
+}
+
+#[pymethods]
+impl Store {
+    #[new]
+    #[pyo3(signature = (
+        limit=None, *, algorithm="lz4", evict=true, ttl=None, unit=16384, group=true
+    ))]
+    fn new(
+        limit: Option<u64>,
+        algorithm: &str,
+        evict: bool,
+        ttl: Option<f64>,
+        unit: usize,
+        group: bool,
+    ) -> PyResult<Store> {
+        let algorithm = shared::algorithm(algorithm)?;
+        let options = StoreOptions::new().algorithm(algorithm).evict(evict).unit(unit).group(group);
+        let options = match limit {
+            Some(limit) => options.limit(limit),
+            None => options,
+        };
+        let ttl = duration(ttl)?;
+        let store = shared::rampack()?.store(options).map_err(raised)?;
+        Ok(Store { store: Own::new(store, "Store"), ttl })
+    }
+
+    #[pyo3(signature = (key, value, *, ttl=None))]
+    fn put(
+        &self,
+        key: &Bound<'_, PyAny>,
+        value: &Bound<'_, PyAny>,
+        ttl: Option<f64>,
+    ) -> PyResult<()> {
+        self.set(key, value, duration(ttl)?.or(self.ttl))
+    }
+
+    #[pyo3(signature = (key, default=None, *, out=None))]
+    fn get<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        default: Option<Bound<'py, PyAny>>,
+        out: Option<Bound<'py, PyAny>>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        match (self.stored(key)?, out) {
+            (None, _) => Ok(default),
+            (Some(stored), None) => value::object(key.py(), &stored).map(Some),
+            (Some(stored), Some(out)) => value::write(&out, &stored).map(Some),
+        }
+    }
+
+    fn __getitem__<'py>(&self, key: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.stored(key)? {
+            Some(stored) => value::object(key.py(), &stored),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
+        }
+    }
+
+    fn __setitem__(&self, key: &Bound<'_, PyAny>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.set(key, value, self.ttl)
+    }
+
+    fn __delitem__(&self, key: &Bound<'_, PyAny>) -> PyResult<()> {
+        if self.store.get()?.remove(Key::of(key)?.bytes()) {
+            return Ok(());
+        }
+        Err(PyKeyError::new_err(key.clone().unbind()))
+    }
+
+    fn __contains__(&self, key: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.store.get()?.contains(Key::of(key)?.bytes()))
+    }
+
+    fn __len__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.store.get()?.stats().values).unwrap_or(usize::MAX))
+    }
+
+    fn __iter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyIterator>> {
+        let store = self.store.get()?;
+        let keys: Vec<Vec<u8>> = py.detach(|| store.keys().map(|(key, _)| key).collect());
+        let keys: PyResult<Vec<_>> = keys.iter().map(|key| Key::object(py, key)).collect();
+        PyList::new(py, keys?)?.try_iter()
+    }
+
+    fn clear(&self, py: Python<'_>) -> PyResult<()> {
+        let store = self.store.get()?;
+        py.detach(|| store.clear());
+        Ok(())
+    }
+
+    fn set_limit(&self, limit: u64) -> PyResult<()> {
+        self.store.get()?.set_limit(limit).map_err(raised)
+    }
+
+    /// The numbers of `rampack.Stats`.
+    fn _stats(&self) -> PyResult<[u64; 8]> {
+        let it = self.store.get()?.stats();
+        Ok([
+            it.values,
+            it.data_bytes,
+            it.memory_bytes,
+            it.hits,
+            it.misses,
+            it.puts,
+            it.evicted,
+            it.expired,
+        ])
+    }
+}

@@ -1,0 +1,257 @@
+"""Stores, as programs use them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import MutableMapping
+from typing import Any
+
+import numpy
+import pytest
+
+import rampack
+
+
+@pytest.fixture
+def store() -> rampack.Store:
+    return rampack.Store()
+
+
+def test_it_is_a_mapping(store: rampack.Store) -> None:
+    assert isinstance(store, MutableMapping)
+    store["a"] = b"1"
+    store[b"a"] = b"2"
+    store.update(c=b"3")
+    assert dict(store) == {"a": b"1", b"a": b"2", "c": b"3"} == store
+    assert (len(store), "a" in store, "b" in store) == (3, True, False)
+    assert store.pop(b"a") == b"2" and store.pop(b"a", None) is None
+    assert store.setdefault("c", b"other") == b"3"
+    del store["c"]
+    with pytest.raises(KeyError, match="c"):
+        store["c"]
+    with pytest.raises(KeyError):
+        del store["c"]
+    assert list(store.items()) == [("a", b"1")]
+    store.clear()
+    assert not store and store.get("a") is None and store.get("a", 7) == 7
+
+
+@pytest.mark.parametrize("value", [b"", b"x" * 100_000, bytearray(b"ab"), memoryview(b"abc")])
+def test_what_has_a_buffer_comes_back_as_bytes(store: rampack.Store, value: Any) -> None:
+    store["key"] = value
+    assert store["key"] == bytes(value)
+    into = bytearray(200_000)
+    part = store.get("key", out=into)
+    assert part == bytes(value) and into[: len(part)] == bytes(value)
+
+
+ARRAYS = [
+    numpy.arange(10, dtype="<f4"),
+    numpy.arange(10, dtype=">i8"),
+    numpy.zeros((3, 0, 2)),
+    numpy.array(7.5),
+    numpy.float64(7.5),
+    numpy.arange(24).reshape(2, 3, 4)[:, ::2],
+    numpy.asfortranarray(numpy.arange(12.0).reshape(3, 4)),
+    numpy.array(["2026-11-26", "NaT"], "M8[ns]"),
+    numpy.array(["ab", "c"]),
+    numpy.array([(1, 2.5)], [("a", "i4"), ("b", "f8", (2,))]),
+    numpy.array([True, False]),
+]
+
+
+@pytest.mark.parametrize("array", ARRAYS, ids=str)
+def test_arrays_come_back_with_dtype_and_shape(store: rampack.Store, array: Any) -> None:
+    store["key"] = array
+    back = store["key"]
+    assert isinstance(back, numpy.ndarray)
+    assert (back.dtype, back.shape) == (array.dtype, array.shape)
+    assert back.tobytes() == array.tobytes()
+    back[...] = back  # It can be written.
+
+
+def test_arrays_go_into_arrays(store: rampack.Store) -> None:
+    array = numpy.random.default_rng(5).integers(0, 9, (50, 60))
+    store["key"] = array
+    out = numpy.empty_like(array)
+    assert store.get("key", out=out) is out
+    assert (out == array).all()
+    with pytest.raises(ValueError, match=r"out is float64 \(50, 60\), and the value int64"):
+        store.get("key", out=numpy.empty((50, 60)))
+    with pytest.raises(ValueError, match="out has 7 bytes"):
+        store.get("key", out=bytearray(7))
+    with pytest.raises((BufferError, TypeError)):
+        store.get("key", out=bytes(array.nbytes))
+
+
+def test_what_cannot_be_kept_is_refused_in_words(store: rampack.Store) -> None:
+    store["key"] = b"kept"
+    with pytest.raises(TypeError, match="int has none"):
+        store["key"] = 7
+    with pytest.raises(TypeError, match="a key is str or bytes, not int"):
+        store[7] = b""  # type: ignore[index]
+    with pytest.raises(ValueError, match="1023"):
+        store["k" * 1024] = b""
+    with pytest.raises(ValueError, match="16777216|16 MiB"):
+        store["key"] = bytes((16 << 20) + 1)
+    with pytest.raises(TypeError, match="references"):
+        store["key"] = numpy.array([object()])
+    with pytest.raises(TypeError, match="masked"):
+        store["key"] = numpy.ma.array([1], mask=[True])
+    with pytest.raises(ValueError, match="no algorithm \"zip\""):
+        rampack.Store(algorithm="zip")
+    with pytest.raises(ValueError, match="1048576"):
+        rampack.Store(limit=1000)
+    with pytest.raises(ValueError, match="ttl"):
+        rampack.Store(ttl=-1)
+    assert store["key"] == b"kept"
+
+
+def test_a_limit_makes_values_go_or_raises() -> None:
+    random = numpy.random.default_rng(5)
+    store = rampack.Store(2 << 20)
+    for n in range(1000):
+        store[f"{n}"] = random.bytes(5000)
+    stats = store.stats()
+    assert stats.memory_bytes <= 2 << 20 and 0 < stats.values < 1000
+    assert stats.evicted + stats.values == 1000 and "999" in store
+    kept = rampack.Store(2 << 20, evict=False)
+    with pytest.raises(rampack.FullError):
+        for n in range(1000):
+            kept[f"{n}"] = random.bytes(5000)
+    assert issubclass(rampack.FullError, rampack.Error) and len(kept) > 100
+
+
+def test_lives_end() -> None:
+    store = rampack.Store(ttl=1)
+    store["short"] = b"1"
+    store.put("long", b"2", ttl=3600)
+    deadline = time.monotonic() + 30
+    while "short" in store and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "short" not in store and store["long"] == b"2"
+
+
+def test_statistics_count(store: rampack.Store) -> None:
+    store["a"] = b"1" * 10_000
+    store.get("a"), store.get("b")
+    stats = store.stats()
+    assert (stats.values, stats.hits, stats.misses, stats.puts) == (1, 1, 1, 1)
+    assert 10_000 <= stats.data_bytes < 10_100
+    assert "1 values" in repr(store)
+
+
+def test_threads_see_whole_values(store: rampack.Store) -> None:
+    faults: list[str] = []
+
+    def work(seed: int) -> None:
+        random = numpy.random.default_rng(seed)
+        for _ in range(500):
+            key = f"{random.integers(20)}"
+            if random.integers(2):
+                store[key] = bytes([random.integers(256)]) * int(random.integers(1, 40_000))
+            elif (value := store.get(key)) is not None and len(set(value)) != 1:
+                faults.append(key)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+
+
+def test_the_interpreter_runs_while_a_store_compresses() -> None:
+    store = rampack.Store(algorithm="zstd:19")
+    value = numpy.random.default_rng(5).integers(0, 50, 2 << 20, "u1")
+    done = threading.Event()
+
+    def compress() -> None:
+        store["key"] = value
+        done.set()
+
+    thread = threading.Thread(target=compress)
+    before = time.process_time()
+    thread.start()
+    steps = 0
+    while not done.is_set():
+        time.sleep(0)
+        steps += 1
+    thread.join()
+    # With the lock held the loop would stand still until the value is stored.
+    assert steps > 100, f"{steps} steps in {time.process_time() - before} s"
+
+
+def in_child(work: Any) -> int:
+    child = os.fork()
+    if child == 0:
+        try:
+            os._exit(work())
+        except BaseException:
+            os._exit(99)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_a_child_has_an_error_and_stores_of_its_own(store: rampack.Store) -> None:
+    store["key"] = b"parent"
+    disk = rampack.Disk(4096)
+
+    def work() -> int:
+        nonlocal store, disk
+        for use in (lambda: store["key"], lambda: len(store), lambda: disk.read(0, 1)):
+            try:
+                use()
+                return 1
+            except RuntimeError as error:
+                assert "fork()" in str(error)
+        own = rampack.Store()
+        own["key"] = b"child"
+        del store, disk
+        return 0 if own["key"] == b"child" else 2
+
+    assert in_child(work) == 0
+    assert store["key"] == b"parent"
+    # The thread of upkeep is still there: lives end, without a read.
+    store.put("short", b"", ttl=1)
+    deadline = time.monotonic() + 30
+    while store.stats().expired == 0 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert store.stats().expired == 1
+
+
+def test_functions_are_memoized(store: rampack.Store) -> None:
+    calls: list[tuple[Any, ...]] = []
+
+    @store.memoize
+    def add(a: int, b: Any = 2) -> Any:
+        """Adds."""
+        calls.append((a, b))
+        return a + b
+
+    assert (add(1), add(1), add(1, b=2), add(1, b=2)) == (3, 3, 3, 3)
+    assert calls == [(1, 2), (1, 2)] and add.__doc__ == "Adds."
+    assert (add(1, numpy.arange(3)) == [1, 2, 3]).all()
+    add.forget(1)
+    assert add(1) == 3 and len(calls) == 4
+
+    @store.memoize(ttl=3600)
+    def none() -> None:
+        calls.append(())
+
+    assert none() is None and none() is None and len(calls) == 5
+
+
+def test_disks_hold_bytes_by_offset() -> None:
+    disk = rampack.Disk(1 << 20, algorithm="zstd")
+    disk.write(4090, b"across pages")
+    disk.write(8192, numpy.arange(1024, dtype="u4"))
+    assert disk.read(4088, 16) == b"\0\0across pages\0\0"
+    assert (numpy.frombuffer(disk.read(8192, 4096), "u4") == numpy.arange(1024)).all()
+    disk.discard(8192, 4096)
+    assert disk.read(8192, 4096) == bytes(4096) and disk.size == 1 << 20
+    for wrong in (lambda: disk.read(1 << 20, 1), lambda: disk.discard(1, 4096)):
+        with pytest.raises(ValueError):
+            wrong()
