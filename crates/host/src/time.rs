@@ -1,8 +1,8 @@
 //! The time since the system started, and the CPU time of a thread.
 //!
 //! # Why unsafe
-//! A call into libc, with a buffer of its own. rustix has it in safe Rust, and looks for the vDSO in
-//! the auxiliary vector of the kernel: under valgrind, where that is not mapped, it crashes.
+//! A call into libc, with a buffer of its own. rustix has it in safe Rust, and looks for the vDSO
+//! where the kernel says it is: under valgrind, where that is not mapped, it crashes.
 
 use std::mem::MaybeUninit;
 
