@@ -1,4 +1,4 @@
-//! rampack for Python: what is compressed. `rampack/__init__.py` makes a mapping of it.
+//! rampack for Python: what is compressed. `package/rampack` makes a mapping of it.
 //!
 //! # Invariants
 //! * Nobody compresses or decompresses with the lock of the interpreter held.

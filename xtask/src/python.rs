@@ -63,7 +63,7 @@ pub fn run(root: &Path, target: &Path) -> Result<bool> {
     all_good &= place.passes(&mut pytest)?;
     let mut mypy = place.tool("mypy");
     mypy.args(["--cache-dir"]).arg(place.venv.join("mypy"));
-    all_good &= place.passes(mypy.args(["--strict", "rampack", "tests"]))?;
+    all_good &= place.passes(mypy.args(["--strict", "package/rampack", "tests"]))?;
     Ok(all_good)
 }
 
