@@ -200,6 +200,12 @@ fn unsafe_code_is_listed_and_explained() {
     assert_eq!(unsafety(&good.replace("# Safety", "Safe"), true), [9]);
     let lone = "//! # Why unsafe\nunsafe impl Send for A {}\n";
     assert_eq!(unsafety(lone, true), [2]);
+    // A function for C: its name needs no comment, its pointers do.
+    let for_c = "//! # Why unsafe\n/// # Safety\n/// `x` lives.\n#[unsafe(no_mangle)]\n\
+                 pub unsafe extern \"C\" fn a() {}\n";
+    assert_eq!(unsafety(for_c, true), [0; 0]);
+    assert_eq!(unsafety(for_c, false), [4]);
+    assert_eq!(unsafety(&for_c.replace("# Safety", "Safe"), true), [5]);
     // A file nobody listed, seen through the whole check.
     let files = [("crates/cli/src/a.rs", "//! A.\nfn a() { unsafe { b() } }\n")];
     assert!(!found(&files).is_empty());
