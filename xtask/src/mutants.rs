@@ -49,7 +49,7 @@ impl Options {
 }
 
 /// How long the mutants of a change are tried beside the other tests.
-const BESIDE_TESTS: Duration = Duration::from_secs(180);
+const BESIDE_TESTS: Duration = Duration::from_secs(120);
 
 /// What came of a mutant under one of its suites.
 #[derive(Clone, Debug)]

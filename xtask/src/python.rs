@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use fs_err as fs;
 
+use crate::check;
+
 /// What the tests need from pip.
 const PACKAGES: &[&str] = &[
     "maturin>=1.9.4,<2",
@@ -41,6 +43,7 @@ pub fn run(root: &Path, target: &Path) -> Result<bool> {
     if let Some(missing) = missing() {
         anyhow::bail!("needs {missing}");
     }
+    let mut all_good = check::of_workspace(root, "python")?;
     let place = Place { python: root.join("python"), venv: target.join("python") };
     let _ = fs::remove_dir_all(&place.venv);
     place.must(Command::new("python3").args(["-m", "venv"]).arg(&place.venv))?;
@@ -55,7 +58,6 @@ pub fn run(root: &Path, target: &Path) -> Result<bool> {
         install.arg(wheel?.path());
     }
     place.must(&mut install)?;
-    let mut all_good = true;
     // Not in its directory: what is tested is the wheel, not the sources.
     let tests = ["-p", "no:cacheprovider", "--quiet"];
     let mut pytest = place.tool("pytest");

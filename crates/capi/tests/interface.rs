@@ -11,6 +11,11 @@ const CC: Need = Need::program("cc", "build-essential");
 const CXX: Need = Need::program("c++", "build-essential");
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
+/// Whether tests run whose tools take minutes to build, or to run.
+fn is_long_run() -> bool {
+    env::var_os("RAMPACK_LONG").is_some()
+}
+
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
@@ -87,6 +92,9 @@ fn the_header_is_strict_c_and_cplusplus() {
 
 #[test]
 fn the_header_is_what_cbindgen_makes() {
+    if !is_long_run() {
+        return;
+    }
     let cbindgen = Need::other(
         Command::new("cbindgen").arg("--version").output().is_ok(),
         "cbindgen (cargo install cbindgen --locked)",
@@ -155,6 +163,9 @@ fn examples_run_with_the_static_library() {
 
 #[test]
 fn examples_run_under_valgrind() {
+    if !is_long_run() {
+        return;
+    }
     let valgrind = Need::program("valgrind", "valgrind");
     if !met("examples_run_under_valgrind", &[CC, CXX, valgrind]) {
         return;
