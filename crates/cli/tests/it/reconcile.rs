@@ -110,7 +110,10 @@ impl Service {
     fn fill(&self) -> Vec<u8> {
         let contents: Vec<u8> =
             (0..64).flat_map(|page| noise(page).into_iter().take(4096)).collect();
-        let mut client = NbdClient::connect(&self.keeper.nbd(), "zram0").unwrap();
+        // There is a device a moment before it has its size.
+        let connect = || NbdClient::connect(&self.keeper.nbd(), "zram0");
+        wait_until("the device has its size", || connect().is_ok());
+        let mut client = connect().unwrap();
         assert_eq!(client.write(0, &contents), 0);
         contents
     }
