@@ -125,5 +125,8 @@ fn described() -> Vec<u8> {
 
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let file = [&[0], whole()].concat();
-    vec![file, described()]
+    let cut = file[..file.len() / 2].to_vec();
+    let empty = new_disk();
+    empty.set_disksize(PAGES * PAGE_SIZE as u64).expect("addresses");
+    vec![file, described(), cut, [vec![2], saved(&empty)].concat()]
 }
