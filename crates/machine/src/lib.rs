@@ -14,6 +14,7 @@ mod left;
 mod machine;
 mod recovery;
 mod refused;
+mod swap_work;
 
 pub use host_files::{HostSystem, path_of, text_of};
 pub use inspect::{BelowSeen, Inspected, SwapSeen, inspect};
@@ -21,3 +22,4 @@ pub use kept::DiskOutcome;
 pub use machine::{Machine, MachineOptions};
 pub use recovery::{Progress, Tell};
 pub use refused::RefusedDisk;
+pub use swap_work::work_of_swap;

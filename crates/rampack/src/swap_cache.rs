@@ -3,22 +3,19 @@
 use std::fs::File;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use block::{BlockDevice, Operation};
 use control::Errno;
 use machine::{Machine, MachineOptions};
 use units::Page;
-use zswap::{AreaOptions, SwapDevice, SwapType, Work, Zswap};
+use zswap::{AreaOptions, SwapDevice, SwapType, Zswap};
 
 use crate::{Error, PAGE_SIZE};
 
 /// The area of a cache.
 const AREA: usize = 0;
-/// The time before the next try when nothing could be written to the file.
-const LATER: Duration = Duration::from_millis(100);
 
 /// The options of a [`SwapCache`].
 #[non_exhaustive]
@@ -109,7 +106,7 @@ impl SwapCache {
         let mut cache = SwapCache { zswap, device, swap, writer: None };
         if has_file {
             let (zswap, (end, ended)) = (cache.zswap.clone(), mpsc::channel());
-            let run = move || write(&zswap, &ended);
+            let run = move || machine::work_of_swap(&zswap, &ended);
             let thread = thread::Builder::new().name("rampack-write".into()).spawn(run);
             let thread = thread.map_err(|error| {
                 Error::NoMemory(format!("the thread that writes did not start: {error}").into())
@@ -175,21 +172,4 @@ impl Drop for SwapCache {
 /// The offset of a page.
 fn at(index: u64) -> Result<u64, Error> {
     index.checked_mul(PAGE_SIZE as u64).ok_or(Error::OutOfRange)
-}
-
-/// Writes pages to the file when memory comes near its limit, until the sender is dropped.
-fn write(zswap: &Zswap, ended: &mpsc::Receiver<()>) {
-    let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
-    loop {
-        let ticket = zswap.event().ticket();
-        if is_ended(Duration::ZERO) {
-            return;
-        }
-        match zswap.work(host::cpu()) {
-            Work::Again => {}
-            Work::Later if is_ended(LATER) => return,
-            Work::Later => {}
-            Work::Idle => zswap.event().wait(ticket),
-        }
-    }
 }

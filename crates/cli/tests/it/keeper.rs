@@ -55,6 +55,9 @@ impl Keeper {
     pub fn start_by(command: Command, place: &Place, line: &str) -> Keeper {
         let keeper = Keeper::begin(command, place, line);
         wait_until("there is a device", || keeper.ask("status zram0").code == 0);
+        // It is there a moment before it has its size.
+        let has_size = || keeper.ask("get zram0 initstate").out.trim() == "1";
+        wait_until("it has its size", || !line.contains("--size") || has_size());
         keeper
     }
 

@@ -8,7 +8,7 @@ use block::BlockDevice;
 use control::{Bound, ControlError, Errno, Object};
 use host::{Memfds, Watermark, Watermarks};
 use units::PAGE_SIZE;
-use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Work, Zswap};
+use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Zswap};
 
 use super::name;
 use super::report::PoolReport;
@@ -17,8 +17,6 @@ use crate::latency::Timed;
 use crate::plan::{Asked, Followed, of_device};
 use crate::protocol::{Attribute, SwapOn};
 
-/// The time before the next try when the oldest pages cannot be written back.
-const LATER: Duration = Duration::from_millis(100);
 /// Pages per writeback when memory is short, as many as a scan of Linux's shrinkers
 /// (`SHRINK_BATCH`).
 const BATCH: u64 = 128;
@@ -218,24 +216,6 @@ pub fn restore(machine: &Machine, before: &[Attribute]) {
     for Attribute { name, value } in before.iter().rev() {
         if let Err(error) = rows.store(name, value) {
             tracing::error!("{name} is not what it was: {error}");
-        }
-    }
-}
-
-/// Does the background work of the cache until `ended` receives or closes. A notification of the
-/// event of the cache wakes it.
-pub fn work(zswap: &Zswap, ended: &Receiver<()>) {
-    let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
-    loop {
-        let ticket = zswap.event().ticket();
-        if is_ended(Duration::ZERO) {
-            return;
-        }
-        match zswap.work(host::cpu()) {
-            Work::Again => {}
-            Work::Later if is_ended(LATER) => return,
-            Work::Later => {}
-            Work::Idle => zswap.event().wait(ticket),
         }
     }
 }

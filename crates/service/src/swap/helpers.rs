@@ -70,7 +70,7 @@ impl Helpers {
         helpers.spawn(Role::SwapMemory, protections::begin_to_serve, provide).map_err(what)?;
         let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
-        let work = move || cache::work(&own, &ended);
+        let work = move || machine::work_of_swap(&own, &ended);
         helpers.spawn(Role::SwapWorker, || {}, work).map_err(what)?;
         let own = zswap.clone();
         let silent = helpers.silent.clone();
