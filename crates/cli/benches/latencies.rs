@@ -71,7 +71,7 @@ fn turn(daemon: &Daemon, file: &File, page: &mut [u8], writes: bool) -> [f64; 2]
 
 fn main() {
     // `cargo test` only sees that it runs.
-    let rounds = if std::env::args().any(|word| word == "--bench") { 101 } else { 1 };
+    let rounds = if std::env::args().any(|word| word == "--bench") { 801 } else { 1 };
     if !Path::new("/dev/fuse").exists() {
         return println!("no /dev/fuse, and so no file to measure with");
     }
