@@ -457,6 +457,7 @@ fn killers(it: &Observed) -> Vec<Finding> {
         return vec![Finding::ok("oomd", text)];
     }
     let line = |(name, command): (&String, &String)| match &**name {
+        "systemd-oomd" if it.are_spared => Finding::ok(name, "leaves rampack alone"),
         "systemd-oomd" => Finding::new(
             name,
             Level::Note,

@@ -17,6 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
 use super::settings::{self, Settings};
 use crate::engine::check_room;
 use crate::filesystem::find_program;
+use crate::swap::group::is_left_alone;
 use crate::swap::in_front::has_kernel_zswap;
 
 /// Programs that rampack runs, or that bring what it serves to other programs.
@@ -78,6 +79,8 @@ pub struct Observed {
     pub huge_pages: String,
     /// Programs that end others when memory is short, each with its command line.
     pub killers: BTreeMap<String, String>,
+    /// Do daemons of rampack run, and does systemd-oomd leave each of them alone?
+    pub are_spared: bool,
     /// Settings of the kernel that matter here.
     pub settings: Settings,
 }
@@ -122,6 +125,7 @@ impl Observed {
             has_zswap: has_kernel_zswap(),
             huge_pages: chosen(&text(HUGE_PAGES)),
             killers: killers(),
+            are_spared: are_spared(),
             settings: settings::names().filter_map(value).collect(),
         }
     }
@@ -184,6 +188,20 @@ pub(super) fn distribution(os_release: &str) -> String {
 pub(super) fn chosen(switch: &str) -> String {
     let word = switch.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     word.map_or_else(String::new, |(word, _)| word.to_owned())
+}
+
+/// Another rampack is a daemon, or runs for a moment.
+fn are_spared() -> bool {
+    let own = std::process::id().to_string();
+    let spared = |entry: fs::DirEntry| {
+        let (home, is_own) = (entry.path(), *entry.file_name() == *own);
+        let is_daemon = !is_own && command_of(&home) == "rampack";
+        let groups = || fs::read_to_string(home.join("cgroup")).unwrap_or_default();
+        is_daemon.then(|| is_left_alone(&groups()))
+    };
+    let daemons: Vec<bool> =
+        fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(spared).collect();
+    !daemons.is_empty() && daemons.into_iter().all(|it| it)
 }
 
 fn killers() -> BTreeMap<String, String> {

@@ -39,6 +39,7 @@ fn whole() -> Observed {
         has_zswap: false,
         huge_pages: "madvise".into(),
         killers: [].into(),
+        are_spared: false,
         settings: Settings::from([
             ("vm.page-cluster", 0),
             ("vm.swappiness", 60),
@@ -320,6 +321,16 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             Note,
             "left alone",
             Some("systemd-run -p ManagedOOMPreference=omit rampack serve"),
+        ),
+        (
+            |it| {
+                it.killers.insert("systemd-oomd".into(), "/lib/systemd-oomd".into());
+                it.are_spared = true;
+            },
+            "systemd-oomd",
+            Fine,
+            "leaves rampack alone",
+            None,
         ),
         (
             |it| _ = it.killers.insert("earlyoom".into(), "earlyoom -r 3600".into()),

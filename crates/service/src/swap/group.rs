@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use host::Controller;
-use rustix::fs::{XattrFlags, setxattr};
+use rustix::fs::{XattrFlags, getxattr, setxattr};
 
 use super::report::Protection;
 use crate::failure::failed;
@@ -143,6 +143,20 @@ fn enter(group: &Path, process: u32) -> io::Result<()> {
 fn mark(group: &Path) -> io::Result<()> {
     let [new, old] = OMIT.map(|name| setxattr(group, name, b"1", XattrFlags::empty()));
     Ok(new.or(old)?)
+}
+
+/// Does systemd-oomd leave the group alone whose processes `text` of `/proc/PID/cgroup` is from?
+/// True without unified control groups, and of the topmost one.
+#[must_use]
+pub fn is_left_alone(text: &str) -> bool {
+    let unified = Controller::find().filter(|controller| !controller.v1);
+    unified.and_then(|it| it.group_of(text)).is_none_or(|group| is_spared(&group))
+}
+
+fn is_spared(group: &Path) -> bool {
+    let mut value = [0; 8];
+    let is_marked = |name| getxattr(group, name, &mut value).is_ok_and(|len| &value[..len] == b"1");
+    !group.join(KIND).exists() || OMIT.into_iter().any(is_marked)
 }
 
 #[cfg(test)]

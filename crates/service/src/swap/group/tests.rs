@@ -20,6 +20,7 @@ fn a_group_that_cannot_be_left_is_told() {
         assert!(protection.text.contains(word), "{word}: {}", protection.text);
     }
     assert!(!dir.path().join(OWN).exists(), "what was made is removed");
+    assert!(!is_spared(&group));
 }
 
 /// A hierarchy below the real one, with groups that are removed in the end.
@@ -71,19 +72,6 @@ fn processes(group: &Path) -> Vec<u32> {
     text.lines().map(|line| line.parse().unwrap()).collect()
 }
 
-fn is_marked(group: &Path) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    let path = std::ffi::CString::new(group.as_os_str().as_bytes()).unwrap();
-    OMIT.iter().any(|name| {
-        let (name, mut value) = (std::ffi::CString::new(*name).unwrap(), [0u8; 8]);
-        // SAFETY: two C strings and a buffer with its length, which live until the call returns.
-        let length = unsafe {
-            libc::getxattr(path.as_ptr(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
-        };
-        length == 1 && value[0] == b'1'
-    })
-}
-
 #[test]
 fn a_shared_group_is_left_for_one_that_is_left_alone() {
     let needs = [Need::UnifiedGroup, Need::program("sleep", "coreutils")];
@@ -97,7 +85,7 @@ fn a_shared_group_is_left_for_one_that_is_left_alone() {
     assert!(own.protection().had, "{:?}", own.protection());
     assert!(own.protection().text.contains(there.to_str().unwrap()), "{:?}", own.protection());
     assert_eq!((processes(&there), processes(&group).len()), (vec![pids[0]], 2));
-    assert!(is_marked(&there) && !is_marked(&group));
+    assert!(is_spared(&there) && !is_spared(&group));
     // Another daemon has another one.
     let second = OwnGroup::take(&world.top, &group, pids[1]);
     let other = world.top.join(format!("{OWN}-{}", pids[1]));
@@ -124,7 +112,7 @@ fn a_service_is_marked_and_not_left() {
     for (name, count) in [("rampack.service", 2), ("run-7.scope", 1)] {
         let (group, pids) = world.group(name, count);
         let own = OwnGroup::take(&world.top, &group, pids[0]);
-        assert!(own.protection().had && is_marked(&group), "{:?}", own.protection());
+        assert!(own.protection().had && is_spared(&group), "{:?}", own.protection());
         assert_eq!(processes(&group).len(), count);
         assert!(!world.top.join(OWN).exists());
     }
