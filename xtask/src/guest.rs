@@ -24,8 +24,45 @@ use machine::Machine;
 pub use options::Options;
 pub use status::{DIED, HANG, TIME_OUT};
 
-/// How the programs are built.
-const PROFILE: &str = "emulated";
+/// How the programs of a guest are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Build {
+    /// In the profile `emulated`: as a release.
+    Release,
+    /// As for the tests of the workspace, which has built nearly all of it.
+    Tests,
+}
+
+impl Build {
+    /// Of the cases: all run where there is time.
+    pub fn of_cases(all: bool) -> Build {
+        if all { Build::Release } else { Build::Tests }
+    }
+
+    /// The command.
+    pub fn command(self, root: &Path) -> Command {
+        let mut build = cargo(root);
+        build.args(["build", "--quiet", "--bins", "--example", "serve_ublk"]);
+        match self {
+            Build::Release => {
+                build.args(["--profile", "emulated", "--features", "rampack-cli/top"]);
+                let packages = ["rampack-cli", "rampack-guestkit", "rampack-ublk"];
+                build.args(packages.iter().flat_map(|package| ["--package", package]))
+            }
+            // With other packages, crates would have other features.
+            Build::Tests => build.arg("--workspace"),
+        };
+        build
+    }
+
+    /// The directory of the programs, below cargo's.
+    fn directory(self) -> &'static str {
+        match self {
+            Build::Release => "emulated",
+            Build::Tests => "debug",
+        }
+    }
+}
 
 /// Runs the chore with these words and returns the exit status.
 pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
@@ -33,7 +70,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<u8> {
     if let Some(missing) = tools::missing() {
         bail!("a guest needs {missing}");
     }
-    let guest = Guest::new(root, target)?;
+    let guest = Guest::new(root, target, Build::Release)?;
     guest.run(&options, &mut io::stdout())
 }
 
@@ -44,27 +81,16 @@ struct Guest {
     programs: PathBuf,
 }
 
-/// The command that builds the programs that run in a guest.
-pub fn build(root: &Path) -> Command {
-    let mut build = cargo(root);
-    build.args(["build", "--quiet", "--profile", PROFILE, "--bins", "--example", "serve_ublk"]);
-    for package in ["rampack-cli", "rampack-guestkit", "rampack-ublk"] {
-        build.args(["--package", package]);
-    }
-    build.args(["--features", "rampack-cli/top"]);
-    build
-}
-
 impl Guest {
     /// Builds the programs that run in a guest.
-    fn new(root: &Path, target: &Path) -> Result<Guest> {
+    fn new(root: &Path, target: &Path, build: Build) -> Result<Guest> {
         let cache = target.join("guest");
         fs::create_dir_all(&cache)?;
         remove_leftovers(&cache)?;
-        if !build(root).status().context("cargo build")?.success() {
+        if !build.command(root).status().context("cargo build")?.success() {
             bail!("the programs for the guest do not build");
         }
-        Ok(Guest { root: root.to_owned(), cache, programs: target.join(PROFILE) })
+        Ok(Guest { root: root.to_owned(), cache, programs: target.join(build.directory()) })
     }
 
     /// The kernel. Fetches it if it is missing.

@@ -110,7 +110,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 
 /// Tries the mutants that concern what has changed since the branch left `origin/main`, or in the
 /// last commit; `all` of them, or where git knows no such commit. Those of a change have
-/// three minutes, and the table says how many are left. The last digit of `seed` says which kind of
+/// two minutes, and the table says how many are left. The last digit of `seed` says which kind of
 /// build comes first, so that many runs try all.
 ///
 /// # Errors
@@ -144,7 +144,7 @@ fn try_all(
     if mutants.is_empty() {
         return Ok(Vec::new());
     }
-    let copy = Copy::of(root, &target.join("mutants"))?;
+    let copy = Copy::of(root, target)?;
     let mut tries: Vec<(&Suite, &Mutant)> =
         mutants.iter().flat_map(|it| it.suites.iter().map(move |suite| (suite, it))).collect();
     tries.sort_by_key(|(suite, mutant)| (suite.kind, &mutant.files, &mutant.name));
@@ -158,24 +158,19 @@ fn try_all(
         let of_kind = || tries.iter().filter(|(suite, _)| suite.kind == kind);
         // Whether each suite passes without a patch.
         let mut sound = BTreeMap::new();
-        for (suite, _) in of_kind() {
+        for (suite, mutant) in of_kind() {
             if is_late() {
                 break;
             }
+            let begun = Instant::now();
             if !sound.contains_key(suite) {
-                let begun = Instant::now();
                 let verdict = suite.verdict(&copy, "none")?;
                 tell(&format!("no patch, {suite}: {verdict}"), begun);
                 sound.insert(*suite, verdict);
             }
-        }
-        for (suite, mutant) in of_kind() {
-            let begun = Instant::now();
-            let verdict = match sound.get(suite) {
-                _ if is_late() => break,
-                Some(Verdict::Passed) => with_patch(&copy, mutant, suite)?,
-                Some(other) => Verdict::Unsound(other.to_string()),
-                None => break,
+            let verdict = match &sound[suite] {
+                Verdict::Passed => with_patch(&copy, mutant, suite)?,
+                other => Verdict::Unsound(other.to_string()),
             };
             let what = format!("{}/{all} {}, {suite}: {verdict}", outcomes.len() + 1, mutant.name);
             tell(&what, begun);

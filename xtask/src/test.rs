@@ -118,7 +118,7 @@ fn later_builds(root: &Path, target: &Path, long: bool) -> Result<Vec<Command>> 
     research.arg("test").args(workspace_of("research")).arg("--workspace");
     builds.push(research);
     builds.iter_mut().for_each(|build| _ = build.arg("--no-run"));
-    builds.push(guest::build(root));
+    builds.push(guest::Build::of_cases(long).command(root));
     Ok(builds)
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Result;
 
 use super::kernel::Flavour;
-use super::{DIED, Guest, HANG, Options, tools};
+use super::{Build, DIED, Guest, HANG, Options, tools};
 use crate::count::Count;
 
 /// The text that the guest prints after its start.
@@ -298,7 +298,7 @@ pub fn run(root: &Path, target: &Path, all: bool, seed: &str) -> Result<(Count, 
     if let Some(missing) = tools::missing() {
         return skipped(&missing);
     }
-    let guest = Guest::new(root, target)?;
+    let guest = Guest::new(root, target, Build::of_cases(all))?;
     if let Err(error) = guest.kernel(Flavour::Cloud) {
         let reason = error.to_string();
         return skipped(&format!("a kernel: {}", reason.lines().next().unwrap_or_default()));

@@ -1,7 +1,6 @@
 //! The image of a guest: a root file system with the programs, an initial RAM disk that mounts it,
 //! and an empty disk. It is made again only if an input has changed.
 
-use std::env;
 use std::fmt::Write as _;
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -67,7 +66,8 @@ pub fn ready(checkout: &Path, cache: &Path, programs: &Path, kernel: Kernel) -> 
     let busybox = find("busybox").context("no busybox")?;
 
     let mut inputs = format!("{}\n", kernel.release);
-    let own = env::current_exe().context("where this program is")?;
+    // By this name it is found even if a build has replaced it.
+    let own = PathBuf::from("/proc/self/exe");
     let files = [own, busybox.clone(), scripts.join("init"), scripts.join("initrd")];
     for file in files.iter().chain(&all).chain(&kernel.first) {
         inputs.push_str(&stamp(file)?);

@@ -14,23 +14,24 @@ pub struct Copy {
     root: PathBuf,
     /// Its top.
     pub tree: PathBuf,
-    /// Where it is built, each kind in a directory of its own.
+    logs: PathBuf,
+    /// Where it is built, each kind in its own directory, in which the checkout has built what
+    /// both need.
     pub target: PathBuf,
 }
 
 impl Copy {
-    /// Makes `below/tree` a copy of the checkout at `root`. A file that is there already and is the
+    /// Makes `mutants/tree` below `target` a copy of the checkout at `root`. A file that is there already and is the
     /// same is not written, so that cargo builds only what has changed.
     ///
     /// # Errors
     /// A file cannot be read or written.
-    pub fn of(root: &Path, below: &Path) -> Result<Copy> {
-        let tree = below.join("tree");
-        let copy = Copy { root: root.into(), tree, target: below.into() };
+    pub fn of(root: &Path, target: &Path) -> Result<Copy> {
+        let (tree, logs) = (target.join("mutants/tree"), target.join("mutants/logs"));
+        let copy = Copy { root: root.into(), tree, logs, target: target.into() };
         fs::create_dir_all(&copy.tree)?;
-        let logs = copy.logs();
-        if logs.exists() {
-            fs::remove_dir_all(&logs)?;
+        if copy.logs.exists() {
+            fs::remove_dir_all(&copy.logs)?;
         }
         let files = tree::files(root)?;
         let ours: BTreeSet<&str> = files.iter().map(|file| file.path.as_str()).collect();
@@ -75,16 +76,12 @@ impl Copy {
         files.iter().try_for_each(|path| self.take(path))
     }
 
-    fn logs(&self) -> PathBuf {
-        self.target.join("logs")
-    }
-
     /// The file for what a run prints.
     ///
     /// # Errors
     /// The directory cannot be made.
     pub fn log(&self, name: &str) -> Result<PathBuf> {
-        fs::create_dir_all(self.logs())?;
-        Ok(self.logs().join(format!("{}.txt", name.replace("::", "-"))))
+        fs::create_dir_all(&self.logs)?;
+        Ok(self.logs.join(format!("{}.txt", name.replace("::", "-"))))
     }
 }
