@@ -11,6 +11,7 @@
 //! billion entries is made without a touch.
 
 use core::mem::size_of;
+use core::ops::Range;
 
 use sync::atomic::{AtomicUsize, Ordering};
 use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
@@ -110,6 +111,20 @@ impl<T: Zeroed> LazyTable<T> {
             let now = (end / size_of::<T>()).min(self.entries);
             // Release pairs with the Acquire in `ready`.
             self.ready.fetch_max(now, Ordering::Release);
+        }
+    }
+
+    /// Gives the memory of entries back that are alone in their pages. Each is zeroes afterwards,
+    /// or as before. Nobody uses them meanwhile, and memory is not provided ahead.
+    pub fn release(&self, entries: Range<usize>) {
+        debug_assert_eq!(self.ready(), self.entries, "the memory was provided");
+        let start = (entries.start * size_of::<T>()).next_multiple_of(PAGE_SIZE);
+        let end = match entries.end < self.entries {
+            true => entries.end * size_of::<T>() / PAGE_SIZE * PAGE_SIZE,
+            false => self.region.bytes(),
+        };
+        if start < end {
+            self.region.release(start, end - start);
         }
     }
 

@@ -8,6 +8,7 @@ mod grouping;
 mod keys;
 mod making;
 mod reading;
+mod recovery;
 mod upkeep;
 
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
@@ -22,11 +23,11 @@ use zsmalloc::{Limits, Pool, PoolOptions, Room};
 
 use crate::groups::Groups;
 use crate::head::Head;
-use crate::index::{Chain, Index};
+use crate::index::{Chain, END, Index};
 use crate::outcome::{NoStore, PutError, Stats};
 use crate::scratch::{Making, Reading, SMALL, judge_unit};
 use crate::state::{Apart, Hands, Pending, Swept};
-use crate::word::{Fingerprint, Left, Place, Word};
+use crate::word::{Fingerprint, Place, Word};
 use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions, Tell};
 
 /// The least limit, in bytes.
@@ -79,6 +80,10 @@ pub struct Values {
     evict: bool,
     group: bool,
     evicted: Option<Box<Tell>>,
+    /// Its objects outlive it.
+    kept: bool,
+    /// Values that were lost on the way from another process.
+    lost: u64,
 }
 
 /// A value that no word names any more, and that is not freed yet.
@@ -96,24 +101,46 @@ impl Values {
     /// [`NoStore`] for a unit or a limit that is not allowed, a codec that takes pages only, and
     /// when memory or address space is out.
     pub fn new(provider: &dyn MemoryProvider, parts: Parts) -> Result<Values, NoStore> {
+        let all = u64::from(parts.frames.capacity()) * PAGE_SIZE as u64;
+        let most = parts.options.limit.unwrap_or(u64::MAX).min(all);
+        let index = Index::new(provider, keys_of(most)).map_err(no_memory)?;
+        let groups = Groups::new(provider, groups_of(most)).map_err(no_memory)?;
+        Values::build(provider, (index, groups), parts, false)
+    }
+
+    /// Makes an empty store whose objects outlive it: with the memory of `tables` and the frames,
+    /// [`Values::recover`] makes it anew, in this process or another one, however this one ended.
+    /// A drop gives nothing up. The sizes of the tables follow from the number of frames alone.
+    ///
+    /// # Errors
+    /// As for [`Values::new`].
+    pub fn kept(tables: &dyn MemoryProvider, parts: Parts) -> Result<Values, NoStore> {
+        let all = u64::from(parts.frames.capacity()) * PAGE_SIZE as u64;
+        let index = Index::new(tables, keys_of(all)).map_err(no_memory)?;
+        let groups = Groups::new(tables, groups_of(all)).map_err(no_memory)?;
+        Values::build(tables, (index, groups), parts, true)
+    }
+
+    fn build(
+        provider: &dyn MemoryProvider,
+        (index, groups): (Index, Groups),
+        parts: Parts,
+        kept: bool,
+    ) -> Result<Values, NoStore> {
         let Parts { frames, cpus, codec, seed, options } = parts;
         judge_unit(options.unit)?;
-        let all = u64::from(frames.capacity()) * PAGE_SIZE as u64;
         let limit = options.limit.unwrap_or(u64::MAX);
         if limit < LEAST {
             return Err(too_small(limit));
         }
-        let no_memory = |error: NoMemory| NoStore::NoMemory(format!("{error}"));
-        let most = limit.min(all);
         let cpus = cpus.max(1);
         let reading = |_| Ok(Mutex::new(Reading::new(&*codec, options.unit)?));
         let making = |_| Ok(Mutex::new(Making::new(&*codec, options.unit)?));
         let pool = PoolOptions { frames, limit_frames: 0 };
         let values = Values {
             pool: Pool::new(provider, pool).map_err(no_memory)?,
-            // A value takes at least so many bytes with its part of the index.
-            index: Index::new(provider, most / 24).map_err(no_memory)?,
-            groups: Groups::new(provider, most / 512).map_err(no_memory)?,
+            index,
+            groups,
             retired: Retired::new(cpus, RETIRED),
             reading: (0..cpus).map(reading).collect::<Result<_, NoStore>>()?,
             making: (0..cpus).map(making).collect::<Result<_, NoStore>>()?,
@@ -131,6 +158,8 @@ impl Values {
             group: options.group,
             evicted: options.evicted,
             codec,
+            kept,
+            lost: 0,
         };
         values.settle();
         Ok(values)
@@ -181,7 +210,7 @@ impl Values {
             }
         }
         self.count(at.cpu, Count::Data, (key.len() + value.len()) as i64);
-        while self.index.grow(|number| self.retire(at.cpu, Left::Bucket(number))) {
+        while self.index.grow(|left| self.retire(at.cpu, left)) {
             self.settle();
         }
         if self.groups_with(value.len()) {
@@ -356,12 +385,12 @@ impl Values {
         for group in 1..self.groups.end() {
             self.take_apart(at, group, Apart::Clear);
         }
-        let mut words = Vec::new();
-        for number in 0..self.index.count() {
-            {
+        let (mut place, mut words) = (0, Vec::new());
+        while place < END {
+            place = {
                 let _reader = self.retired.read(at.cpu);
-                self.index.words(number, |word| words.push(word));
-            }
+                self.index.scan(place, &mut words)
+            };
             for word in words.drain(..) {
                 if let Some((displaced, _)) = self.take_word(at.cpu, word, |_| true) {
                     self.dispose(at.cpu, displaced);
@@ -407,6 +436,7 @@ impl Values {
             evicted: count(Count::Evicted),
             expired: count(Count::Expired),
             refused: count(Count::Refused),
+            lost: self.lost,
         }
     }
 
@@ -461,6 +491,28 @@ impl Values {
         let word = chain.take(chain.slot_of(word)?)?;
         Some((Displaced { word, data: head.data() }, head))
     }
+}
+
+impl Drop for Values {
+    fn drop(&mut self) {
+        if self.kept {
+            self.pool.leave();
+        }
+    }
+}
+
+/// The keys that an index is made for: a value takes at least so many bytes with its part of it.
+fn keys_of(memory: u64) -> u64 {
+    memory / 24
+}
+
+/// The most groups.
+fn groups_of(memory: u64) -> u64 {
+    memory / 512
+}
+
+fn no_memory(error: NoMemory) -> NoStore {
+    NoStore::NoMemory(format!("{error}"))
 }
 
 fn too_small(limit: u64) -> NoStore {

@@ -2,18 +2,18 @@
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Mutex;
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use units::PAGE_SIZE;
 use zsmalloc::Handle;
 
+use crate::numbers::Numbers;
 use crate::word::MAX_GROUPS;
 
-/// In the first word of a group: its handle, and above it how often its number was used.
+/// In the first word of a group: its handle, and above it how many groups were made before it.
 const PLACE: usize = 0;
 /// In the second word: members that words name, members in all, and the second at which the first
 /// of their lives ends.
 const MEMBERS: usize = 1;
-/// In the second word of an unused number: the next one.
-const NEXT: usize = MEMBERS;
 
 type Entry = [AtomicU64; 2];
 
@@ -25,7 +25,7 @@ const LOW: u64 = (1 << MEMBER_BITS) - 1;
 pub(crate) struct Group {
     /// The object with its members.
     pub(crate) head: Handle,
-    /// A number that no other group has or had, but after 2^32 groups of the same number.
+    /// A number that no other group has or had, but after 2^32 groups.
     pub(crate) tag: u64,
     /// Members that words name, and members in all.
     pub(crate) live: u64,
@@ -44,19 +44,17 @@ impl Group {
 /// The groups. Any number of threads may call every method at once.
 pub(crate) struct Groups {
     entries: LazyTable<Entry>,
-    ids: Mutex<Ids>,
+    numbers: Mutex<Numbers>,
+    /// One more than the groups that were made.
+    made: AtomicU32,
     /// Groups of which more than half is dead.
     sparse: AtomicU64,
     live: AtomicU64,
 }
 
-struct Ids {
-    fresh: u32,
-    free: u32,
-}
-
 impl Groups {
-    /// Makes a table for at most `groups` groups.
+    /// Makes a table for at most `groups` groups, over what another process left in the memory of
+    /// the provider.
     ///
     /// # Errors
     /// [`NoMemory`] when address space is out.
@@ -64,19 +62,25 @@ impl Groups {
         let entries = (groups + 1).clamp(64, MAX_GROUPS as u64) as usize;
         Ok(Groups {
             entries: LazyTable::new(provider, entries)?,
-            ids: Mutex::new(Ids { fresh: 1, free: 0 }),
+            numbers: Mutex::new(Numbers::new(entries, PAGE_SIZE / size_of::<Entry>())),
+            made: AtomicU32::new(1),
             sparse: AtomicU64::new(0),
             live: AtomicU64::new(0),
         })
     }
 
-    /// Numbers below this are or were used.
+    /// One more than the highest number of a group.
     pub(crate) fn end(&self) -> u32 {
-        self.ids.lock().fresh
+        self.numbers.lock().end()
     }
 
     pub(crate) fn bytes(&self) -> u64 {
-        u64::from(self.end()) * size_of::<Entry>() as u64
+        self.numbers.lock().pages() * PAGE_SIZE as u64
+    }
+
+    /// Whether a group can have this number.
+    pub(crate) fn has(&self, number: u32) -> bool {
+        (1..self.entries.len()).contains(&(number as usize))
     }
 
     /// The number of groups.
@@ -92,30 +96,34 @@ impl Groups {
     /// Adds a group; `None` if there is no number left. It stays until the caller has called
     /// [`Groups::leave`] once more than there are members.
     pub(crate) fn add(&self, head: Handle, members: usize, earliest: u32) -> Option<u32> {
-        let number = {
-            let mut ids = self.ids.lock();
-            if ids.free != 0 {
-                let number = ids.free;
-                ids.free = self.entry(number)[NEXT].load(Ordering::Relaxed) as u32;
-                number
-            } else if (ids.fresh as usize) < self.entries.len() {
-                ids.fresh += 1;
-                ids.fresh - 1
-            } else {
-                return None;
-            }
-        };
-        let entry = self.entry(number);
+        let number = self.numbers.lock().take()?;
         let members = members as u64;
+        self.enter(number, head, (members + 1) | members << MEMBER_BITS, earliest);
+        Some(number)
+    }
+
+    fn enter(&self, number: u32, head: Handle, counts: u64, earliest: u32) {
+        let entry = self.entry(number);
         // Release pairs with the Acquire in `get`, here and below: the number was given up before,
         // and the object is there.
-        let counts = (members + 1) | members << MEMBER_BITS | u64::from(earliest) << 32;
-        entry[MEMBERS].store(counts, Ordering::Release);
-        let uses = entry[PLACE].load(Ordering::Relaxed) >> 32 << 32;
+        entry[MEMBERS].store(counts | u64::from(earliest) << 32, Ordering::Release);
+        let made = u64::from(self.made.fetch_add(1, Ordering::Relaxed));
         // Release pairs with the Acquire in `get`: the object is there.
-        entry[PLACE].store(uses | u64::from(head.get()), Ordering::Release);
+        entry[PLACE].store(made << 32 | u64::from(head.get()), Ordering::Release);
         self.live.fetch_add(1, Ordering::Relaxed);
-        Some(number)
+    }
+
+    /// Has a group that another process left, of whose `members` members words name `live`, at
+    /// least one. Nobody else uses the table.
+    pub(crate) fn recover(&self, number: u32, head: Handle, live: u64, members: u64, first: u32) {
+        self.numbers.lock().claim(number);
+        self.enter(number, head, live | members << MEMBER_BITS, first);
+        self.sparse.fetch_add(u64::from(live * 2 < members), Ordering::Relaxed);
+    }
+
+    /// Forgets a group that another process left, before any is recovered.
+    pub(crate) fn lose(&self, number: u32) {
+        self.entry(number)[PLACE].store(0, Ordering::Relaxed);
     }
 
     /// A group by its number; `None` if there is none, or if it changes at this moment. If some
@@ -177,12 +185,11 @@ impl Groups {
 
     /// Gives up the number of a group that no thread can find, and returns its object.
     pub(crate) fn forget(&self, number: u32) -> Handle {
-        let entry = self.entry(number);
-        let place = entry[PLACE].load(Ordering::Relaxed);
-        entry[PLACE].store((place >> 32).wrapping_add(1) << 32, Ordering::Relaxed);
-        let mut ids = self.ids.lock();
-        entry[NEXT].store(u64::from(ids.free), Ordering::Relaxed);
-        ids.free = number;
+        let place = self.entry(number)[PLACE].swap(0, Ordering::Relaxed);
+        let mut numbers = self.numbers.lock();
+        if let Some(page) = numbers.give_back(number) {
+            self.entries.release(page);
+        }
         Handle::from_raw(place as u32)
     }
 

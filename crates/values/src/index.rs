@@ -7,22 +7,35 @@
 //! range of addresses, and nobody waits for a large step. A bucket is a cache line. One that is
 //! full has further buckets behind it, until it is split.
 //!
+//! When the keys are few, it shrinks the same way backwards: the words of the last bucket go to the
+//! one that it was split from. Pages of buckets that are gone are given back.
+//!
 //! # How it is read
 //! Words of the index change under the lock of the bucket. Readers take no lock. What could have
-//! them miss a word is a move of it: a split, or the end of a bucket that is not needed any more.
-//! Both copy the word first, then change the version of the bucket, and then take the old place
-//! out. A reader that found nothing looks again if the version has changed, or if the hash belongs
-//! to another bucket by now.
+//! them miss a word is a move of it: a split, a merge, or the end of a bucket that is not needed
+//! any more. All copy the word first, then change the version of the bucket, and then take the old
+//! place out. A reader that found nothing looks again if the version has changed, or if the hash
+//! belongs to another bucket by now.
+//!
+//! # What another process finds
+//! The number of buckets is in the table, too, in a bucket that is none. A process may have died at
+//! any step: then words are twice in their bucket, or once more in one that is not theirs, or
+//! behind the last bucket. [`Index::mend`] takes these out.
 
 mod chain;
+mod mend;
+mod scan;
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, WaitQueues};
+use units::PAGE_SIZE;
 
+use crate::numbers::Numbers;
 use crate::word::{FINGERPRINT_BITS, Fingerprint, REFERENCED, Word};
 
 pub(crate) use chain::Chain;
+pub(crate) use scan::END;
 
 /// A line: the link, and seven words.
 pub(crate) type Bucket = [AtomicU64; 8];
@@ -41,26 +54,34 @@ const VERSION: u64 = ((1 << (sync::WORD_BITS - 32)) - 1) << 32;
 /// The keys of a bucket on average, from which on it grows.
 const LOAD: u64 = 5;
 
+/// It shrinks when there are fewer than so many quarters of that.
+const SPARSE_QUARTERS: u64 = 3;
+
 /// The buckets of an empty index.
 const FIRST: u64 = 64;
+/// Buckets of a page.
+const IN_PAGE: u64 = PAGE_SIZE as u64 / BUCKET_BYTES;
 
 /// The table. Any number of threads may call every method at once.
 pub(crate) struct Index {
     buckets: LazyTable<Bucket>,
-    /// The buckets behind them, from number 1 on.
+    /// The buckets behind them, from number 1 on. In the place of a link, the one before has the
+    /// number of buckets, and above it the same with all bits turned.
     more: LazyTable<Bucket>,
-    /// How many buckets there are.
-    count: CachePadded<AtomicU64>,
     keys: CachePadded<AtomicU64>,
     queues: WaitQueues,
-    spare: Mutex<Spare>,
-    growing: Mutex<()>,
+    /// The numbers of buckets behind others.
+    behind: Mutex<Numbers>,
+    growing: Mutex<Growing>,
 }
 
-/// Buckets behind others that nothing uses: those from `fresh` on, and a list.
-struct Spare {
-    fresh: u32,
-    free: u32,
+/// What a thread knows that adds or takes away a bucket.
+#[derive(Default)]
+struct Growing {
+    /// How often a bucket was added that begins a page.
+    pages_begun: u32,
+    /// Buckets below this number may have memory.
+    end: u64,
 }
 
 impl Index {
@@ -69,22 +90,59 @@ impl Index {
     /// # Errors
     /// [`NoMemory`] when address space is out.
     pub(crate) fn new(provider: &dyn MemoryProvider, keys: u64) -> Result<Index, NoMemory> {
+        let index = Index::over(provider, keys)?;
+        index.set_count(FIRST);
+        Ok(index)
+    }
+
+    /// The index for `keys` keys that another process left; `None` if it cannot be one. It is to be
+    /// mended before it is used.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when address space is out.
+    pub(crate) fn left(
+        provider: &dyn MemoryProvider,
+        keys: u64,
+    ) -> Result<Option<Index>, NoMemory> {
+        let index = Index::over(provider, keys)?;
+        let (count, kept) = (index.count(), index.count_word().load(Ordering::Relaxed));
+        let is_one = kept == count_word(count) && (FIRST..=index.most()).contains(&count);
+        Ok(is_one.then_some(index))
+    }
+
+    fn over(provider: &dyn MemoryProvider, keys: u64) -> Result<Index, NoMemory> {
         let buckets = (keys / LOAD).clamp(FIRST, 1 << FINGERPRINT_BITS) as usize;
         Ok(Index {
             buckets: LazyTable::new(provider, buckets)?,
             more: LazyTable::new(provider, buckets + 1)?,
-            count: CachePadded::new(AtomicU64::new(FIRST)),
             keys: CachePadded::new(AtomicU64::new(0)),
             queues: WaitQueues::default(),
-            spare: Mutex::new(Spare { fresh: 1, free: 0 }),
-            growing: Mutex::new(()),
+            behind: Mutex::new(Numbers::new(buckets + 1, IN_PAGE as usize)),
+            growing: Mutex::new(Growing::default()),
         })
     }
 
     /// The number of buckets.
+    #[inline]
     pub(crate) fn count(&self) -> u64 {
-        // Acquire pairs with the Release in `grow`: the words of a new bucket are in it.
-        self.count.load(Ordering::Acquire)
+        // Acquire pairs with the Release in `set_count`: the words of a new bucket are in it, and
+        // those of a bucket that went are where they are now.
+        u64::from(self.count_word().load(Ordering::Acquire) as u32)
+    }
+
+    fn set_count(&self, count: u64) {
+        // Release pairs with the Acquire in `count`.
+        self.count_word().store(count_word(count), Ordering::Release);
+    }
+
+    #[inline]
+    fn count_word(&self) -> &AtomicU64 {
+        &self.more.get(0)[0]
+    }
+
+    /// The most buckets.
+    fn most(&self) -> u64 {
+        self.buckets.len() as u64
     }
 
     /// The number of keys.
@@ -92,9 +150,9 @@ impl Index {
         self.keys.load(Ordering::Relaxed)
     }
 
-    /// Bytes of the buckets that are or were used.
+    /// Bytes of the buckets.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.count() + u64::from(self.spare.lock().fresh)) * BUCKET_BYTES
+        self.count() * BUCKET_BYTES + self.behind.lock().pages() * PAGE_SIZE as u64
     }
 
     /// Prefetches the bucket of a key.
@@ -181,14 +239,6 @@ impl Index {
         }
     }
 
-    /// Passes the words of a bucket to `see`. The calling thread is a reader.
-    pub(crate) fn words(&self, number: u64, mut see: impl FnMut(Word)) {
-        for slot in self.chain(number as usize).flat_map(|bucket| &bucket[1..]) {
-            // Acquire pairs with the Release of a store: the objects are there.
-            Word::from_raw(slot.load(Ordering::Acquire)).map(&mut see);
-        }
-    }
-
     /// Takes the referenced bit from a word, if it is there.
     pub(crate) fn unmark(&self, word: Word) {
         let number = self.number_of(word.fingerprint());
@@ -216,28 +266,35 @@ impl Index {
         })
     }
 
-    /// Takes an empty bucket; `None` if there is no more.
-    fn take_spare(&self) -> Option<u32> {
-        let mut spare = self.spare.lock();
-        if spare.free != 0 {
-            let number = spare.free;
-            spare.free = self.more.get(number as usize)[0].load(Ordering::Relaxed) as u32;
-            return Some(number);
-        }
-        let number = spare.fresh;
-        if number as usize >= self.more.len() {
-            return None;
-        }
-        spare.fresh += 1;
-        Some(number)
+    /// Takes a bucket that nothing uses; `None` if there is no more.
+    fn take_behind(&self) -> Option<u32> {
+        self.behind.lock().take()
     }
 
-    /// Takes back a bucket that no reader can be in.
+    /// Takes back a bucket behind others that no reader can be in.
     pub(crate) fn give_back(&self, number: u32) {
-        let mut spare = self.spare.lock();
-        self.more.get(number as usize)[0].store(u64::from(spare.free), Ordering::Relaxed);
-        spare.free = number;
+        let mut behind = self.behind.lock();
+        if let Some(page) = behind.give_back(number) {
+            self.more.release(page);
+        }
     }
+
+    /// Gives back the memory of buckets that are gone, unless a page of them was begun again since
+    /// [`Index::shrink`] told of it. No reader can be in them.
+    pub(crate) fn give_back_pages(&self, pages_begun: u32) {
+        let mut growing = self.growing.lock();
+        if growing.pages_begun == pages_begun {
+            let count = self.count();
+            let end = growing.end.next_multiple_of(IN_PAGE).min(self.most());
+            self.buckets.release(count as usize..end as usize);
+            growing.end = count;
+        }
+    }
+}
+
+/// The word that says how many buckets there are.
+fn count_word(count: u64) -> u64 {
+    count | !count << 32
 }
 
 /// The bucket of a key when there are `count` buckets.

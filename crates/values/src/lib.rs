@@ -18,6 +18,12 @@
 //! * Who holds the lock of a bucket, or a buffer, never waits for readers. A reader retires
 //!   nothing.
 //!
+//! # What outlives a process
+//! The index, the table of groups, the zspages and the frames of a store that is kept
+//! ([`Values::kept`]). As each change is the swap of one word, and objects are whole before a word
+//! names them, another process has each value as of its last store that had ended, or of one that
+//! had begun ([`Values::recover`]).
+//!
 //! # Operations
 //! [`Values::put`], [`Values::get`], [`Values::get_range`], [`Values::remove`]; [`Values::keys`];
 //! [`Values::upkeep`] for what a thread does that has time.
@@ -31,8 +37,10 @@ mod engine;
 mod groups;
 mod head;
 mod index;
+mod numbers;
 mod options;
 mod outcome;
+mod record;
 mod scratch;
 mod state;
 mod word;
@@ -40,6 +48,7 @@ mod word;
 pub use engine::Values;
 pub use options::{At, Options, Parts, PutOptions, Tell, UNITS};
 pub use outcome::{Cursor, Evicted, GetError, NoStore, PutError, Reason, Stats};
+pub use record::Record;
 
 /// The most bytes of a key.
 pub const MAX_KEY: usize = 1 << 10;

@@ -12,12 +12,18 @@ pub enum NoStore {
     Invalid(String),
     /// There is no memory, or no range of addresses.
     NoMemory(String),
+    /// What another process left is of another kind, or damaged; the text says how. It is as it
+    /// was.
+    Left(String),
 }
 
 impl fmt::Display for NoStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (NoStore::Invalid(message) | NoStore::NoMemory(message)) = self;
-        f.write_str(message)
+        match self {
+            NoStore::Invalid(message) | NoStore::NoMemory(message) | NoStore::Left(message) => {
+                f.write_str(message)
+            }
+        }
     }
 }
 
@@ -158,4 +164,7 @@ pub struct Stats {
     pub expired: u64,
     /// Values refused.
     pub refused: u64,
+    /// Values that were lost on the way from another process, because what it left of them was
+    /// damaged.
+    pub lost: u64,
 }

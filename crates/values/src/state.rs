@@ -19,7 +19,8 @@ pub(crate) struct Hands {
 /// Where upkeep goes on.
 #[derive(Default)]
 pub(crate) struct Swept {
-    pub(crate) bucket: u64,
+    /// A place of the index.
+    pub(crate) place: u64,
     pub(crate) group: u32,
     pub(crate) sparse: u32,
 }

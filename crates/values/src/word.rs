@@ -120,6 +120,8 @@ pub(crate) enum Left {
     Bucket(u32),
     /// A group, with its number.
     Group(u32),
+    /// The pages of the index that had no bucket any more when so many had been begun.
+    Pages(u32),
 }
 
 impl Left {
@@ -129,6 +131,7 @@ impl Left {
             Left::Object(object) => u64::from(object.get()) | 1 << 32,
             Left::Bucket(number) => u64::from(number) | 2 << 32,
             Left::Group(number) => u64::from(number) | 3 << 32,
+            Left::Pages(begun) => u64::from(begun) | 4 << 32,
         }
     }
 
@@ -138,7 +141,8 @@ impl Left {
             0 => Left::Head(Handle::from_raw(low)),
             1 => Left::Object(Handle::from_raw(low)),
             2 => Left::Bucket(low),
-            _ => Left::Group(low),
+            3 => Left::Group(low),
+            _ => Left::Pages(low),
         }
     }
 }
@@ -162,7 +166,8 @@ mod tests {
             assert!(read.is_some_and(|read| read.is(word) && read.is_referenced()));
         }
         let handle = Handle::from_raw(9);
-        for left in [Left::Head(handle), Left::Object(handle), Left::Bucket(9), Left::Group(9)] {
+        let numbered = [Left::Bucket(9), Left::Group(9), Left::Pages(9)];
+        for left in [Left::Head(handle), Left::Object(handle)].into_iter().chain(numbered) {
             assert_eq!(Left::from_raw(left.get()), left);
         }
     }

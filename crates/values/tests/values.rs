@@ -109,6 +109,35 @@ fn a_group_whose_members_die_is_made_anew() {
 }
 
 #[test]
+fn memory_shrinks_with_the_values() {
+    const ALL: u64 = 40_000;
+    // Small values in groups, and others, of which few are many bytes.
+    let values = [small as fn(u64) -> Vec<u8>, |n| contents(0, 1500, n)];
+    for (value, all) in values.into_iter().zip([ALL, ALL / 2]) {
+        let [shrunk, fresh] = [true, false].map(|shrinks| {
+            let values = store("lz4", Options::default());
+            let stay = |n: &u64| n.is_multiple_of(100);
+            (0..all).filter(|n| shrinks || stay(n)).for_each(|n| {
+                put(&values, &format!("user:{n}"), &value(n));
+            });
+            for n in (0..all).filter(|n| shrinks && !stay(n)) {
+                assert!(values.remove(at(0, 1), format!("user:{n}").as_bytes()));
+            }
+            while values.upkeep(at(0, 1), 1000) {}
+            values.compact(units::Cpu(0));
+            for n in 0..all {
+                let there = values.contains(at(0, 1), format!("user:{n}").as_bytes());
+                assert_eq!(there, stay(&n), "value {n}");
+            }
+            values.stats()
+        });
+        assert!(shrunk.index_bytes <= fresh.index_bytes * 6 / 5 + 8192, "{shrunk:?} {fresh:?}");
+        let most = fresh.memory_bytes * 6 / 5 + (32 << 10);
+        assert!(shrunk.memory_bytes <= most, "{shrunk:?} {fresh:?}");
+    }
+}
+
+#[test]
 fn values_that_are_read_outlive_others_at_the_limit() {
     for length in [200, 20_000] {
         let values = store("lz4", Options { limit: Some(1 << 20), ..Options::default() });

@@ -249,6 +249,16 @@ impl Recovery {
         }
     }
 
+    /// Looks whether an object of `length` bytes can be there, and takes nothing. Its bytes can be
+    /// read then.
+    ///
+    /// # Errors
+    /// [`BadObject`] says why there is no such object.
+    pub fn look(&self, pool: &Pool, handle: Handle, length: usize) -> Result<(), BadObject> {
+        let shared = |frame| self.census.is_shared(frame);
+        find(pool, self.fresh, handle, length, shared).map(|_| ())
+    }
+
     /// Takes the slot of an object that is named, if an object of `length` bytes can be there. Any
     /// number of threads may call it at once.
     ///

@@ -13,6 +13,7 @@ use zsmalloc::{Handle, Pass, Room};
 use super::Values;
 use crate::MAX_KEY;
 use crate::head::{Form, HEAD_BYTES, Head, Unit, words_of};
+use crate::index::END;
 use crate::word::{Left, Place, Word};
 
 /// The new places of the objects of a value, and the old ones.
@@ -30,13 +31,13 @@ impl Values {
         self.quiesce(cpu);
         let mut moves = Moves::default();
         self.pool.compact(cpu, |pass| {
-            for number in 0..self.index.count() {
-                let mut words = Vec::new();
-                {
+            let (mut place, mut words) = (0, Vec::new());
+            while place < END {
+                place = {
                     let _reader = self.retired.read(cpu);
-                    self.index.words(number, |word| words.push(word));
-                }
-                for word in words {
+                    self.index.scan(place, &mut words)
+                };
+                for word in words.drain(..) {
                     self.move_value(cpu, word, pass, &mut moves);
                 }
             }

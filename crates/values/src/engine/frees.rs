@@ -19,6 +19,16 @@ impl Values {
             }
             Place::Member(group, _) => self.leave_group(cpu, group),
         }
+        self.shrink(cpu);
+    }
+
+    /// Has the index shrink by a bucket, if its keys are few. Returns whether it did.
+    pub(super) fn shrink(&self, cpu: Cpu) -> bool {
+        let shrunk = self.index.shrink(|left| self.retire(cpu, left));
+        if shrunk {
+            self.settle();
+        }
+        shrunk
     }
 
     /// No word names a member of a group any more, or its maker is done with it.
@@ -43,6 +53,7 @@ impl Values {
             Left::Object(object) => self.free_object(cpu, object),
             Left::Bucket(number) => self.index.give_back(number),
             Left::Group(number) => self.free_head(cpu, self.groups.forget(number)),
+            Left::Pages(begun) => self.index.give_back_pages(begun),
         }
     }
 }

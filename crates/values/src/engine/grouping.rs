@@ -227,7 +227,7 @@ impl Values {
     /// Passes the members of a group that the index has to `see`: the head, the word, the number,
     /// and where the bytes of the member are. The calling thread is a reader, and found the group
     /// as one.
-    fn each_member(
+    pub(super) fn each_member(
         &self,
         group: u32,
         members: &[u8],

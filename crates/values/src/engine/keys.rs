@@ -5,23 +5,24 @@ use alloc::vec::Vec;
 use super::Values;
 use crate::At;
 use crate::head::{HEAD_BYTES, split};
+use crate::index::END;
 use crate::outcome::Cursor;
 use crate::word::{Place, Word};
 
 impl Values {
     /// Passes some keys, and the lengths of their values, to `see`. Returns where to go on; `None`
     /// after the last. A walk begins with `Cursor::default()`. Values may come and go meanwhile: a
-    /// key that is there all the time is seen at least once, and rarely twice, if the index grows.
-    /// `see` may call the store.
+    /// key that is there all the time is seen once. `see` may call the store.
     pub fn keys(
         &self,
         at: At,
         cursor: Cursor,
         mut see: impl FnMut(&[u8], usize),
     ) -> Option<Cursor> {
-        if cursor.0 >= self.index.count() {
+        if cursor.0 >= END {
             return None;
         }
+        let next;
         // The keys are copied: `see` is not called by a reader.
         let (mut bytes, mut keys) = (Vec::new(), Vec::new());
         {
@@ -31,7 +32,7 @@ impl Values {
                 keys.push((key.len(), value));
             };
             let mut words = Vec::new();
-            self.index.words(cursor.0, |word| words.push(word));
+            next = self.index.scan(cursor.0, &mut words);
             words.sort_unstable_by_key(|word: &Word| word.get() as u32);
             for word in words {
                 match word.place() {
@@ -62,7 +63,6 @@ impl Values {
             see(key, value);
             rest = next;
         }
-        let next = cursor.0 + 1;
-        (next < self.index.count()).then_some(Cursor(next))
+        (next < END).then_some(Cursor(next))
     }
 }

@@ -1,10 +1,13 @@
 //! What a thread does that has time: ends lives, makes sparse groups anew, moves objects together.
 
+use alloc::vec::Vec;
+
 use super::Values;
 use crate::At;
+use crate::index::END;
 use crate::outcome::Reason;
 use crate::state::Apart;
-use crate::word::{Place, Word};
+use crate::word::Place;
 
 /// A group takes as long as a look at so many buckets.
 const LOOKS_FOR_ONE: usize = 64;
@@ -18,10 +21,8 @@ impl Values {
     pub fn upkeep(&self, at: At, budget: usize) -> bool {
         let Some(mut swept) = self.swept.try_lock() else { return false };
         let mut left = budget.max(1) as u64;
-        let buckets = self.index.count();
-        while left > 0 && swept.bucket < buckets {
-            self.end_lives(at, swept.bucket);
-            swept.bucket += 1;
+        while left > 0 && swept.place < END {
+            swept.place = self.end_lives(at, swept.place);
             left -= 1;
         }
         let groups = self.groups.end();
@@ -33,13 +34,14 @@ impl Values {
             swept.group += 1;
             left -= 1;
         }
-        let is_over = swept.bucket >= buckets && swept.group >= groups;
+        let is_over = swept.place >= END && swept.group >= groups;
         if is_over {
-            (swept.bucket, swept.group) = (0, 0);
+            (swept.place, swept.group) = (0, 0);
         }
         drop(swept);
         let most = budget.div_ceil(LOOKS_FOR_ONE);
         let remade = self.remake_sparse(at, most);
+        while self.shrink(at.cpu) {}
         self.quiesce(at.cpu);
         if is_over {
             self.compacts_for(at.cpu, 0);
@@ -47,29 +49,29 @@ impl Values {
         !is_over || remade == most
     }
 
-    /// Takes out the values of a bucket with heads of their own whose lives have ended.
-    fn end_lives(&self, at: At, number: u64) {
-        let (mut words, mut count) = ([None; 32], 0);
-        {
+    /// Takes out the values of a bucket with heads of their own whose lives have ended. Returns the
+    /// place of the next bucket.
+    fn end_lives(&self, at: At, place: u64) -> u64 {
+        let mut words = Vec::new();
+        let next = {
             let reader = self.retired.read(at.cpu);
-            self.index.words(number, |word: Word| {
-                let Place::Head(handle) = word.place() else { return };
-                if word.expires()
-                    && count < words.len()
-                    && self.head_of(&reader, handle).is_over(at.now)
-                {
-                    words[count] = Some(word);
-                    count += 1;
+            let next = self.index.scan(place, &mut words);
+            words.retain(|word| match word.place() {
+                Place::Head(handle) if word.expires() => {
+                    self.head_of(&reader, handle).is_over(at.now)
                 }
+                _ => false,
             });
-        }
-        for word in words.into_iter().flatten() {
+            next
+        };
+        for word in words {
             if let Some((displaced, _)) = self.take_word(at.cpu, word, |head| head.is_over(at.now))
                 && let Place::Head(handle) = displaced.word.place()
             {
                 self.let_go(at.cpu, displaced, handle, Reason::Expired);
             }
         }
+        next
     }
 
     /// Makes up to `most` groups anew of which more than half is dead. Returns how many.

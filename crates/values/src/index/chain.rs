@@ -1,12 +1,13 @@
 //! Changes of the index: a bucket is locked, with those behind it.
 
+use alloc::vec::Vec;
+
 use sync::atomic::{AtomicU64, Ordering};
 
-use super::{Bucket, FIRST, Index, LOAD, NEXT, SLOTS, VERSION};
-use crate::word::{Fingerprint, REFERENCED, Word};
-
-/// The most buckets behind others that a split gives up.
-const GIVEN_UP: usize = 8;
+use super::{
+    Bucket, FIRST, IN_PAGE, Index, LOAD, NEXT, SLOTS, SPARSE_QUARTERS, VERSION, number_of,
+};
+use crate::word::{Fingerprint, Left, REFERENCED, Word};
 
 /// A bucket with those behind it, locked until this is dropped.
 pub(crate) struct Chain<'a> {
@@ -31,25 +32,28 @@ impl Index {
         }
     }
 
-    fn lock_number(&self, number: usize) -> Chain<'_> {
+    pub(super) fn lock_number(&self, number: usize) -> Chain<'_> {
         let own = self.queues.lock(&self.buckets.get(number)[0], number);
         Chain { index: self, number, own }
     }
 
-    /// Adds a bucket if the keys are many. Passes the numbers of buckets to `left` that are to be
-    /// given back when no reader can be in them. Returns whether there is one more.
-    pub(crate) fn grow(&self, mut left: impl FnMut(u32)) -> bool {
-        if self.keys() <= self.count() * LOAD || self.count() >= self.buckets.len() as u64 {
+    /// Adds a bucket if the keys are many. Passes what is to be given back when no reader can be in
+    /// it to `left`. Returns whether there is one more.
+    pub(crate) fn grow(&self, left: impl FnMut(Left)) -> bool {
+        if self.keys() <= self.count() * LOAD || self.count() >= self.most() {
             return false;
         }
-        let (mut gone, mut any) = ([0; GIVEN_UP], 0);
         // Another thread grows it, or will at its next key.
-        let Some(growing) = self.growing.try_lock() else { return false };
+        let Some(mut growing) = self.growing.try_lock() else { return false };
         let count = self.count();
-        if count >= self.buckets.len() as u64 {
+        if count >= self.most() {
             return false;
         }
         debug_assert!(count >= FIRST);
+        if count.is_multiple_of(IN_PAGE) {
+            growing.pages_begun = growing.pages_begun.wrapping_add(1);
+        }
+        growing.end = growing.end.max(count + 1);
         let bit = 1 << count.ilog2();
         let mut old = self.lock_number((count - bit) as usize);
         let mut new = self.lock_number(count as usize);
@@ -57,27 +61,55 @@ impl Index {
         let fits = old.words().filter(moves).all(|word| new.place(word).is_ok());
         if !fits {
             // The words stay where they are, and the new bucket is empty again.
-            new.slots().for_each(|slot| slot.store(0, Ordering::Relaxed));
+            new.clear(|_| true);
             return false;
         }
-        // Release pairs with the Acquire in `count`: who looks into the new bucket finds the words.
-        self.count.store(count + 1, Ordering::Release);
+        // Who looks into the new bucket from now on finds the words.
+        self.set_count(count + 1);
         old.change_version();
-        for slot in old.slots() {
-            // Release pairs with the Acquire in `find`: who finds it empty sees the new version.
-            if Word::from_raw(slot.load(Ordering::Relaxed)).filter(moves).is_some() {
-                slot.store(0, Ordering::Release);
-            }
-        }
-        while any < GIVEN_UP
-            && let Some(number) = old.shorten()
-        {
-            gone[any] = number;
-            any += 1;
-        }
+        old.clear(|word| moves(&word));
+        let gone = old.shorten_all();
         drop((new, old));
         drop(growing);
-        gone[..any].iter().for_each(|number| left(*number));
+        gone.into_iter().map(Left::Bucket).for_each(left);
+        true
+    }
+
+    /// Takes the last bucket away if the keys are few. Passes what is to be given back when no
+    /// reader can be in it to `left`. Returns whether there is one less.
+    pub(crate) fn shrink(&self, mut left: impl FnMut(Left)) -> bool {
+        let is_sparse = |count: u64| self.keys() * 4 < count * LOAD * SPARSE_QUARTERS;
+        if self.count() <= FIRST || !is_sparse(self.count()) {
+            return false;
+        }
+        // Another thread shrinks it, or will at its next key.
+        let Some(growing) = self.growing.try_lock() else { return false };
+        let count = self.count();
+        if count <= FIRST || !is_sparse(count) {
+            return false;
+        }
+        let last = count - 1;
+        let bit = 1 << last.ilog2();
+        let mut into = self.lock_number((last - bit) as usize);
+        let mut gone = self.lock_number(last as usize);
+        if !gone.words().all(|word| into.place(word).is_ok()) {
+            // The words stay where they are.
+            into.clear(|word| number_of(word.fingerprint(), count) == last);
+            return false;
+        }
+        // Who looks for the words from now on looks where they are.
+        self.set_count(last);
+        gone.change_version();
+        gone.clear(|_| true);
+        let mut behind = gone.shorten_all();
+        behind.extend(into.shorten_all());
+        let pages_begun = growing.pages_begun;
+        drop((gone, into));
+        drop(growing);
+        behind.into_iter().map(Left::Bucket).for_each(&mut left);
+        if last.is_multiple_of(IN_PAGE) {
+            left(Left::Pages(pages_begun));
+        }
         true
     }
 }
@@ -90,6 +122,16 @@ impl<'a> Chain<'a> {
     /// Its slots, empty or not.
     pub(crate) fn slots(&self) -> impl Iterator<Item = &'a AtomicU64> {
         self.buckets().flat_map(|bucket| &bucket[1..])
+    }
+
+    /// Takes out words that are somewhere else, too.
+    fn clear(&mut self, which: impl Fn(Word) -> bool) {
+        for slot in self.slots() {
+            // Release pairs with the Acquire in `find`: who finds it empty sees the new version.
+            if Word::from_raw(slot.load(Ordering::Relaxed)).is_some_and(&which) {
+                slot.store(0, Ordering::Release);
+            }
+        }
     }
 
     /// Its words.
@@ -143,13 +185,13 @@ impl<'a> Chain<'a> {
         Ok(())
     }
 
-    fn place(&mut self, word: Word) -> Result<(), NoBucket> {
+    pub(super) fn place(&mut self, word: Word) -> Result<(), NoBucket> {
         if let Some(slot) = self.slots().find(|slot| slot.load(Ordering::Relaxed) == 0) {
             // Release pairs with the Acquire in `find`: the objects are there.
             slot.store(word.get(), Ordering::Release);
             return Ok(());
         }
-        let number = self.index.take_spare().ok_or(NoBucket)?;
+        let number = self.index.take_behind().ok_or(NoBucket)?;
         let bucket = self.index.more.get(number as usize);
         bucket.iter().for_each(|slot| slot.store(0, Ordering::Relaxed));
         bucket[1].store(word.get(), Ordering::Relaxed);
@@ -182,6 +224,16 @@ impl<'a> Chain<'a> {
         // Release pairs with the Acquire in `find` and `chain`.
         link.fetch_xor(self.own ^ own, Ordering::AcqRel);
         self.own = own;
+    }
+
+    /// Takes out the buckets behind the first whose words have room before them, and returns their
+    /// numbers.
+    fn shorten_all(&mut self) -> Vec<u32> {
+        let mut gone = Vec::new();
+        while let Some(number) = self.shorten() {
+            gone.push(number);
+        }
+        gone
     }
 
     /// Takes out the last bucket behind the first if its words have room before it, and returns its
