@@ -74,8 +74,8 @@ pub use pressure::{MemoryStall, Pressure, PressureEnd, Waited};
 pub use printable::printable;
 pub use privileges::drop_privileges;
 pub use process::{
-    effective_group, effective_user, in_user_namespace, is_at, mark_as_storage_daemon,
-    no_core_dumps, owner, try_lock,
+    effective_group, effective_user, free_bytes_of, in_user_namespace, is_at,
+    mark_as_storage_daemon, no_core_dumps, owner, try_lock,
 };
 pub use program::{Program, ended, in_a_copy};
 pub use resident::{Faults, make_resident, thread_faults, thread_id};

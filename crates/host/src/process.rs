@@ -50,6 +50,15 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// The bytes that this process can still write to the file system of a file.
+///
+/// # Errors
+/// The error of fstatvfs(3).
+pub fn free_bytes_of(file: &File) -> io::Result<u64> {
+    let system = rustix::fs::fstatvfs(file)?;
+    Ok(system.f_bavail.saturating_mul(system.f_frsize))
+}
+
 /// Does `path` itself, not what a link there leads to, still name `file`?
 #[must_use]
 pub fn is_at(file: &File, path: &Path) -> bool {

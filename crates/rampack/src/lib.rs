@@ -36,6 +36,7 @@ mod algorithm;
 mod disk;
 mod error;
 mod instance;
+mod kept;
 mod options;
 #[cfg(feature = "serve")]
 mod serve;

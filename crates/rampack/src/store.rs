@@ -2,13 +2,16 @@
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Deref;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use std::vec;
 
-use values::{Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Tell, Values};
+use values::{At, Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Tell, Values};
 
-use crate::upkeep::{Inner, here};
+use crate::kept::{self, Kept};
+use crate::upkeep::Inner;
 use crate::{Algorithm, Error};
 
 /// The options of a [`Store`].
@@ -20,6 +23,7 @@ pub struct StoreOptions {
     evict: bool,
     group: bool,
     on_evict: Option<Box<Tell>>,
+    keep: Option<PathBuf>,
 }
 
 impl Default for StoreOptions {
@@ -31,6 +35,7 @@ impl Default for StoreOptions {
             evict: true,
             group: true,
             on_evict: None,
+            keep: None,
         }
     }
 }
@@ -83,6 +88,43 @@ impl StoreOptions {
     pub fn on_evict(self, call: impl Fn(&Left<'_>) + Send + Sync + 'static) -> StoreOptions {
         let tell = move |evicted: &Evicted<'_>| call(&Left(evicted));
         StoreOptions { on_evict: Some(Box::new(tell)), ..self }
+    }
+
+    /// Keeps all values in files of a directory, which is made if it is not there, so that they
+    /// outlive the process. It may be killed at any instant: the next one that makes a store of the
+    /// same directory finds every value whose put had returned, and of a put under way the old
+    /// value or the new one. One process at a time has the store. The algorithm (not its level) and
+    /// the unit must be those of the first time; the other options may change.
+    ///
+    /// A directory in `/dev/shm`, or of another tmpfs, is memory, and ends with the system. On a
+    /// disk the store also comes back after a reboot, if it was dropped before; one that the end of
+    /// the system cut off is refused. The lives of its values go by the time of day, also while no
+    /// process has it. A put fails for want of room within the limit, for which there must be room
+    /// when the store is opened. If others fill the file system up, the process ends (SIGBUS).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), rampack::Error> {
+    /// use rampack::{Rampack, StoreOptions};
+    ///
+    /// # #[cfg(any(feature = "lz4", feature = "lz4-rust"))] {
+    /// # let directory = format!("/dev/shm/rampack-example-{}", std::process::id());
+    /// # let rampack = Rampack::builder().memory(64 << 20).build()?;
+    /// let options = || StoreOptions::new().limit(4 << 20).keep(&directory);
+    /// let store = rampack.store(options())?;
+    /// store.put("user:7", "any bytes")?;
+    /// drop(store);
+    /// // In this process or in another one, however this one ended.
+    /// let store = rampack.store(options())?;
+    /// assert_eq!(store.get("user:7")?.as_deref(), Some(&b"any bytes"[..]));
+    /// # drop(store);
+    /// # std::fs::remove_dir_all(directory).expect("it is there");
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn keep(self, directory: impl Into<PathBuf>) -> StoreOptions {
+        StoreOptions { keep: Some(directory.into()), ..self }
     }
 }
 
@@ -146,6 +188,9 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Values whose lives ended, so far.
     pub expired: u64,
+    /// Values of a store that is kept that were lost: what another process left of them was
+    /// damaged.
+    pub lost: u64,
 }
 
 /// Values by keys, compressed in memory. Keys have up to 1 KiB, values up to 16 MiB. Clones are the
@@ -153,24 +198,75 @@ pub struct StoreStats {
 /// lock that a writer holds, and find the old value or the new one, whole.
 #[derive(Clone)]
 pub struct Store {
-    values: Arc<Values>,
+    values: Arc<Held>,
     /// What its memory is a part of.
     _inner: Arc<Inner>,
 }
 
+/// The engine of a store, and the directory that it may be kept in.
+pub(crate) struct Held {
+    values: Values,
+    /// Dropped after the values.
+    kept: Option<Kept>,
+}
+
+impl Held {
+    /// The CPU of this thread, and the second: on the clock of the system, or the time of day if
+    /// lives outlive the process.
+    fn here(&self) -> At {
+        match self.kept {
+            None => At { cpu: host::cpu(), now: host::seconds_since_start() },
+            Some(_) => {
+                let now = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
+                At { cpu: host::cpu(), now: u32::try_from(now).unwrap_or(u32::MAX) }
+            }
+        }
+    }
+
+    /// A round of upkeep that looks at so many places.
+    pub fn upkeep(&self, looks: usize) {
+        self.values.upkeep(self.here(), looks);
+    }
+
+    /// Bytes of frames that are not of the machine.
+    pub fn kept_bytes(&self) -> u64 {
+        self.kept.as_ref().map_or(0, Kept::used_bytes)
+    }
+}
+
+impl Deref for Held {
+    type Target = Values;
+
+    fn deref(&self) -> &Values {
+        &self.values
+    }
+}
+
 impl Store {
     pub(crate) fn create(inner: &Arc<Inner>, options: StoreOptions) -> Result<Store, Error> {
-        let StoreOptions { algorithm, limit, unit, evict, group, on_evict } = options;
+        let StoreOptions { algorithm, limit, unit, evict, group, on_evict, keep } = options;
         let codec = zcomp::open(algorithm.name(), &algorithm.params())
             .map_err(|error| Error::Invalid(Cow::Owned(error.0)))?;
-        let parts = Parts {
-            frames: inner.machine.frames().clone(),
+        let seed = RandomState::new().hash_one(unit);
+        let parts = |frames, seed, limit| Parts {
+            frames,
             cpus: host::cpus(),
             codec,
-            seed: RandomState::new().hash_one(unit),
+            seed,
             options: values::Options { limit, unit, evict, group, evicted: on_evict },
         };
-        let values = Arc::new(Values::new(&host::Mmap, parts)?);
+        let (values, kept) = match keep {
+            None => {
+                let frames = inner.machine.frames().clone();
+                (Values::new(&host::Mmap, parts(frames, seed, limit))?, None)
+            }
+            Some(path) => {
+                let told = (unit, algorithm.name(), seed);
+                let (values, kept) = kept::open(&path, inner.limit(), parts, told, limit)?;
+                (values, Some(kept))
+            }
+        };
+        let values = Arc::new(Held { values, kept });
         inner.keep_up(&values);
         Ok(Store { values, _inner: inner.clone() })
     }
@@ -182,7 +278,7 @@ impl Store {
     /// room. The key has the value that it had, unless that was evicted.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
         let options = PutOptions::default();
-        Ok(self.values.put(here(), key.as_ref(), value.as_ref(), options)?)
+        Ok(self.values.put(self.here(), key.as_ref(), value.as_ref(), options)?)
     }
 
     /// Stores a value that is not found any more after `ttl`, rounded up to seconds.
@@ -197,7 +293,7 @@ impl Store {
     ) -> Result<(), Error> {
         let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
         let options = PutOptions { ttl: u32::try_from(seconds).ok() };
-        Ok(self.values.put(here(), key.as_ref(), value.as_ref(), options)?)
+        Ok(self.values.put(self.here(), key.as_ref(), value.as_ref(), options)?)
     }
 
     /// Stores several values, as [`Store::put`] does.
@@ -205,7 +301,7 @@ impl Store {
     /// # Errors
     /// The first error; the values before it are stored.
     pub fn put_many(&self, values: &[(&[u8], &[u8])]) -> Result<(), Error> {
-        let put = self.values.put_many(here(), values, PutOptions::default());
+        let put = self.values.put_many(self.here(), values, PutOptions::default());
         put.map(|_| ()).map_err(|(_, error)| error.into())
     }
 
@@ -214,7 +310,7 @@ impl Store {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, Error> {
-        Ok(self.values.get_vec(here(), key.as_ref())?)
+        Ok(self.values.get_vec(self.here(), key.as_ref())?)
     }
 
     /// The values of several keys.
@@ -222,7 +318,7 @@ impl Store {
     /// # Errors
     /// The first error.
     pub fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, Error> {
-        Ok(self.values.get_vecs(here(), keys)?)
+        Ok(self.values.get_vecs(self.here(), keys)?)
     }
 
     /// Reads the value of a key to the beginning of `into`, and returns its length; `None` if there
@@ -233,7 +329,7 @@ impl Store {
     /// [`Error::Corrupt`].
     #[inline]
     pub fn get_into(&self, key: impl AsRef<[u8]>, into: &mut [u8]) -> Result<Option<usize>, Error> {
-        Ok(self.values.get(here(), key.as_ref(), into)?)
+        Ok(self.values.get(self.here(), key.as_ref(), into)?)
     }
 
     /// Reads bytes `from..` of a value to `into`, and returns how many there were; `None` if there
@@ -247,13 +343,13 @@ impl Store {
         from: usize,
         into: &mut [u8],
     ) -> Result<Option<usize>, Error> {
-        Ok(self.values.get_range(here(), key.as_ref(), from, into)?)
+        Ok(self.values.get_range(self.here(), key.as_ref(), from, into)?)
     }
 
     /// The length of the value of a key; `None` if there is none.
     #[must_use]
     pub fn len_of(&self, key: impl AsRef<[u8]>) -> Option<usize> {
-        self.values.len_of(here(), key.as_ref())
+        self.values.len_of(self.here(), key.as_ref())
     }
 
     /// Whether there is a value of a key.
@@ -264,19 +360,29 @@ impl Store {
 
     /// Takes the value of a key out. Returns whether there was one.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> bool {
-        self.values.remove(here(), key.as_ref())
+        self.values.remove(self.here(), key.as_ref())
+    }
+
+    fn here(&self) -> At {
+        self.values.here()
     }
 
     /// Takes all values out.
     pub fn clear(&self) {
-        self.values.clear(here());
+        self.values.clear(self.here());
     }
 
     /// All keys, in no order, each with the length of its value. Values may come and go meanwhile:
-    /// a key that is there all the time is seen at least once, and rarely twice.
+    /// a key that is there all the time is seen once.
     #[must_use]
     pub fn keys(&self) -> Keys<'_> {
         Keys { store: self, next: Some(Cursor::default()), some: Vec::new().into_iter() }
+    }
+
+    /// Moves what is stored together, so that it needs less memory. It takes time in proportion to
+    /// what is stored. Returns the bytes that the store needs less.
+    pub fn compact(&self) -> u64 {
+        self.values.compact(host::cpu()) * units::PAGE_SIZE as u64
     }
 
     /// Limits its memory to so many bytes from now on. At a limit below what it takes, the next put
@@ -301,6 +407,7 @@ impl Store {
             puts: stats.puts,
             evicted: stats.evicted,
             expired: stats.expired,
+            lost: stats.lost,
         }
     }
 }
@@ -322,7 +429,7 @@ impl Iterator for Keys<'_> {
             }
             let mut some = Vec::new();
             let see = |key: &[u8], length| some.push((key.to_vec(), length));
-            self.next = self.store.values.keys(here(), self.next?, see);
+            self.next = self.store.values.keys(self.store.here(), self.next?, see);
             self.some = some.into_iter();
         }
     }
@@ -352,7 +459,9 @@ impl From<NoStore> for Error {
     #[cold]
     fn from(error: NoStore) -> Error {
         match error {
-            NoStore::Invalid(message) => Error::Invalid(Cow::Owned(message)),
+            NoStore::Invalid(message) | NoStore::Left(message) => {
+                Error::Invalid(Cow::Owned(message))
+            }
             NoStore::NoMemory(message) => Error::NoMemory(Cow::Owned(message)),
         }
     }

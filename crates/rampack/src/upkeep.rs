@@ -10,8 +10,8 @@ use host::{PressureEnd, Waited};
 use machine::Machine;
 use sync::Mutex;
 use units::PAGE_SIZE;
-use values::{At, Values};
 
+use crate::store::Held;
 use crate::{Error, MemoryStats};
 
 /// Who does upkeep. Without any, everything works, a few percent slower, and no page moves to a
@@ -50,7 +50,7 @@ pub(crate) struct Inner {
     pub machine: Machine,
     memory: u64,
     on_pressure: Option<OnPressure>,
-    stores: Mutex<Vec<Weak<Values>>>,
+    stores: Mutex<Vec<Weak<Held>>>,
     /// When upkeep was done last, and when the callback was called.
     last: Mutex<(Instant, Option<Instant>)>,
     /// Ends the thread.
@@ -66,10 +66,19 @@ impl Inner {
     }
 
     /// Does upkeep of a store too, as long as it is there.
-    pub fn keep_up(&self, store: &Arc<Values>) {
+    pub fn keep_up(&self, store: &Arc<Held>) {
         let mut stores = self.stores.lock();
         stores.retain(|store| store.strong_count() > 0);
         stores.push(Arc::downgrade(store));
+    }
+
+    fn stores(&self) -> Vec<Arc<Held>> {
+        self.stores.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// The most bytes of memory.
+    pub fn limit(&self) -> u64 {
+        self.memory
     }
 
     pub fn upkeep(&self) -> Result<bool, Error> {
@@ -79,10 +88,7 @@ impl Inner {
         self.machine.set_clock(host::seconds_since_start());
         self.machine.frames().maintain(BLOCKS);
         let waits = self.machine.move_pages(elapsed);
-        let stores: Vec<_> = self.stores.lock().iter().filter_map(Weak::upgrade).collect();
-        stores.iter().for_each(|store| {
-            store.upkeep(here(), LOOKS);
-        });
+        self.stores().iter().for_each(|store| store.upkeep(LOOKS));
         let memory = self.memory();
         if memory.used_bytes >= memory.limit_bytes / 8 * 7 {
             self.tell(&mut last.1, Pressure::Limit(memory));
@@ -92,7 +98,8 @@ impl Inner {
 
     pub fn memory(&self) -> MemoryStats {
         let frames = self.machine.frames().stats().allocated;
-        MemoryStats { used_bytes: frames * PAGE_SIZE as u64, limit_bytes: self.memory }
+        let kept: u64 = self.stores().iter().map(|store| store.kept_bytes()).sum();
+        MemoryStats { used_bytes: frames * PAGE_SIZE as u64 + kept, limit_bytes: self.memory }
     }
 
     fn tell(&self, last: &mut Option<Instant>, pressure: Pressure) {
@@ -138,9 +145,4 @@ fn next(weak: &Weak<Inner>, waited: Waited) -> Option<Arc<Inner>> {
             Some(inner)
         }
     }
-}
-
-/// The CPU of this thread, and the second.
-pub(crate) fn here() -> At {
-    At { cpu: host::cpu(), now: host::seconds_since_start() }
 }
