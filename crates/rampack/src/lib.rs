@@ -35,6 +35,7 @@
 mod algorithm;
 mod disk;
 mod error;
+mod held;
 mod instance;
 mod kept;
 mod options;

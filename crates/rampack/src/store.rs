@@ -2,15 +2,15 @@
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
-use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 use std::vec;
 
 use values::{At, Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Tell, Values};
 
-use crate::kept::{self, Kept};
+use crate::held::Held;
+use crate::kept;
 use crate::upkeep::Inner;
 use crate::{Algorithm, Error};
 
@@ -203,45 +203,6 @@ pub struct Store {
     _inner: Arc<Inner>,
 }
 
-/// The engine of a store, and the directory that it may be kept in.
-pub(crate) struct Held {
-    values: Values,
-    /// Dropped after the values.
-    kept: Option<Kept>,
-}
-
-impl Held {
-    /// The CPU of this thread, and the second: on the clock of the system, or the time of day if
-    /// lives outlive the process.
-    fn here(&self) -> At {
-        match self.kept {
-            None => At { cpu: host::cpu(), now: host::seconds_since_start() },
-            Some(_) => {
-                let now = UNIX_EPOCH.elapsed().map_or(0, |elapsed| elapsed.as_secs());
-                At { cpu: host::cpu(), now: u32::try_from(now).unwrap_or(u32::MAX) }
-            }
-        }
-    }
-
-    /// A round of upkeep that looks at so many places.
-    pub fn upkeep(&self, looks: usize) {
-        self.values.upkeep(self.here(), looks);
-    }
-
-    /// Bytes of frames that are not of the machine.
-    pub fn kept_bytes(&self) -> u64 {
-        self.kept.as_ref().map_or(0, Kept::used_bytes)
-    }
-}
-
-impl Deref for Held {
-    type Target = Values;
-
-    fn deref(&self) -> &Values {
-        &self.values
-    }
-}
-
 impl Store {
     pub(crate) fn create(inner: &Arc<Inner>, options: StoreOptions) -> Result<Store, Error> {
         let StoreOptions { algorithm, limit, unit, evict, group, on_evict, keep } = options;
@@ -266,7 +227,7 @@ impl Store {
                 (values, Some(kept))
             }
         };
-        let values = Arc::new(Held { values, kept });
+        let values = Arc::new(Held::new(values, kept));
         inner.keep_up(&values);
         Ok(Store { values, _inner: inner.clone() })
     }

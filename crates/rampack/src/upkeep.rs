@@ -11,7 +11,7 @@ use machine::Machine;
 use sync::Mutex;
 use units::PAGE_SIZE;
 
-use crate::store::Held;
+use crate::held::Held;
 use crate::{Error, MemoryStats};
 
 /// Who does upkeep. Without any, everything works, a few percent slower, and no page moves to a

@@ -112,6 +112,43 @@ fn readers_find_whole_values_at_the_limit() {
 }
 
 #[test]
+fn keys_are_found_while_the_index_shrinks() {
+    const ALL: u64 = 30_000;
+    let values = store("lz4", Options::default());
+    let name = |key: u64| key.to_ne_bytes();
+    let put = |key| values.put(at(0, 1), &name(key), b"it is there", PutOptions::default());
+    (0..ALL).for_each(|key| assert_eq!(put(key), Ok(())));
+    let before = values.stats();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for reader in 1..3 {
+            let (values, done) = (&values, &done);
+            scope.spawn(move || {
+                let mut rng = Rng::new(testkit::seed("keys_are_found_while_the_index_shrinks"));
+                while !done.load(Ordering::SeqCst) {
+                    let key = rng.below(ALL / 64) * 64;
+                    assert!(values.contains(at(reader, 1), &name(key)), "key {key} is not found");
+                }
+            });
+        }
+        // The index grows and shrinks over the same pages.
+        for _ in 0..3 {
+            let others = || (0..ALL).filter(|key| key % 64 != 0);
+            others().for_each(|key| assert!(values.remove(at(0, 1), &name(key))));
+            others().take(ALL as usize / 2).for_each(|key| assert_eq!(put(key), Ok(())));
+            others().skip(ALL as usize / 2).for_each(|key| assert_eq!(put(key), Ok(())));
+        }
+        (0..ALL).filter(|key| key % 64 != 0).for_each(|key| {
+            assert!(values.remove(at(0, 1), &name(key)));
+        });
+        done.store(true, Ordering::SeqCst);
+    });
+    while values.upkeep(at(0, 1), 1000) {}
+    let after = values.stats();
+    assert!(after.index_bytes * 8 < before.index_bytes, "{before:?} {after:?}");
+}
+
+#[test]
 fn keys_are_found_while_the_index_grows() {
     let values = store("lz4", Options::default());
     let count = AtomicU64::new(0);

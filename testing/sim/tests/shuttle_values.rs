@@ -178,6 +178,35 @@ fn grows() -> Play {
     })
 }
 
+/// Keys are read and replaced while the index shrinks.
+fn shrinks() -> Play {
+    Arc::new(|| {
+        let values = store();
+        (0..330).for_each(|key| put(&values, 0, key, 1, 20));
+        (0..83u64).for_each(|key| assert!(values.remove(at(0), &key.to_ne_bytes())));
+        let reader = {
+            let values = values.clone();
+            thread::spawn(move || {
+                for key in (100..330).step_by(11) {
+                    assert!(read(&values, 1, key).is_some(), "key {key} is not found");
+                }
+            })
+        };
+        let writer = {
+            let values = values.clone();
+            thread::spawn(move || (200..210).for_each(|key| put(&values, 1, key, 2, 20)))
+        };
+        (83..93u64).for_each(|key| assert!(values.remove(at(0), &key.to_ne_bytes())));
+        reader.join().expect("the reader ends");
+        writer.join().expect("the writer ends");
+        for key in 93..330 {
+            let version = if (200..210).contains(&key) { 2 } else { 1 };
+            assert_eq!(read(&values, 0, key), Some(version), "key {key}");
+        }
+        end(&values);
+    })
+}
+
 #[test]
 fn a_value_in_chunks_is_read_while_it_is_replaced() {
     holds("a_value_in_chunks_is_read_while_it_is_replaced", "store", &replaced(20_000));
@@ -196,4 +225,9 @@ fn small_values_are_read_while_they_are_grouped() {
 #[test]
 fn keys_are_read_while_the_index_grows() {
     holds("keys_are_read_while_the_index_grows", "store", &grows());
+}
+
+#[test]
+fn keys_are_read_while_the_index_shrinks() {
+    holds("keys_are_read_while_the_index_shrinks", "store", &shrinks());
 }
