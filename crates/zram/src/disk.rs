@@ -2,11 +2,13 @@
 
 mod configure;
 mod lifecycle;
+mod place;
 mod settings;
 mod stats;
 mod when_full;
 
 pub(crate) use lifecycle::Unpublished;
+pub(crate) use place::Place;
 pub use settings::Which;
 pub(crate) use settings::{Settings, find};
 pub use stats::{Density, Stats};
@@ -36,7 +38,12 @@ pub struct Disk {
     pub(crate) generation: AtomicU64,
     pub(crate) resources: Arc<Resources>,
     pub(crate) readers: Arc<ReaderEpochs>,
-    pub(crate) engine: Published<Arc<Engine>>,
+    /// The engine, and the part of its slots that is the device's.
+    pub(crate) place: Published<Place>,
+    /// The device that it is a clone of, or was.
+    pub(crate) origin: Option<Arc<Disk>>,
+    /// It is one now.
+    pub(crate) is_clone: AtomicBool,
     pub(crate) bytes: AtomicU64,
     pub(crate) settings: Mutex<Settings>,
     pub(crate) counts: Arc<Counts>,
@@ -56,20 +63,34 @@ impl Disk {
     #[must_use]
     pub fn new(id: u32, resources: Arc<Resources>) -> Arc<Disk> {
         let readers = Arc::new(ReaderEpochs::new(resources.cpus));
-        Arc::new(Disk {
+        let counts = Arc::new(Counts::new(resources.counting_cpus));
+        Arc::new(Disk::with(id, resources, readers, counts, None))
+    }
+
+    /// A device without a size, with these readers and counters.
+    pub(crate) fn with(
+        id: u32,
+        resources: Arc<Resources>,
+        readers: Arc<ReaderEpochs>,
+        counts: Arc<Counts>,
+        origin: Option<Arc<Disk>>,
+    ) -> Disk {
+        Disk {
             id,
             generation: AtomicU64::new(0),
-            engine: Published::new(readers.clone()),
+            place: Published::new(readers.clone()),
+            origin,
+            is_clone: AtomicBool::new(false),
             readers,
             bytes: AtomicU64::new(0),
             settings: Mutex::new(Settings::new(&resources)),
-            counts: Arc::new(Counts::new(resources.counting_cpus)),
+            counts,
             post: Mutex::new(0),
             tier_walk: Mutex::new(None),
             full: Full::new(),
             restoring: AtomicBool::new(false),
             resources,
-        })
+        }
     }
 
     /// The number of the device.
@@ -124,7 +145,7 @@ impl Disk {
     /// A share of the engine, for a caller that waits for readers and so must not be one.
     pub(crate) fn engine(&self) -> Option<Arc<Engine>> {
         let reader = self.readers.enter(Cpu(0));
-        self.engine.get(&reader).cloned()
+        self.place.get(&reader).map(|place| place.engine.clone())
     }
 
     /// A share of the engine; an error while the device is not initialised.
@@ -139,14 +160,14 @@ impl Disk {
 
     pub(crate) fn with_engine<R>(&self, f: impl FnOnce(&Engine) -> R) -> Option<R> {
         let reader = self.readers.enter(Cpu(0));
-        self.engine.get(&reader).map(|engine| f(engine))
+        self.place.get(&reader).map(|place| f(&place.engine))
     }
 
     /// The statistics of the device.
     #[must_use]
     pub fn stats(&self) -> Stats {
         let (algorithm, mem_limit) = {
-            let settings = self.settings.lock();
+            let settings = self.family().settings.lock();
             (settings.algorithms[0].unwrap_or_default(), settings.mem_limit)
         };
         // What waits to be freed counts no more, in bytes of objects as in frames of the pool.
@@ -177,14 +198,17 @@ impl Disk {
             ..Stats::default()
         };
         let reader = self.readers.enter(Cpu(0));
-        if let Some(engine) = self.engine.get(&reader) {
-            let pool = engine.pool().stats();
+        if let Some(Place { engine, base }) = self.place.get(&reader) {
             stats.streams = engine.streams(&reader) as u64;
-            stats.pool_bytes = pool.frames * PAGE_SIZE as u64;
-            stats.pool_bytes_peak = pool.frames_peak * PAGE_SIZE as u64;
-            stats.overhead_bytes = pool.overhead_bytes;
-            stats.pages_compacted = pool.frames_compacted;
-            stats.metadata_bytes = engine.table_bytes(self.pages());
+            stats.metadata_bytes = engine.table_bytes(*base..*base + self.pages());
+            // The pool counts once, with the origin.
+            if *base == 0 {
+                let pool = engine.pool().stats();
+                stats.pool_bytes = pool.frames * PAGE_SIZE as u64;
+                stats.pool_bytes_peak = pool.frames_peak * PAGE_SIZE as u64;
+                stats.overhead_bytes = pool.overhead_bytes;
+                stats.pages_compacted = pool.frames_compacted;
+            }
         }
         stats
     }

@@ -9,8 +9,10 @@ mod page_ops;
 mod shared;
 mod slot;
 mod tables;
+mod windows;
 
 pub use access::Clock;
+pub(crate) use cloning::ToFetch;
 pub(crate) use cut::Cut;
 pub use page_ops::Select;
 pub(crate) use page_ops::{Fetched, Loaded, Maker, Recompression};
@@ -19,6 +21,7 @@ pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};
 pub(crate) use tables::Table;
 
+mod cloning;
 mod compaction;
 mod contents;
 mod cutting;
@@ -52,6 +55,7 @@ use crate::resources::Resources;
 use crate::slots::Slots;
 use access::{Accesses, TIME_BYTES};
 use shared::{ENTRY_BYTES, SharedObjects};
+use windows::Windows;
 
 /// The options of an engine.
 pub(crate) struct EngineOptions<'a> {
@@ -89,6 +93,8 @@ pub(crate) struct Engine {
     objects: Objects,
     readers: Arc<ReaderEpochs>,
     counts: Arc<Counts>,
+    /// The parts of the slots that clones have.
+    windows: Windows,
     accesses: Option<Accesses>,
     backing: Option<Arc<dyn Backing>>,
     record: Option<Record>,
@@ -161,6 +167,7 @@ impl Engine {
             cut: Published::new(readers.clone()),
             readers,
             counts,
+            windows: Windows::default(),
             accesses,
             backing,
             record,
@@ -208,7 +215,7 @@ impl Engine {
     ) -> bool {
         let Ok(old) = self.slots.update(index, to) else { return false };
         self.retire(cpu, old);
-        self.account(cpu, old, new);
+        self.account(cpu, index, old, new);
         true
     }
 
@@ -559,11 +566,21 @@ impl Engine {
         self.slots.count()
     }
 
-    /// Bytes of memory that the tables of the first `pages` pages take now.
-    pub(crate) fn table_bytes(&self, pages: usize) -> u64 {
+    /// Bytes of memory that the tables of these pages take now; with the first page also the table
+    /// of shared objects.
+    pub(crate) fn table_bytes(&self, pages: Range<usize>) -> u64 {
         let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
-        let shared = u64::from(self.shared.ever_used()) * ENTRY_BYTES;
-        self.slots.touched(pages) * (self.slots.slot_bytes() as u64 + times) + shared
+        let shared = match pages.start {
+            0 => u64::from(self.shared.ever_used()) * ENTRY_BYTES,
+            _ => 0,
+        };
+        let touched = self.slots.touched(pages.end) - self.slots.touched(pages.start);
+        touched * (self.slots.slot_bytes() as u64 + times) + shared
+    }
+
+    /// The parts of the slots that clones have.
+    pub(crate) fn windows(&self) -> &Windows {
+        &self.windows
     }
 
     /// The number of streams for new objects.

@@ -8,8 +8,8 @@
 //! Each folder is a subject, and others use what the file of its name lets out. `engine` is the
 //! store of pages and what it is made of; `path` the way of a request; `ops` what else is done to
 //! pages; `tiering` what moves them by age; `disk` the device, its size, settings and statistics.
-//! [`slots`], `counts`, `record` and `resources` stand below them, `attributes`, `persist` and
-//! [`snapshot`] above them. The backing device is a [`pagelog::Backing`].
+//! [`slots`], `counts`, `record` and `resources` stand below them, `attributes`, `cloning`,
+//! `persist` and [`snapshot`] above them. The backing device is a [`pagelog::Backing`].
 //!
 //! What a device has in [`pagealloc::KeptMemory`] outlives the process: see [`Recovery`].
 //!
@@ -20,6 +20,7 @@
 extern crate alloc;
 
 mod attributes;
+mod cloning;
 mod counts;
 mod disk;
 mod engine;
@@ -33,6 +34,7 @@ pub mod snapshot;
 mod tiering;
 
 pub use attributes::{ATTRIBUTES, attributes, saved_settings, with_absolute_paths};
+pub use cloning::Cloned;
 pub use disk::WhenFull;
 pub use disk::Which;
 pub use disk::{Density, Stats};

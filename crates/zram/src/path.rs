@@ -5,5 +5,6 @@ mod ranges;
 mod read_backing;
 mod request;
 
+pub(crate) use ranges::Stopped;
 #[cfg(test)]
 pub(crate) use ranges::{clip, touched_pages};

@@ -40,8 +40,7 @@ use zsmalloc::Census;
 
 use crate::attributes::{attributes, saved_settings};
 use crate::counts::Count;
-use crate::disk::Disk;
-use crate::disk::Settings;
+use crate::disk::{Disk, Place, Settings};
 use crate::engine::Table;
 use crate::engine::{Engine, EngineOptions};
 use crate::engine::{Kind, Slot};
@@ -162,7 +161,7 @@ impl Persist for Recovery {
         let findings = objects.finish(engine.objects());
         engine.backing().inspect(|backing| backing.adopt());
         engine.shared().link_unused();
-        if disk.engine.publish(Box::new(Arc::new(engine))).is_err() {
+        if disk.place.publish(Box::new(Place::all(Arc::new(engine)))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", disk.name())));
         }
         disk.generation.store(generation, Ordering::Relaxed);

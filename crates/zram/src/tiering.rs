@@ -42,14 +42,14 @@ impl Disk {
             let (name, level) = WARM_CODEC;
             self.switch_algorithm(1, name, Params::at_level(Some(level)))?;
         }
-        self.settings.lock().auto = on;
+        self.family().settings.lock().auto = on;
         Ok(())
     }
 
     /// Whether pages move by themselves.
     #[must_use]
     pub fn auto(&self) -> bool {
-        self.settings.lock().auto
+        self.family().settings.lock().auto
     }
 
     /// Sets the budgets of the moves.
@@ -63,7 +63,7 @@ impl Disk {
                 format!("the share of a CPU is from 1 to 100 percent, not {}", budgets.cpu_percent);
             return Err(ControlError::invalid(message));
         }
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         if budgets.written_a_day > 0 && self.bytes() != 0 && settings.backing.is_none() {
             let message = format!(
                 "{} has no backing device that pages could go to; set backing_dev before its size",
@@ -78,13 +78,13 @@ impl Disk {
     /// The budgets of the moves.
     #[must_use]
     pub fn budgets(&self) -> Budgets {
-        self.settings.lock().budgets
+        self.family().settings.lock().budgets
     }
 
     /// What the tiers did; nothing was done yet if they are off or the device has no size.
     #[must_use]
     pub fn tier_stats(&self) -> TierStats {
-        self.tier_walk.lock().as_ref().map(TierWalk::stats).unwrap_or_default()
+        self.family().tier_walk.lock().as_ref().map(TierWalk::stats).unwrap_or_default()
     }
 
     /// Moves pages between tiers, if that is on. `elapsed` are the nanoseconds since the call
@@ -98,13 +98,17 @@ impl Disk {
     /// # Errors
     /// `ENOMEM` when there is no memory to remember what pages did.
     pub fn move_pages(&self, elapsed: u64, spent: &dyn Fn() -> u64) -> Result<bool, ControlError> {
-        if !self.auto() {
-            *self.tier_walk.lock() = None;
+        if self.clone_of().is_some() {
+            // Its pages move with those of its origin.
             return Ok(false);
         }
-        let Some(_post) = self.post.try_lock() else { return Ok(true) };
+        if !self.auto() {
+            *self.family().tier_walk.lock() = None;
+            return Ok(false);
+        }
+        let Some(_post) = self.family().post.try_lock() else { return Ok(true) };
         let Some(engine) = self.engine() else { return Ok(false) };
-        let mut tier_walk = self.tier_walk.lock();
+        let mut tier_walk = self.family().tier_walk.lock();
         let place = self.place(&engine);
         let tier_walk = self.ready_walk(&place, &mut tier_walk)?;
         let spell = tier_walk.begin(self.budgets(), elapsed, spent);
@@ -129,7 +133,7 @@ impl Disk {
         most: usize,
         has_room: &dyn Fn() -> bool,
     ) -> Moved {
-        let mut tier_walk = self.tier_walk.lock();
+        let mut tier_walk = self.family().tier_walk.lock();
         // Without memory for the walk, nothing moves.
         let place = self.place(engine);
         let walk = self.ready_walk(&place, &mut tier_walk);
@@ -145,7 +149,7 @@ impl Disk {
         place: &Place<'_>,
         walk: &'a mut Option<TierWalk>,
     ) -> Result<&'a mut TierWalk, ControlError> {
-        let generation = self.generation();
+        let generation = self.family().generation();
         match walk.take().filter(|it| it.generation() == generation) {
             Some(known) => Ok(walk.insert(known)),
             None => {
@@ -160,7 +164,7 @@ impl Disk {
             engine,
             readers: &self.readers,
             provider: &*self.resources.provider,
-            pages: self.pages(),
+            pages: self.reach(),
             now: self.now(),
         }
     }

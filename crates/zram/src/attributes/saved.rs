@@ -13,7 +13,7 @@ use crate::Disk;
 /// `writeback_limit` from the time on that it has a size, because that changes with each page.
 #[must_use]
 pub fn saved_settings(disk: &Disk) -> Vec<(&'static str, String)> {
-    let settings = disk.settings.lock();
+    let settings = disk.family().settings.lock();
     let flag = |on: bool| String::from(if on { "1" } else { "0" });
     let mut saved = Vec::new();
     saved.push(("track_access", flag(settings.track_access)));

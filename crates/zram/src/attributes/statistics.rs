@@ -237,7 +237,8 @@ pub(super) const BLOCK_STATE: Attribute<Disk> = Attribute {
 fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
     let engine = disk.ready_engine()?;
     let mut result = Ok(());
-    engine.each(0..disk.pages(), |index, slot| {
+    let window = disk.window();
+    engine.each(window.clone(), |index, slot| {
         if result.is_err() {
             return;
         }
@@ -252,6 +253,7 @@ fn block_state(disk: &Disk, out: &mut dyn Write) -> Result<(), ControlError> {
         let flags = flags(slot, again);
         let flags = core::str::from_utf8(&flags).unwrap_or_default();
         let seconds = engine.last_access(index).unwrap_or(0);
+        let index = index - window.start;
         result = put(out, format_args!("{index:12} {seconds:12}.000000 {flags}\n"));
     });
     result

@@ -27,7 +27,7 @@ impl Disk {
     pub fn set_algorithm_at(&self, priority: u8, name: &str) -> Result<(), ControlError> {
         let algorithm = known_algorithm(name)?;
         let at = place(priority)?;
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.refuse_if_ready("the algorithm")?;
         // Parameters may be set before their codec. Parameters of another codec are dropped.
         if settings.algorithms[at].is_some_and(|chosen| chosen != algorithm) {
@@ -51,7 +51,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` once the device has a size, `EINVAL` for a name that is not a codec of the device.
     pub fn set_params_of(&self, which: &Which, params: Params) -> Result<(), ControlError> {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.refuse_if_ready("algorithm parameters")?;
         let at = match which {
             Which { priority: Some(priority), algorithm: None } => place(*priority)?,
@@ -86,15 +86,15 @@ impl Disk {
         let at = place(priority)?;
         let compressor = self.resources.codec(algorithm, &params)?;
         let chosen = Chosen { compressor, params: params.clone() };
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.engine();
         if let Some(engine) = &engine {
-            engine.install(priority, chosen, self.pages())?;
-            engine.each(0..self.pages(), |index, _| {
+            engine.install(priority, chosen, self.reach())?;
+            engine.each(0..self.reach(), |index, _| {
                 engine.alter(index, |slot| slot.is_incompressible().then(|| slot.worth_a_try()));
             });
         }
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         settings.algorithms[at] = Some(algorithm);
         settings.params[at] = params;
         match (engine, settings.max_streams) {
@@ -107,14 +107,14 @@ impl Disk {
     /// The name of the codec of each priority.
     #[must_use]
     pub fn chosen_algorithms(&self) -> [Option<&'static str>; PRIORITIES] {
-        self.settings.lock().algorithms
+        self.family().settings.lock().algorithms
     }
 
     /// Limits the memory of the pool to `bytes`, rounded up to pages; 0 lifts the limit. Stored
     /// pages stay, even above a new limit.
     pub fn set_mem_limit(&self, bytes: u64) {
         let frames = pages_for(bytes);
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         settings.mem_limit = frames.saturating_mul(PAGE_SIZE as u64);
         self.limit_pool(&settings);
     }
@@ -134,7 +134,7 @@ impl Disk {
             };
             return Err(ControlError::invalid(message));
         }
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.with_engine(|engine| self.limit_streams(engine, count)).unwrap_or(Ok(()))?;
         settings.max_streams = Some(count);
         Ok(())
@@ -153,7 +153,7 @@ impl Disk {
     /// The limit set by [`Disk::set_max_streams`], or the usual number of streams of the policy.
     #[must_use]
     pub fn max_streams(&self) -> u32 {
-        let set = self.settings.lock().max_streams;
+        let set = self.family().settings.lock().max_streams;
         set.unwrap_or(self.resources.streams.usual(self.resources.cpus))
     }
 
@@ -162,7 +162,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` once the device has a size.
     pub fn set_track_access(&self, on: bool) -> Result<(), ControlError> {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.refuse_if_ready("whether accesses are tracked")?;
         settings.track_access = on;
         Ok(())
@@ -171,7 +171,7 @@ impl Disk {
     /// Whether the device keeps the time of last use of each page.
     #[must_use]
     pub fn tracks_access(&self) -> bool {
-        self.settings.lock().track_access
+        self.family().settings.lock().track_access
     }
 
     /// Opens `path`, a block device or a file, as the backing device.
@@ -194,7 +194,7 @@ impl Disk {
         }
         let name = self.name();
         let (sealed, is_log, remote) = {
-            let settings = self.settings.lock();
+            let settings = self.family().settings.lock();
             let remote = settings.remote.as_ref().map(|stores| stores.text.clone());
             (settings.sealed_backing, settings.backing_log, remote)
         };
@@ -208,7 +208,7 @@ impl Disk {
         let seal = sealed.then_some(&*name);
         let (backing, ask) = self.resources.open_backing(path, seal, remote.as_deref(), is_log)?;
         let old = {
-            let mut settings = self.settings.lock();
+            let mut settings = self.family().settings.lock();
             settings.absent = None;
             let old = core::mem::replace(&mut settings.ask_remote, ask);
             (settings.backing.replace(backing), old)
@@ -227,7 +227,7 @@ impl Disk {
     /// [`HostFiles`]: crate::HostFiles::absent_backing
     pub fn set_absent_backing(&self, path: &str, why: &str) -> Result<(), ControlError> {
         let _post = self.before_size("the backing device")?;
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         let name = self.name();
         let seal = settings.sealed_backing.then_some(&*name);
         let device = self.resources.files.absent_backing(path, seal)?;
@@ -240,7 +240,7 @@ impl Disk {
     /// Why the backing device is absent, if it is ([`Disk::set_absent_backing`]).
     #[must_use]
     pub fn absent_backing(&self) -> Option<String> {
-        self.settings.lock().absent.clone()
+        self.family().settings.lock().absent.clone()
     }
 
     /// Sets whether the backing device is to hold a log of compressed pages, one behind the other,
@@ -250,7 +250,7 @@ impl Disk {
     /// `EBUSY` once the device has a backing device or a size.
     pub fn set_backing_log(&self, on: bool) -> Result<(), ControlError> {
         let _post = self.before_size("backing_layout")?;
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         if settings.backing_log != on {
             self.refuse_if_backed(&settings, "backing_layout")?;
         }
@@ -268,7 +268,7 @@ impl Disk {
     /// [`HostFiles::check_remote`]: crate::HostFiles::check_remote
     pub fn set_remote(&self, text: &str) -> Result<(), ControlError> {
         let _post = self.before_size("backing_remote")?;
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.refuse_if_backed(&settings, "backing_remote")?;
         if matches!(text, "" | "none") {
             settings.remote = None;
@@ -289,27 +289,27 @@ impl Disk {
     /// The remote stores, without secrets.
     #[must_use]
     pub fn remote(&self) -> Option<String> {
-        self.settings.lock().remote.as_ref().map(|stores| stores.shown.clone())
+        self.family().settings.lock().remote.as_ref().map(|stores| stores.shown.clone())
     }
 
     /// What the backing device has at remote stores, if it has any.
     #[must_use]
     pub fn remote_stats(&self) -> Option<RemoteStats> {
         // The lock is not held while the device is asked.
-        let ask = self.settings.lock().ask_remote.clone()?;
+        let ask = self.family().settings.lock().ask_remote.clone()?;
         Some(ask())
     }
 
     /// Whether the backing device holds a log, or will.
     #[must_use]
     pub fn backing_log(&self) -> bool {
-        self.settings.lock().backing_log
+        self.family().settings.lock().backing_log
     }
 
     /// The state of the log on the backing device, if there is one.
     #[must_use]
     pub fn log_stats(&self) -> Option<LogStats> {
-        self.settings.lock().backing.clone()?.log_stats()
+        self.family().settings.lock().backing.clone()?.log_stats()
     }
 
     /// The path of the backing device, as [`HostFiles::resolve`] has it.
@@ -317,7 +317,7 @@ impl Disk {
     /// [`HostFiles::resolve`]: crate::HostFiles::resolve
     #[must_use]
     pub fn backing_path(&self) -> Option<String> {
-        self.settings.lock().backing.as_ref().map(|backing| backing.path().into())
+        self.family().settings.lock().backing.as_ref().map(|backing| backing.path().into())
     }
 
     /// Sets whether pages that are written back are encrypted, with a key that ends with the
@@ -327,7 +327,7 @@ impl Disk {
     /// `EBUSY` once the device has a backing device or a size.
     pub fn set_sealed_backing(&self, on: bool) -> Result<(), ControlError> {
         let _post = self.before_size("sealed_backing")?;
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         if settings.sealed_backing != on {
             self.refuse_if_backed(&settings, "sealed_backing")?;
         }
@@ -338,7 +338,7 @@ impl Disk {
     /// Whether pages that are written back are encrypted.
     #[must_use]
     pub fn sealed_backing(&self) -> bool {
-        self.settings.lock().sealed_backing
+        self.family().settings.lock().sealed_backing
     }
 
     /// Sets whether pages are written back compressed, as they are in memory.
@@ -346,7 +346,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` once the device has a size.
     pub fn set_compressed_writeback(&self, on: bool) -> Result<(), ControlError> {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         self.refuse_if_ready("compressed_writeback")?;
         settings.compressed_writeback = on;
         Ok(())
@@ -355,23 +355,23 @@ impl Disk {
     /// Whether pages are written back compressed.
     #[must_use]
     pub fn compressed_writeback(&self) -> bool {
-        self.settings.lock().compressed_writeback
+        self.family().settings.lock().compressed_writeback
     }
 
     /// Allows `pages` more pages to be written back, while the limit is enabled.
     pub fn set_writeback_limit(&self, pages: u64) {
-        self.set_writeback_left(&mut self.settings.lock(), pages);
+        self.set_writeback_left(&mut self.family().settings.lock(), pages);
     }
 
     /// Enables the limit, or lifts it.
     pub fn limit_writeback(&self, on: bool) {
-        self.settings.lock().writeback_limited = on;
+        self.family().settings.lock().writeback_limited = on;
     }
 
     /// The number of pages that may still be written back, and whether the limit is enabled.
     #[must_use]
     pub fn writeback_limit(&self) -> (u64, bool) {
-        let settings = self.settings.lock();
+        let settings = self.family().settings.lock();
         (settings.writeback_limit, settings.writeback_limited)
     }
 
@@ -384,21 +384,21 @@ impl Disk {
             let message = format!("a batch is of 1 to {BATCH_MAX} pages, not {pages}");
             return Err(ControlError::invalid(message));
         }
-        self.settings.lock().writeback_batch = pages;
+        self.family().settings.lock().writeback_batch = pages;
         Ok(())
     }
 
     /// The number of pages that are written to the backing device at a time.
     #[must_use]
     pub fn writeback_batch(&self) -> u32 {
-        self.settings.lock().writeback_batch
+        self.family().settings.lock().writeback_batch
     }
 
     /// Keeps the device without a size while the result lives. If it has one, refuses at once, not
     /// after a long writeback.
     fn before_size(&self, what: &str) -> Result<MutexGuard<'_, Hand>, ControlError> {
         self.refuse_if_ready(what)?;
-        let post = self.post.lock();
+        let post = self.family().post.lock();
         self.refuse_if_ready(what)?;
         Ok(post)
     }

@@ -9,12 +9,13 @@ use units::{Cpu, PAGE_SIZE, pages_for};
 use zcomp::{Chosen, PRIORITIES, Params};
 
 use crate::disk::Disk;
+use crate::disk::place::Place;
 use crate::disk::settings::Settings;
 use crate::disk::when_full::WhenFull;
 use crate::engine::Table;
 use crate::engine::{Engine, EngineOptions};
 use crate::record::Record;
-use crate::resources::Resources;
+use crate::resources::{CPU, Resources};
 
 /// The most pages of a device, which each reserves addresses for, so that it can grow: 16 TiB. So
 /// its pages can be in a log.
@@ -60,8 +61,8 @@ impl Disk {
         self.refuse_if_restoring()?;
         // The check fails at once, not after a long writeback.
         self.refuse_a_second_size()?;
-        let _post = self.post.lock();
-        let settings = self.settings.lock();
+        let _post = self.family().post.lock();
+        let settings = self.family().settings.lock();
         self.refuse_a_second_size()?;
         let made = self.make(&settings, bytes)?;
         self.publish_with(&settings, made)
@@ -77,7 +78,7 @@ impl Disk {
         bytes: u64,
         codecs: Option<[Option<Chosen>; PRIORITIES]>,
     ) -> Result<Unpublished, ControlError> {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         for (at, chosen) in codecs.into_iter().flatten().enumerate() {
             settings.algorithms[at] = chosen.as_ref().map(|chosen| chosen.compressor.name());
             settings.params[at] = chosen.map(|chosen| chosen.params).unwrap_or_default();
@@ -93,7 +94,7 @@ impl Disk {
     /// # Errors
     /// `EBUSY` if settings were changed meanwhile that it was made with.
     pub(crate) fn publish(&self, made: Unpublished) -> Result<(), ControlError> {
-        let settings = self.settings.lock();
+        let settings = self.family().settings.lock();
         if Made::with(&settings) != made.with {
             let message = format!("settings of {} were changed meanwhile", self.name());
             return Err(ControlError::new(Errno::EBUSY, message));
@@ -135,7 +136,7 @@ impl Disk {
                 record.has_log();
             }
         }
-        if self.engine.publish(Box::new(engine)).is_err() {
+        if self.place.publish(Box::new(Place::all(engine))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", self.name())));
         }
         self.generation.store(generation, Ordering::Relaxed);
@@ -160,7 +161,7 @@ impl Disk {
             pages: 0,
             room: 0,
             codecs: &[],
-            limits: self.full.limits(pages_for(settings.mem_limit)),
+            limits: self.family().full.limits(pages_for(settings.mem_limit)),
             streams: settings.max_streams.unwrap_or(usual),
             readers: self.readers.clone(),
             clock: settings.track_access.then(|| self.resources.clock.clone()),
@@ -213,17 +214,18 @@ impl Disk {
         Err(ControlError::new(Errno::EBUSY, message))
     }
 
-    /// Changes the size of a device that has one, rounded up to whole pages. A device can always
-    /// grow. It can shrink if no page beyond the new end has contents.
+    /// Changes the size of a device that has one, rounded up to whole pages. A device can grow, but
+    /// for a clone, and for an origin to more than twice the size that it had when it was cloned.
+    /// It can shrink if no page beyond the new end has contents.
     ///
     /// # Errors
     /// `EINVAL` for a size of 0 or a device without a size, `ENOMEM` for more than 16 TiB, or when
-    /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents.
-    /// Nothing has changed then.
+    /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents, or
+    /// the slots there are those of clones. Nothing has changed then.
     pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
-        let _settings = self.settings.lock();
+        let _settings = self.family().settings.lock();
         let was = self.bytes();
         let (rounded, tail) = self.resized(&engine, bytes)?;
         if rounded < was {
@@ -245,7 +247,7 @@ impl Disk {
     /// Those of [`Disk::resize`].
     pub fn check_resize(&self, bytes: u64) -> Result<(), ControlError> {
         let engine = self.ready_engine()?;
-        let _settings = self.settings.lock();
+        let _settings = self.family().settings.lock();
         self.resized(&engine, bytes).map(drop)
     }
 
@@ -259,7 +261,15 @@ impl Disk {
         if pages > engine.capacity() as u64 {
             return Err(no_tables(bytes));
         }
-        let tail = pages as usize..self.pages();
+        let window = self.window();
+        let most = match window.start {
+            0 => engine.windows().start(),
+            base => engine.windows().at(base).len(),
+        };
+        if pages > most as u64 {
+            return Err(self.no_slots(engine, most));
+        }
+        let tail = window.start + pages as usize..window.end;
         self.refuse_if_held(engine, tail.clone()).map(|()| (rounded, tail))
     }
 
@@ -267,7 +277,7 @@ impl Disk {
         match engine.touched(pages).find(|index| !engine.peek(*index).is_empty()) {
             None => Ok(()),
             Some(index) => {
-                let name = self.name();
+                let (name, index) = (self.name(), index - self.window().start);
                 let message = format!(
                     "page {index} of {name} holds data beyond the new end; discard it first"
                 );
@@ -276,18 +286,34 @@ impl Disk {
         }
     }
 
-    /// Drops all contents, the size, the settings and the statistics.
+    /// `EBUSY`: the slots behind the first `most` pages are those of clones.
+    fn no_slots(&self, engine: &Engine, most: usize) -> ControlError {
+        let (name, bytes) = (self.name(), most as u64 * PAGE_SIZE as u64);
+        let message = match (self.clone_of(), engine.windows().names()) {
+            (None, Some(clones)) => {
+                format!("{name} has {bytes} bytes at most while it has clones: {clones}")
+            }
+            _ => format!("{name} is a clone, and has {bytes} bytes at most"),
+        };
+        ControlError::new(Errno::EBUSY, message)
+    }
+
+    /// Drops all contents, the size, the settings and the statistics. A clone is an ordinary device
+    /// afterwards.
     ///
     /// # Errors
-    /// `EBUSY` while the device has users; nothing has changed then.
+    /// `EBUSY` while the device has users or clones; nothing has changed then.
     pub fn reset(&self) -> Result<(), ControlError> {
         self.refuse_if_restoring()?;
         // The check fails at once, not after a long writeback.
         self.refuse_if_used(&self.settings.lock())?;
-        let _post = self.post.lock();
+        self.refuse_if_cloned()?;
+        let family = self.family();
+        let _post = family.post.lock();
         let mut settings = self.settings.lock();
         self.refuse_if_used(&settings)?;
-        match self.engine() {
+        self.refuse_if_cloned()?;
+        match self.engine().filter(|_| self.clone_of().is_none()) {
             Some(engine) => self.set_bytes(&engine, 0),
             None => self.bytes.store(0, Ordering::Relaxed),
         }
@@ -296,10 +322,31 @@ impl Disk {
         // It takes a while to free all pages and to close a backing device, above all one with
         // remote stores. Everybody reads the settings meanwhile.
         drop(settings);
-        drop(self.engine.withdraw());
+        drop(self.place.withdraw());
+        if self.clone_of().is_some() {
+            if let Some(engine) = family.engine() {
+                engine.own_again(CPU, self.reach());
+            }
+            self.is_clone.store(false, Ordering::Relaxed);
+        }
         self.counts.clear();
         drop(old);
         Ok(())
+    }
+
+    /// Checks that the device has no clones.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names them.
+    pub fn refuse_if_cloned(&self) -> Result<(), ControlError> {
+        if self.clone_of().is_some() {
+            return Ok(());
+        }
+        let Some(clones) = self.with_engine(|engine| engine.windows().names()).flatten() else {
+            return Ok(());
+        };
+        let message = format!("{} has clones: {clones}; remove them first", self.name());
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 
     fn refuse_if_used(&self, settings: &Settings) -> Result<(), ControlError> {
@@ -325,7 +372,7 @@ impl Disk {
     /// `EINVAL` while the device is not initialised.
     pub fn compact(&self) -> Result<u64, ControlError> {
         let engine = self.ready_engine()?;
-        let frames = engine.compact(Cpu(0), self.pages());
+        let frames = engine.compact(Cpu(0), self.reach());
         // The freed frames are scattered; draining gives their memory back to the system.
         self.resources.frames.drain();
         Ok(frames)

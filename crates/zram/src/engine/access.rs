@@ -51,6 +51,11 @@ impl Accesses {
         }
     }
 
+    /// Gives a page the time of another.
+    pub(crate) fn copy(&self, from: usize, to: usize) {
+        self.times.get(to).store(self.last(from), Ordering::Relaxed);
+    }
+
     /// The time when the page was last used.
     pub(crate) fn last(&self, index: usize) -> u32 {
         self.times.get(index).load(Ordering::Relaxed)

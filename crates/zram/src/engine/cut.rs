@@ -29,7 +29,7 @@ const HANDED: u64 = 1 << SLOT_BITS;
 /// The cut of a device. It is published in its engine.
 pub(crate) struct Cut {
     /// The pages of the device at the instant.
-    pages: usize,
+    pages: Range<usize>,
     /// The slots that were handed over.
     slots: LazyTable<AtomicU64>,
     /// The pages below were passed.
@@ -40,24 +40,29 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// A cut of the first `pages` pages. Slots take memory when they are handed over.
+    /// A cut of these pages. Slots take memory when they are handed over.
     ///
     /// # Errors
     /// [`NoMemory`] when address space is out.
-    pub(super) fn new(memory: &dyn MemoryProvider, pages: usize) -> Result<Cut, NoMemory> {
-        let slots = LazyTable::provided(memory, pages.max(1))?;
-        let (passed, holds) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    pub(super) fn new(memory: &dyn MemoryProvider, pages: Range<usize>) -> Result<Cut, NoMemory> {
+        let slots = LazyTable::provided(memory, pages.len().max(1))?;
+        let (passed, holds) = (AtomicUsize::new(pages.start), AtomicUsize::new(0));
         Ok(Cut { pages, slots, passed, holds, is_broken: AtomicBool::new(false) })
     }
 
     /// All its pages.
     pub(super) fn pages(&self) -> Range<usize> {
-        0..self.pages
+        self.pages.clone()
+    }
+
+    /// The place of the slot of a page.
+    fn place(&self, index: usize) -> &AtomicU64 {
+        self.slots.get(index - self.pages.start)
     }
 
     /// The pages that were not passed a moment ago.
     pub(super) fn left(&self) -> Range<usize> {
-        self.passed.load(Ordering::Relaxed)..self.pages
+        self.passed.load(Ordering::Relaxed)..self.pages.end
     }
 
     /// Passes a page. Returns its slot, if that was handed over. Called under the lock of the slot,
@@ -69,7 +74,7 @@ impl Cut {
 
     /// The slot of a page that was handed over, as it was a moment ago.
     pub(super) fn peek(&self, index: usize) -> Slot {
-        match self.slots.get(index).load(Ordering::Relaxed) {
+        match self.place(index).load(Ordering::Relaxed) {
             0 => Slot::EMPTY,
             word => Slot::from_word(word & !HANDED),
         }
@@ -95,10 +100,11 @@ impl Cut {
 
     /// Takes the slot of a page that is displaced, if it is wanted. Called under its lock.
     pub(super) fn hand_over(&self, index: usize, old: Slot) -> bool {
-        if index >= self.pages || index < self.passed.load(Ordering::Relaxed) || self.is_broken() {
+        let is_left = self.left().contains(&index);
+        if !is_left || self.is_broken() {
             return false;
         }
-        let place = self.slots.get(index);
+        let place = self.place(index);
         if place.load(Ordering::Relaxed) != 0 {
             return false;
         }
@@ -112,7 +118,7 @@ impl Cut {
 
     /// Takes the slot of a page out, if it was handed over. The caller gives up what it names.
     pub(super) fn take(&self, index: usize) -> Option<Slot> {
-        let place = self.slots.get(index);
+        let place = self.place(index);
         if place.load(Ordering::Relaxed) == 0 {
             return None;
         }

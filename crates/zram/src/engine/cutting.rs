@@ -1,12 +1,13 @@
 //! Pages of a cut: handed over by who changes them, and passed by who takes a snapshot.
 
 use alloc::{boxed::Box, format};
+use core::ops::Range;
 
 use block::IoError;
 use control::{ControlError, Errno};
 use objects::Object;
 use pagealloc::MemoryProvider;
-use sync::Published;
+use sync::{Published, Reader};
 use units::{Cpu, Page};
 use zsmalloc::Room;
 
@@ -16,7 +17,7 @@ use crate::engine::shared::Shared;
 use crate::engine::slot::Slot;
 
 impl Engine {
-    /// Begins a cut of the first `pages` pages, at an instant within this call. The calling thread
+    /// Begins a cut of these pages, at an instant within this call. The calling thread
     /// is no reader.
     ///
     /// # Errors
@@ -25,7 +26,7 @@ impl Engine {
     pub(crate) fn begin_cut(
         &self,
         memory: &dyn MemoryProvider,
-        pages: usize,
+        pages: Range<usize>,
     ) -> Result<(), ControlError> {
         if !self.slots.locks_while_updating() {
             return Err(ControlError::new(Errno::ENOTSUP, "this slot table has no snapshots"));
@@ -34,16 +35,16 @@ impl Engine {
             ControlError::new(Errno::ENOMEM, format!("no room for a snapshot: {error}"))
         })?;
         self.cut.publish(Box::new(cut)).map_err(|_| {
-            ControlError::new(Errno::EBUSY, "another snapshot of the device is being taken")
+            ControlError::new(Errno::EBUSY, "another snapshot or clone of the device is being made")
         })?;
         // After this wait, every writer finds the cut.
         self.readers.wait_for_readers();
         Ok(())
     }
 
-    /// Whether there is a cut, or was a moment ago.
-    pub(crate) fn has_cut(&self) -> bool {
-        self.cut.is_there()
+    /// Whether there is a cut of the pages from `base` on.
+    pub(crate) fn has_cut_from(&self, reader: &Reader<'_>, base: usize) -> bool {
+        self.cut.get(reader).is_some_and(|cut| cut.pages().start == base)
     }
 
     /// The cut, while a reader of the device lives.
@@ -151,7 +152,7 @@ impl Engine {
         if !is_handed {
             self.retire(cpu, old);
         }
-        self.account(cpu, old, new);
+        self.account(cpu, index, old, new);
         true
     }
 

@@ -4,32 +4,50 @@ use objects::Object;
 use units::Cpu;
 
 use super::Engine;
-use crate::counts::Count;
+use crate::counts::{Count, Counts};
 use crate::disk::Density;
 use crate::engine::slot::{Kind, Slot};
 
 impl Engine {
-    /// Adds the difference between the old and the new slot to the gauges.
+    /// Adds the difference between the old and the new slot of a page to the gauges of the device
+    /// that has the page.
     #[inline]
-    pub(super) fn account(&self, cpu: Cpu, old: Slot, new: Slot) {
-        let add = |which, amount| {
-            if amount != 0 {
-                self.counts.add(cpu, which, amount);
-            }
-        };
-        let (was, is) = (Shape::of(old), Shape::of(new));
-        add(Count::ComprBytes, is.bytes - was.bytes);
-        add(Count::PagesStored, is.stored - was.stored);
-        add(Count::SamePages, is.same - was.same);
-        add(Count::ZeroPages, is.zero - was.zero);
-        add(Count::HugePages, is.huge - was.huge);
-        // A page that is shared was stored before.
-        add(Count::HugePagesSince, if is.shared == 0 { is.huge } else { 0 });
-        add(Count::WrittenBackPages, is.backed - was.backed);
-        add(Count::LostPages, is.lost - was.lost);
-        add(Count::PackedPages, is.packed - was.packed);
-        add(Count::SharedPages, is.shared - was.shared);
+    pub(super) fn account(&self, cpu: Cpu, index: usize, old: Slot, new: Slot) {
+        match self.windows.is_of_origin(index) {
+            true => account_in(&self.counts, cpu, old, new),
+            false => self.windows.with_counts(index, |counts| account_in(counts, cpu, old, new)),
+        }
     }
+
+    /// A huge page was counted twice as stored.
+    pub(super) fn uncount_huge(&self, cpu: Cpu, index: usize) {
+        let uncount = |counts: &Counts| counts.add(cpu, Count::HugePagesSince, -1);
+        match self.windows.is_of_origin(index) {
+            true => uncount(&self.counts),
+            false => self.windows.with_counts(index, uncount),
+        }
+    }
+}
+
+#[inline]
+fn account_in(counts: &Counts, cpu: Cpu, old: Slot, new: Slot) {
+    let add = |which, amount| {
+        if amount != 0 {
+            counts.add(cpu, which, amount);
+        }
+    };
+    let (was, is) = (Shape::of(old), Shape::of(new));
+    add(Count::ComprBytes, is.bytes - was.bytes);
+    add(Count::PagesStored, is.stored - was.stored);
+    add(Count::SamePages, is.same - was.same);
+    add(Count::ZeroPages, is.zero - was.zero);
+    add(Count::HugePages, is.huge - was.huge);
+    // A page that is shared was stored before.
+    add(Count::HugePagesSince, if is.shared == 0 { is.huge } else { 0 });
+    add(Count::WrittenBackPages, is.backed - was.backed);
+    add(Count::LostPages, is.lost - was.lost);
+    add(Count::PackedPages, is.packed - was.packed);
+    add(Count::SharedPages, is.shared - was.shared);
 }
 
 impl Engine {

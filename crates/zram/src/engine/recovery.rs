@@ -14,13 +14,13 @@ impl Engine {
             right = judge(slot);
             right
         });
-        self.account(cpu, Slot::EMPTY, right);
+        self.account(cpu, index, Slot::EMPTY, right);
     }
 
     /// Gives up what a slot names: recovery found out too late that it cannot be right.
     pub(crate) fn lose_page(&self, cpu: Cpu, index: usize) {
         if let Ok(was) = self.slots.update(index, |_| Some(Slot::LOST)) {
-            self.account(cpu, was, Slot::LOST);
+            self.account(cpu, index, was, Slot::LOST);
         }
     }
 }

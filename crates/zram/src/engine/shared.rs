@@ -193,12 +193,26 @@ impl SharedObjects {
         if self.references(number).fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
         }
+        Some(self.leave(number))
+    }
+
+    /// Takes the object of an entry of which the caller has the only reference. The entry is unused
+    /// then.
+    pub(crate) fn take_last(&self, number: u32) -> Option<Shared> {
+        let references = self.references(number);
+        // Acquire pairs with the Release of drops: all uses of the object come before this.
+        references.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(self.leave(number))
+    }
+
+    /// An entry without a reference is unused from now on. Returns what it was.
+    fn leave(&self, number: u32) -> Shared {
         let word = self.word(number);
         let shared = Shared::from_word(word.load(Ordering::Relaxed));
         let mut unused = self.unused.lock();
         word.store(u64::from(*unused), Ordering::Relaxed);
         *unused = number;
-        Some(shared)
+        shared
     }
 
     /// Lets the entry name its object at its new place. The caller has a reference, and is the only

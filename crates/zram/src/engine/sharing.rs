@@ -181,7 +181,7 @@ impl Engine {
                 self.slots.update(index, |now| is_there(now).then(|| new.with_flags_of(now)));
             if let Ok(old) = swapped {
                 // The object is not given up: the entry has it.
-                self.account(cpu, old, new);
+                self.account(cpu, index, old, new);
                 return Ok(Some(entry));
             }
             // It is still the page's own object, or was moved as that.

@@ -35,7 +35,9 @@ impl Disk {
     /// no thread reads or writes. Takes memory for each object.
     #[must_use]
     pub fn contradictions(&self) -> Vec<String> {
-        let Some(engine) = self.engine() else { return Vec::new() };
+        // What a clone has is looked at with its origin.
+        let engine = self.engine().filter(|_| self.clone_of().is_none());
+        let Some(engine) = engine else { return Vec::new() };
         let mut found = Vec::new();
         let mut sums = Sums::default();
         let (mut handles, mut places) = (BTreeSet::new(), BTreeSet::new());
@@ -43,9 +45,11 @@ impl Disk {
         let codecs = engine.objects().codecs();
         let has_codec = |number| codecs.get(&self.readers.enter(Cpu(0)), number).is_some();
         // Beyond the end as well: a look at what was never written costs little.
-        engine.each(0..self.pages().saturating_mul(2), |index, slot| {
+        let end = self.pages().saturating_mul(2).max(self.reach());
+        let is_ours = |index| index < self.pages() || engine.windows().has(index);
+        engine.each(0..end, |index, slot| {
             let mut say = |what: String| found.push(format!("page {index}: {what}"));
-            if index >= self.pages() {
+            if !is_ours(index) {
                 say("it has contents beyond the end (K20)".into());
             }
             if slot.settled() != slot || !slot.is_well_formed() {
@@ -105,8 +109,9 @@ impl Disk {
     pub fn read_all(&self, mut bad: impl FnMut(u64, IoError)) {
         let Some(engine) = self.engine() else { return };
         let mut page = [0; PAGE_SIZE];
-        engine.each(0..self.pages(), |index, slot| {
-            let index = index as u64;
+        let window = self.window();
+        engine.each(window.clone(), |index, slot| {
+            let index = (index - window.start) as u64;
             if !slot.is_lost()
                 && let Err(error) = self.load_page(Cpu(0), index, &mut page)
             {
@@ -116,7 +121,11 @@ impl Disk {
     }
 
     fn compare(&self, engine: &Engine, sums: &Sums, found: &mut Vec<String>) {
-        let counted = |which| self.counts.sum(which);
+        let counted = |which| {
+            let mut sum = self.counts.sum(which);
+            engine.windows().each(|counts| sum += counts.sum(which));
+            sum
+        };
         let pairs = [
             ("objects of the pool", engine.pool().stats().objects, sums.objects),
             ("pages stored", counted(Count::PagesStored), sums.pages),

@@ -50,18 +50,18 @@ impl Disk {
     /// # Errors
     /// `ENODEV` for [`WhenFull::Spill`] if the device has a size and no backing device.
     pub fn set_when_full(&self, policy: WhenFull) -> Result<(), ControlError> {
-        let settings = self.settings.lock();
+        let settings = self.family().settings.lock();
         if self.bytes() != 0 {
             self.refuse_to_spill(policy, &settings)?;
         }
-        self.full.set_policy(policy);
+        self.family().full.set_policy(policy);
         self.limit_pool(&settings);
         Ok(())
     }
 
     /// Limits the pool by `mem_limit`.
     pub(crate) fn limit_pool(&self, settings: &Settings) {
-        let limits = self.full.limits(pages_for(settings.mem_limit));
+        let limits = self.family().full.limits(pages_for(settings.mem_limit));
         self.with_engine(|engine| engine.pool().set_limits(limits));
     }
 
@@ -85,7 +85,7 @@ impl Disk {
     /// What a write does when the device is at its `mem_limit`.
     #[must_use]
     pub fn when_full(&self) -> WhenFull {
-        self.full.policy()
+        self.family().full.policy()
     }
 
     /// Checks, before anything changes, that a thread that must not wait will not have to make room
@@ -121,7 +121,7 @@ impl Disk {
         &self,
         store: &mut dyn FnMut(Room) -> Result<(), IoError>,
     ) -> Result<(), IoError> {
-        let mut hand = self.post.lock();
+        let mut hand = self.family().post.lock();
         let mut fits = || match store(Room::Made) {
             Err(IoError::NoSpace) if self.when_full() != WhenFull::Fail => None,
             done => Some(done),
@@ -146,7 +146,7 @@ impl Disk {
             if done.is_none() {
                 // What left made holes. If nothing did, a compaction that is under way ends first.
                 let is_worth_it = moved == Moved::Nothing || pool.compactable() > 0;
-                if is_worth_it && engine.compact(CPU, self.pages()) > 0 {
+                if is_worth_it && engine.compact(CPU, self.reach()) > 0 {
                     moved = Moved::Some;
                 }
                 if moved == Moved::Nothing || are_kept() {
@@ -185,7 +185,7 @@ impl Disk {
     /// About how many pages, or groups, move at a time: as many as cost what a look at all pages
     /// does.
     fn at_a_time(&self) -> usize {
-        (self.writeback_batch() as usize).max(self.pages() / LOOKS)
+        (self.writeback_batch() as usize).max(self.reach() / LOOKS)
     }
 
     /// Writes the hand's next pages back. A limit, a full device and one that fails let none be
@@ -196,7 +196,7 @@ impl Disk {
         let samples = if self.tracks_access() { SAMPLES * most } else { most };
         let batch = Batch::new(self, engine, &**backing, None);
         let Ok(mut batch) = batch else { return Moved::Nothing };
-        let end = self.pages().min(engine.capacity());
+        let end = self.reach().min(engine.capacity());
         let begin = if *hand < end { *hand } else { 0 };
         let mut lap = engine.touched(begin..end).chain(engine.touched(0..begin));
         loop {
@@ -232,7 +232,7 @@ impl Disk {
             let reader = self.readers.enter(CPU);
             engine.wants(&reader, slot, how(last)).map(|bytes| engine.pool().size_class(bytes))
         };
-        let (all, most, mut moved) = (0..self.pages(), self.at_a_time(), Moved::Nothing);
+        let (all, most, mut moved) = (0..self.reach(), self.at_a_time(), Moved::Nothing);
         let mut below = CLASSES;
         while moved != Moved::Some && below > 0 {
             let mut pages = [0; CLASSES];

@@ -54,10 +54,10 @@ impl Disk {
     /// `EINVAL` for a device that is not initialised or a codec that it does not have or that does
     /// not pack pages; `ENOMEM` when it ended early. What was packed by then stays so.
     pub fn pack(&self, what: &Pack) -> Result<u64, ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         let mut packing = self.packing(&engine, &what.which)?;
-        let (mut done, end, group) = (0, self.pages(), EXTENT_PAGES);
+        let (mut done, end, group) = (0, self.reach(), EXTENT_PAGES);
         let mut first = engine.next_touched(0, end) / group * group;
         while first < end && what.max_pages.is_none_or(|most| done + group as u64 <= most) {
             let last = (first + group).min(end).min(engine.capacity());
@@ -94,7 +94,7 @@ impl Disk {
                 ControlError::invalid(message)
             });
         }
-        let priority = find(&self.settings.lock(), which, 0)? as u8;
+        let priority = find(&self.family().settings.lock(), which, 0)? as u8;
         let packing = engine.packing(&self.readers.enter(CPU), priority);
         packing.map_err(no_memory)?.ok_or_else(|| {
             let name = self.chosen_algorithms()[usize::from(priority)].unwrap_or("no algorithm");
@@ -123,7 +123,7 @@ impl Disk {
         what: &Share,
         fingerprint: &dyn Fn(&Page) -> u64,
     ) -> Result<u64, ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         let prints = self.prints(&engine, what.select, fingerprint)?;
         let mut alike = Alike::new().ok_or_else(|| no_memory("for the pages to compare".into()))?;
@@ -154,7 +154,7 @@ impl Disk {
         fingerprint: &dyn Fn(&Page) -> u64,
     ) -> Result<Vec<Print>, ControlError> {
         let (mut prints, mut page, mut full) = (Vec::new(), [0; PAGE_SIZE], false);
-        engine.each(0..self.pages(), |index, _| {
+        engine.each(0..self.reach(), |index, _| {
             if full {
                 return;
             }

@@ -51,7 +51,7 @@ impl Disk {
     /// `EINVAL` when the device is not initialised, or when `seconds` are given and times of last
     /// use are not kept.
     pub fn mark_idle(&self, seconds: Option<u32>) -> Result<(), ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         if seconds.is_some() && !self.tracks_access() {
             let message = format!(
@@ -62,7 +62,7 @@ impl Disk {
             return Err(ControlError::invalid(message));
         }
         let now = self.now();
-        engine.each(0..self.pages(), |index, _| {
+        engine.each(self.window(), |index, _| {
             let idle = match seconds {
                 None => true,
                 Some(seconds) => {
@@ -85,14 +85,14 @@ impl Disk {
     /// `EINVAL` for a device that is not initialised, a threshold that no object reaches or a codec
     /// that the device does not have; `ENOMEM` or `EIO` when it ended early.
     pub fn recompress(&self, what: &Recompress) -> Result<(), ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         let huge = engine.pool().raw_threshold();
         if what.threshold >= huge {
             let message = format!("a threshold is below {huge} bytes, not {}", what.threshold);
             return Err(ControlError::invalid(message));
         }
-        let priority = find(&self.settings.lock(), &what.which, 1)? as u8;
+        let priority = find(&self.family().settings.lock(), &what.which, 1)? as u8;
         if priority == 0 {
             return Err(ControlError::invalid(
                 "pages are compressed again by priorities 1 to 3, not 0",
@@ -106,7 +106,7 @@ impl Disk {
             last: chosen.iter().skip(usize::from(priority) + 1).all(Option::is_none),
         };
         let mut left = what.max_pages.unwrap_or(u64::MAX);
-        let all = 0..self.pages();
+        let all = 0..self.reach();
         for index in self.candidates(&engine, core::slice::from_ref(&all), what.select)? {
             if left == 0 {
                 break;
@@ -133,7 +133,7 @@ impl Disk {
     ) -> Result<T, IoError> {
         loop {
             match once() {
-                Err(IoError::NoSpace) if engine.compact(CPU, self.pages()) > 0 => {}
+                Err(IoError::NoSpace) if engine.compact(CPU, self.reach()) > 0 => {}
                 done => return done,
             }
         }
@@ -164,10 +164,10 @@ impl Disk {
     /// pages beyond the end, `ENOSPC` when the backing device is full, `EIO` when the limit is used
     /// up or writes failed; it returns the last error, and the other pages are done.
     pub fn writeback(&self, what: &Writeback) -> Result<(), ControlError> {
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         let backing = self.backing_of(&engine)?;
-        let mut named = Vec::new();
+        let (base, mut named) = (self.window().start, Vec::new());
         for (first, last) in &what.pages {
             if first > last || *last >= self.pages() as u64 {
                 let message = format!(
@@ -177,13 +177,13 @@ impl Disk {
                 );
                 return Err(ControlError::new(Errno::ERANGE, message));
             }
-            named.push(*first as usize..*last as usize + 1);
+            named.push(base + *first as usize..base + *last as usize + 1);
         }
         let mut batch = Batch::new(self, &engine, backing, None)?;
         let candidates = self.candidates(&engine, &apart(named), Select::Any)?;
         let mut outcome = batch.write_all(&candidates, Select::Any);
         if let Some(select) = what.select {
-            let all = 0..self.pages();
+            let all = 0..self.reach();
             let candidates = self.candidates(&engine, core::slice::from_ref(&all), select)?;
             outcome = batch.write_all(&candidates, select).and(outcome);
         }
@@ -225,7 +225,7 @@ impl Disk {
     /// Takes up to `wanted` pages from the writeback limit. Returns how many pages may be written,
     /// and whether they were charged: they are not while the limit is off.
     pub(crate) fn spend(&self, wanted: u64) -> (u64, bool) {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         if !settings.writeback_limited {
             return (wanted, false);
         }
@@ -237,7 +237,7 @@ impl Disk {
 
     /// Gives back pages that were charged and not written.
     pub(crate) fn refund(&self, pages: u64) {
-        let mut settings = self.settings.lock();
+        let mut settings = self.family().settings.lock();
         let left = settings.writeback_limit.saturating_add(pages);
         self.set_writeback_left(&mut settings, left);
     }

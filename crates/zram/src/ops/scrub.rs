@@ -39,7 +39,7 @@ impl Disk {
         }
         let mut found = Found::default();
         let mut buffers = pages()?;
-        for batch in written_back(&engine, self.pages())?.chunks(AT_ONCE) {
+        for batch in written_back(&engine, self.reach())?.chunks(AT_ONCE) {
             check(&engine, backing, batch, &mut buffers, &mut found);
         }
         match found {

@@ -1,15 +1,13 @@
 //! A page for which there is no room goes to the backing device at once: see
 //! [`WhenFull::Spill`](crate::WhenFull::Spill).
 
-use alloc::sync::Arc;
-
 use block::IoError;
 use pagelog::{Coded, Run};
 use units::{Cpu, Page};
 
 use crate::counts::Count;
 use crate::disk::Disk;
-use crate::engine::Engine;
+use crate::path::Stopped;
 
 impl Disk {
     /// Writes a page for which there is no room to the backing device, at once. The calling thread
@@ -20,14 +18,8 @@ impl Disk {
     /// error if it fails; `OutOfRange` and `NotReady` if the device was changed meanwhile. The page
     /// has its old contents then.
     #[cold]
-    pub(crate) fn spill(
-        &self,
-        engine: &Arc<Engine>,
-        cpu: Cpu,
-        index: u64,
-        page: &Page,
-    ) -> Result<(), IoError> {
-        if engine.backing().is_none() {
+    pub(crate) fn spill(&self, stopped: &Stopped, cpu: Cpu, page: &Page) -> Result<(), IoError> {
+        if stopped.engine.backing().is_none() {
             return Err(IoError::NoSpace);
         }
         let (granted, charged) = self.spend(1);
@@ -39,7 +31,7 @@ impl Disk {
                 self.refund(1)
             }
         };
-        let written = self.write_alone(engine, cpu, index, page);
+        let written = self.write_alone(stopped, cpu, page);
         written.inspect_err(|_| refund())?;
         self.counts.add(cpu, Count::WritebackWrites, 1);
         Ok(())
@@ -47,23 +39,18 @@ impl Disk {
 
     /// Writes a page as it is, and lets its slot name the place. If it were compressed, its codec
     /// would have to stay until then.
-    fn write_alone(
-        &self,
-        engine: &Arc<Engine>,
-        cpu: Cpu,
-        index: u64,
-        page: &Page,
-    ) -> Result<(), IoError> {
+    fn write_alone(&self, stopped: &Stopped, cpu: Cpu, page: &Page) -> Result<(), IoError> {
+        let Stopped { engine, base, page: index, .. } = stopped;
         let backing = engine.backing().ok_or(IoError::NoSpace)?;
         let mut run = backing.run(1, None).map_err(|_| IoError::NoMemory)?;
         *run.page() = *page;
-        run.add(index as usize, Coded::NOT);
+        run.add(base + *index as usize, Coded::NOT);
         let mut stored = Err(IoError::Failed);
         let mut commit = |run: &mut Run| {
             for entry in run.entries_mut() {
                 let Some(place) = entry.written() else { continue };
-                stored = self.begin_with(engine, cpu, index, |request| {
-                    request.engine.store_backed(cpu, index as usize, place);
+                stored = self.begin_with(engine, cpu, *index, |request| {
+                    request.engine.store_backed(cpu, request.slot(*index), place);
                     Ok(())
                 });
                 entry.is_named = stored.is_ok();

@@ -12,8 +12,7 @@ use units::{Cpu, PAGE_SIZE, Page};
 use zsmalloc::Room;
 
 use crate::counts::Count;
-use crate::disk::Disk;
-use crate::disk::WhenFull;
+use crate::disk::{Disk, Place, WhenFull};
 use crate::engine::{Engine, Fetched, Loaded};
 use crate::path::ranges::{self, Change, Pages, Pass, Stopped, Why};
 use crate::path::read_backing::Fetcher;
@@ -29,12 +28,11 @@ impl Disk {
     #[inline]
     pub fn store_page(&self, cpu: Cpu, index: u64, page: &Page) -> Result<(), IoError> {
         let context = Context::waiting(cpu);
-        let stored = self.begin(context, Pages::one(index), |request| {
-            match request.store(index as usize, page) {
+        let stored =
+            self.begin(context, Pages::one(index), |request| match request.store(index, page) {
                 Err(IoError::NoSpace) => None,
                 stored => Some(request.count_write(stored)),
-            }
-        })?;
+            })?;
         match stored {
             Some(stored) => stored,
             // Another try, which makes room if it has to and may.
@@ -49,15 +47,14 @@ impl Disk {
     #[inline]
     pub fn load_page(&self, cpu: Cpu, index: u64, page: &mut Page) -> Result<(), IoError> {
         let context = Context::waiting(cpu);
-        let backed = self.begin(context, Pages::one(index), |request| {
-            match request.load(index as usize, page) {
-                Ok(Loaded::Backed(_)) => Ok(Some(request.shared.clone())),
+        let backed =
+            self.begin(context, Pages::one(index), |request| match request.load(index, page) {
+                Ok(Loaded::Backed(_)) => Ok(Some((request.shared.clone(), request.base))),
                 loaded => request.count_read(loaded.map(|_| ())).map(|()| None),
-            }
-        })??;
+            })??;
         match backed {
             None => Ok(()),
-            Some(engine) => self.fetcher(engine, cpu).fetch(index as usize, page),
+            Some((engine, base)) => self.fetcher(engine, base, cpu).fetch(index, page),
         }
     }
 
@@ -67,7 +64,7 @@ impl Disk {
     /// `OutOfRange`, `NotReady`.
     pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
         self.begin(Context::waiting(cpu), Pages { first, count }, |request| {
-            request.engine.discard(cpu, first as usize, count as usize);
+            request.engine.discard(cpu, request.slot(first), count as usize);
             self.counts.add(cpu, Count::NotifyFree, count as i64);
         })
     }
@@ -121,9 +118,9 @@ impl Disk {
         pages: Pages,
     ) -> Result<Option<Request<'a>>, IoError> {
         let is_within = self.holds(pages);
-        let engine = self.engine.get(reader).ok_or(IoError::NotReady)?;
-        let (counts, room) = (&self.counts, Room::Open);
-        Ok(is_within.then_some(Request { engine, shared: engine, counts, reader, cpu, room }))
+        let Place { engine, base } = self.place.get(reader).ok_or(IoError::NotReady)?;
+        let (base, counts, room) = (*base, &self.counts, Room::Open);
+        Ok(is_within.then_some(Request { engine, base, shared: engine, counts, reader, cpu, room }))
     }
 
     #[inline]
@@ -138,8 +135,8 @@ impl Disk {
     #[cold]
     fn look_again(&self, context: Context, pages: Pages) -> Result<(), IoError> {
         let settings = match context.wait {
-            Wait::Yes => Some(self.settings.lock()),
-            Wait::No => self.settings.try_lock(),
+            Wait::Yes => Some(self.family().settings.lock()),
+            Wait::No => self.family().settings.try_lock(),
         };
         let Some(_settings) = settings else { return Err(IoError::WouldBlock) };
         if self.holds(pages) {
@@ -152,23 +149,23 @@ impl Disk {
         Err(IoError::OutOfRange)
     }
 
-    pub(crate) fn fetcher(&self, engine: Arc<Engine>, cpu: Cpu) -> Fetcher<'_> {
-        Fetcher { engine, readers: &self.readers, counts: &self.counts, cpu }
+    pub(crate) fn fetcher(&self, engine: Arc<Engine>, base: usize, cpu: Cpu) -> Fetcher<'_> {
+        Fetcher { engine, base, readers: &self.readers, counts: &self.counts, cpu }
     }
 
     #[inline]
     fn read(&self, context: Context, offset: u64, into: &mut [u8]) -> Result<(), IoError> {
         let pages = ranges::touched_pages(offset, into.len() as u64);
         let rest = self.begin(context, pages, |request| {
-            let engine = request.shared;
+            let (engine, base) = (request.shared, request.base);
             let read = Pass { request, context }.read(offset, into);
-            read.map(|stopped| stopped.map(|done| (done, engine.clone())))
+            read.map(|stopped| stopped.map(|done| (done, engine.clone(), base)))
         })??;
         match rest {
             None => Ok(()),
-            Some((done, engine)) => {
-                self.fetcher(engine, context.cpu).read(offset + done as u64, &mut into[done..])
-            }
+            Some((done, engine, base)) => self
+                .fetcher(engine, base, context.cpu)
+                .read(offset + done as u64, &mut into[done..]),
         }
     }
 
@@ -254,7 +251,7 @@ impl Disk {
         page: &Page,
     ) -> Result<(), IoError> {
         if policy == WhenFull::Spill {
-            match self.spill(&stopped.engine, cpu, stopped.page, page) {
+            match self.spill(stopped, cpu, page) {
                 // Nor is there on the backing device.
                 Err(IoError::NoSpace) => {}
                 spilt => return spilt,
@@ -262,7 +259,7 @@ impl Disk {
         }
         self.in_room(&mut |room| {
             self.begin(Context::waiting(cpu), Pages::one(stopped.page), |request| {
-                Request { room, ..request }.store(stopped.page as usize, page)
+                Request { room, ..request }.store(stopped.page, page)
             })?
         })
     }
@@ -286,7 +283,8 @@ impl Disk {
         stopped: &Stopped,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<(), IoError> {
-        let (index, fetcher) = (stopped.page as usize, self.fetcher(stopped.engine.clone(), cpu));
+        let Stopped { engine, base, page: index, .. } = stopped;
+        let (index, fetcher) = (*index, self.fetcher(engine.clone(), *base, cpu));
         // The reader keeps the block from reuse. If the slot still names the block in the next
         // round, the page has the contents that were read from it.
         let _reading = stopped.engine.backing().map(|backing| backing.reading(cpu));
@@ -337,7 +335,7 @@ impl BlockDevice for Disk {
         let pages @ Pages { first, count } = ranges::touched_pages(offset, length);
         self.begin(Context::waiting(cpu), pages, |request| {
             ranges::clip(offset, length, visit, |visit| {
-                request.engine.extents(first as usize, count as usize, visit);
+                request.engine.extents(request.slot(first), count as usize, visit);
             });
         })
     }

@@ -110,7 +110,9 @@ pub(crate) struct Stopped {
     pub(crate) why: Why,
     /// The engine with the page.
     pub(crate) engine: Arc<Engine>,
-    /// The page.
+    /// The slot of the first page of the device.
+    pub(crate) base: usize,
+    /// The page of the device.
     pub(crate) page: u64,
     /// The begin and end of the part in the page.
     pub(crate) within: Range<usize>,
@@ -164,7 +166,7 @@ impl Pass<'_> {
             return Ok(());
         }
         let is_backed = |at: u64| {
-            !at.is_multiple_of(P) && self.request.engine.peek((at / P) as usize).is_backed()
+            !at.is_multiple_of(P) && self.request.engine.peek(self.request.slot(at / P)).is_backed()
         };
         if is_backed(offset) || is_backed(end) { self.context.may_wait() } else { Ok(()) }
     }
@@ -174,7 +176,7 @@ impl Pass<'_> {
         for part in parts(offset, from.len() as u64) {
             let piece = &from[part.of_range.clone()];
             let written = match <&Page>::try_from(piece) {
-                Ok(page) => self.request.store(part.page as usize, page).map(|()| Loaded::Page),
+                Ok(page) => self.request.store(part.page, page).map(|()| Loaded::Page),
                 Err(_) => {
                     let mut put =
                         |page: &mut Page| page[part.within.clone()].copy_from_slice(piece);
@@ -194,7 +196,8 @@ impl Pass<'_> {
         for range in [&head, &tail] {
             for mut part in parts(range.start, range.end - range.start) {
                 let done = if part.is_whole() {
-                    self.request.engine.store_zeroes(self.context.cpu, part.page as usize);
+                    let slot = self.request.slot(part.page);
+                    self.request.engine.store_zeroes(self.context.cpu, slot);
                     Ok(Loaded::Page)
                 } else {
                     let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
@@ -214,7 +217,8 @@ impl Pass<'_> {
 
     fn stopped(&self, why: Why, part: PagePart) -> Stopped {
         let PagePart { page, within, of_range } = part;
-        Stopped { why, engine: self.request.shared.clone(), page, within, of_range }
+        let Request { shared, base, .. } = self.request;
+        Stopped { why, engine: shared.clone(), base, page, within, of_range }
     }
 
     /// Empties the whole pages of a range.
@@ -222,7 +226,7 @@ impl Pass<'_> {
         let (first, end) = (offset.div_ceil(P), (offset + length) / P);
         if first < end {
             let (cpu, count) = (self.context.cpu, end - first);
-            self.request.engine.discard(cpu, first as usize, count as usize);
+            self.request.engine.discard(cpu, self.request.slot(first), count as usize);
             self.request.counts.add(cpu, Count::NotifyFree, count as i64);
         }
     }
@@ -254,7 +258,7 @@ impl Pass<'_> {
         let Pass { request, context } = self;
         for part in parts(offset, into.len() as u64) {
             let piece = &mut into[part.of_range.clone()];
-            let index = part.page as usize;
+            let index = part.page;
             let loaded = match <&mut Page>::try_from(&mut *piece) {
                 Ok(page) => request.load(index, page),
                 Err(_) => {
@@ -277,7 +281,7 @@ impl Pass<'_> {
 
     /// Changes a part of a page, or returns its place on the backing device.
     fn modify(&self, part: &PagePart, edit: &mut dyn FnMut(&mut Page)) -> Result<Loaded, IoError> {
-        self.request.modify(part.page as usize, None, edit)
+        self.request.modify(part.page, None, edit)
     }
 }
 

@@ -24,6 +24,8 @@ use crate::path::request::Request;
 /// device while it waits.
 pub(crate) struct Fetcher<'a> {
     pub(crate) engine: Arc<Engine>,
+    /// The slot of the first page of the device.
+    pub(crate) base: usize,
     pub(crate) readers: &'a ReaderEpochs,
     pub(crate) counts: &'a Counts,
     pub(crate) cpu: Cpu,
@@ -32,10 +34,10 @@ pub(crate) struct Fetcher<'a> {
 impl Fetcher<'_> {
     /// Calls `f` with the request, as a reader of the device.
     fn as_reader<R>(&self, f: impl FnOnce(Request<'_>) -> R) -> R {
-        let Fetcher { engine, readers, counts, cpu } = self;
+        let Fetcher { engine, base, readers, counts, cpu } = self;
         let reader = readers.enter(*cpu);
-        let (reader, cpu, room) = (&reader, *cpu, Room::Open);
-        f(Request { engine, shared: engine, counts, reader, cpu, room })
+        let (base, reader, cpu, room) = (*base, &reader, *cpu, Room::Open);
+        f(Request { engine, base, shared: engine, counts, reader, cpu, room })
     }
 
     /// The backing device.
@@ -45,12 +47,12 @@ impl Fetcher<'_> {
 
     /// Reads one page that is on the backing device, or was a moment ago, and counts it.
     #[cold]
-    pub(crate) fn fetch(&self, index: usize, page: &mut Page) -> Result<(), IoError> {
+    pub(crate) fn fetch(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
         let fetched = self.fetch_uncounted(index, page);
         self.count_read(fetched)
     }
 
-    fn fetch_uncounted(&self, index: usize, page: &mut Page) -> Result<(), IoError> {
+    fn fetch_uncounted(&self, index: u64, page: &mut Page) -> Result<(), IoError> {
         let _reading = self.backing()?.reading(self.cpu);
         loop {
             match self.as_reader(|request| request.load(index, page))? {
@@ -66,11 +68,12 @@ impl Fetcher<'_> {
     /// it, and its codec may be gone: then the page must be loaded again.
     pub(crate) fn fetch_at(
         &self,
-        index: usize,
+        index: u64,
         place: Backed,
         page: &mut Page,
     ) -> Result<bool, IoError> {
-        let mut wanted = [Some(Wanted { index, place, into: page, result: Ok(()) })];
+        let slot = self.base + index as usize;
+        let mut wanted = [Some(Wanted { index: slot, place, into: page, result: Ok(()) })];
         self.backing()?.read(self.cpu, &mut wanted);
         wanted.iter().flatten().try_for_each(|wanted| wanted.result)?;
         self.counts.add(self.cpu, Count::WritebackReads, 1);
@@ -79,7 +82,7 @@ impl Fetcher<'_> {
 
     /// Turns the block that was read into `page` into the page itself. Returns false if that needs
     /// a codec and the slot no longer names the block: then the page must be loaded again.
-    fn unpack(&self, index: usize, place: Backed, page: &mut Page) -> Result<bool, IoError> {
+    fn unpack(&self, index: u64, place: Backed, page: &mut Page) -> Result<bool, IoError> {
         if !place.form.is_compressed() {
             return Ok(true);
         }
@@ -107,8 +110,10 @@ impl Fetcher<'_> {
                     let (page, after) = core::mem::take(&mut rest).split_at_mut(PAGE_SIZE);
                     rest = after;
                     let page: &mut Page = page.try_into().map_err(|_| IoError::Unaligned)?;
-                    match request.load(part.page as usize, page) {
-                        Ok(Loaded::Backed(place)) => batch.add(part.page as usize, place, page),
+                    match request.load(part.page, page) {
+                        Ok(Loaded::Backed(place)) => {
+                            batch.add(request.slot(part.page), place, page);
+                        }
                         loaded => request.count_read(loaded.map(|_| ()))?,
                     }
                 }
@@ -119,7 +124,7 @@ impl Fetcher<'_> {
                 let (piece, after) = core::mem::take(&mut rest).split_at_mut(part.within.len());
                 rest = after;
                 let mut page = [0; PAGE_SIZE];
-                self.fetch(part.page as usize, &mut page)?;
+                self.fetch(part.page, &mut page)?;
                 piece.copy_from_slice(&page[part.within]);
             }
         }
@@ -137,9 +142,10 @@ impl Fetcher<'_> {
         for Wanted { index, place, into, result } in wanted.iter_mut().flatten() {
             let fetched = result.and_then(|()| {
                 self.counts.add(self.cpu, Count::WritebackReads, 1);
-                match self.unpack(*index, *place, into)? {
+                let page = (*index - self.base) as u64;
+                match self.unpack(page, *place, into)? {
                     true => Ok(()),
-                    false => self.fetch_uncounted(*index, into),
+                    false => self.fetch_uncounted(page, into),
                 }
             });
             all = all.and(self.count_read(fetched));
@@ -159,7 +165,7 @@ impl<'a> ReadBatch<'a> {
         ReadBatch { wanted: [const { None }; AT_ONCE], count: 0 }
     }
 
-    /// Adds page `index`, found at `place`. There is room for it.
+    /// Adds the page of slot `index`, found at `place`. There is room for it.
     fn add(&mut self, index: usize, place: Backed, into: &'a mut Page) {
         self.wanted[self.count] = Some(Wanted { index, place, into, result: Ok(()) });
         self.count += 1;

@@ -14,6 +14,8 @@ use crate::engine::{Engine, Fetched, Loaded, Maker};
 /// Every layer below the device gets this value.
 pub(crate) struct Request<'a> {
     pub(crate) engine: &'a Engine,
+    /// The slot of the first page of the device.
+    pub(crate) base: usize,
     /// The engine, to be shared by a request that ends its reader and goes on.
     pub(crate) shared: &'a Arc<Engine>,
     pub(crate) counts: &'a Counts,
@@ -24,6 +26,12 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
+    /// The slot of a page of the device.
+    #[inline]
+    pub(crate) fn slot(&self, page: u64) -> usize {
+        self.base + page as usize
+    }
+
     #[inline]
     fn maker(&self) -> Maker<'a> {
         Maker { reader: self.reader, cpu: self.cpu, room: self.room }
@@ -31,36 +39,36 @@ impl<'a> Request<'a> {
 
     /// [`Engine::store`].
     #[inline]
-    pub(crate) fn store(&self, index: usize, page: &Page) -> Result<(), IoError> {
-        self.engine.store(self.maker(), index, page)
+    pub(crate) fn store(&self, index: u64, page: &Page) -> Result<(), IoError> {
+        self.engine.store(self.maker(), self.slot(index), page)
     }
 
     /// [`Engine::load`].
     #[inline]
-    pub(crate) fn load(&self, index: usize, page: &mut Page) -> Result<Loaded, IoError> {
-        self.engine.load(self.reader, self.cpu, index, page)
+    pub(crate) fn load(&self, index: u64, page: &mut Page) -> Result<Loaded, IoError> {
+        self.engine.load(self.reader, self.cpu, self.slot(index), page)
     }
 
     /// [`Engine::modify`].
     pub(crate) fn modify(
         &self,
-        index: usize,
+        index: u64,
         known: Option<Fetched<'_>>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
-        self.engine.modify(self.maker(), index, known, edit)
+        self.engine.modify(self.maker(), self.slot(index), known, edit)
     }
 
     /// Decompresses what was fetched from the place where page `index` was a moment ago. Returns
     /// false if it is not there now: then its codec may be gone.
     pub(crate) fn unpack(
         &self,
-        index: usize,
+        index: u64,
         fetched: Fetched<'_>,
         page: &mut Page,
     ) -> Result<bool, IoError> {
         // While a slot names the place and this reader lives, the codec stays.
-        if !self.engine.is_at(index, fetched.place) {
+        if !self.engine.is_at(self.slot(index), fetched.place) {
             return Ok(false);
         }
         self.engine.unpack(self.reader, self.cpu, fetched, page).map(|()| true)

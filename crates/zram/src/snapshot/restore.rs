@@ -53,7 +53,7 @@ impl Disk {
     ) -> Result<Restored, ControlError> {
         self.refuse_a_second_size()?;
         let _restoring = Flag::set(self)?;
-        let _post = self.post.lock();
+        let _post = self.family().post.lock();
         self.refuse_a_second_size()?;
         let mut filling = Filling {
             disk: self,

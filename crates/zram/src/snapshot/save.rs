@@ -3,6 +3,7 @@
 use alloc::collections::BTreeMap;
 use alloc::sync::{Arc, Weak};
 use alloc::{boxed::Box, format, string::String, vec::Vec};
+use core::ops::Range;
 
 use control::{ControlError, Errno};
 use objects::Object;
@@ -28,8 +29,8 @@ pub struct Snapshot {
     /// Gone if the device was reset.
     engine: Weak<Engine>,
     step: Step,
-    /// The pages of the device, and the next one.
-    pages: usize,
+    /// The slots of the device, and the next one.
+    pages: Range<usize>,
     next: usize,
     /// Records so far.
     records: u64,
@@ -61,14 +62,15 @@ impl Disk {
     /// `ENOMEM`.
     pub fn snapshot(self: &Arc<Disk>, time: u64) -> Result<Snapshot, ControlError> {
         let engine = self.ready_engine()?;
-        let (bytes, pages) = (self.bytes(), self.pages().min(engine.capacity()));
-        engine.begin_cut(&*self.resources.provider, pages)?;
+        let (bytes, pages) = (self.bytes(), self.window());
+        let pages = pages.start..pages.end.min(engine.capacity());
+        engine.begin_cut(&*self.resources.provider, pages.clone())?;
         Ok(Snapshot {
             disk: self.clone(),
             engine: Arc::downgrade(&engine),
             step: Step::Begin,
+            next: pages.start,
             pages,
-            next: 0,
             records: 0,
             codecs: Vec::new(),
             shared: BTreeMap::new(),
@@ -80,10 +82,12 @@ impl Disk {
         })
     }
 
-    /// Whether a snapshot of the device is being taken.
+    /// Whether a snapshot of the device is being taken, or a clone made.
     #[must_use]
     pub fn has_snapshot(&self) -> bool {
-        self.with_engine(Engine::has_cut).unwrap_or(false)
+        let reader = self.readers.enter(CPU);
+        let place = self.place.get(&reader);
+        place.is_some_and(|it| it.engine.has_cut_from(&reader, it.base))
     }
 }
 
@@ -110,7 +114,7 @@ impl Snapshot {
         match self.step {
             Step::Done => return Ok(None),
             Step::Begin => self.begin()?,
-            Step::Pages if self.next < self.pages => {
+            Step::Pages if self.next < self.pages.end => {
                 let engine = self.engine()?;
                 self.fill(&engine)?;
             }
@@ -122,7 +126,7 @@ impl Snapshot {
     /// The pages that were looked at, and all pages of the device.
     #[must_use]
     pub fn progress(&self) -> (u64, u64) {
-        (self.next as u64, self.pages as u64)
+        ((self.next - self.pages.start) as u64, self.pages.len() as u64)
     }
 
     /// The pages with contents so far.
@@ -186,7 +190,7 @@ impl Snapshot {
     /// Makes a record of the next pages, and records of the codecs that it is the first to need.
     fn fill(&mut self, engine: &Engine) -> Result<(), ControlError> {
         self.entries.clear();
-        while self.next < self.pages && self.entries.len() < ENOUGH {
+        while self.next < self.pages.end && self.entries.len() < ENOUGH {
             self.pass_some(engine)?;
         }
         if !self.entries.is_empty() {
@@ -241,10 +245,10 @@ impl Snapshot {
     ) -> Result<(), ControlError> {
         let mut page = Box::new([0; PAGE_SIZE]);
         for _ in 0..AT_A_TIME {
-            let index = engine.next_touched(self.next, self.pages);
+            let index = engine.next_touched(self.next, self.pages.end);
             self.next = index + 1;
-            if index >= self.pages {
-                self.next = self.pages;
+            if index >= self.pages.end {
+                self.next = self.pages.end;
                 break;
             }
             let mut seen = Seen::default();
@@ -292,7 +296,7 @@ impl Snapshot {
         Seen { slot, shared }: Seen,
         page: &Page,
     ) -> Result<(), ControlError> {
-        let number = index as u32;
+        let number = self.number(index);
         match slot.kind() {
             Kind::Empty => return Ok(()),
             Kind::SameFilled(pattern) => {
@@ -359,11 +363,17 @@ impl Snapshot {
             false => (entry::PLAIN, 0),
         };
         let length = usize::from(form.length);
-        put_entry(&mut self.entries, index as u32, kind, codec, length);
+        let number = self.number(index);
+        put_entry(&mut self.entries, number, kind, codec, length);
         let at = self.entries.len();
         self.entries.resize(at + length, 0);
         self.stored += 1;
         Ok(at)
+    }
+
+    /// The number of the page of a slot.
+    fn number(&self, index: usize) -> u32 {
+        (index - self.pages.start) as u32
     }
 
     fn put(&mut self, number: u32, kind: u8, codec: u8, own: &[u8]) {
@@ -404,7 +414,7 @@ impl Snapshot {
         backing.read(CPU, &mut wanted[..backed.len()]);
         for wanted in wanted.iter().flatten() {
             wanted.result.map_err(|error| {
-                let (page, path) = (wanted.index, backing.path());
+                let (page, path) = (self.number(wanted.index), backing.path());
                 failed(format!("page {page} cannot be read from {path}: {error}"))
             })?;
         }

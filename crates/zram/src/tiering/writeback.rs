@@ -53,17 +53,16 @@ impl Disk {
     /// # Errors
     /// `NoSpace`, `NoMemory`, `NotReady`, those of the backing device; the page stays there.
     fn bring_back(&self, engine: &Arc<Engine>, index: usize) -> Result<bool, IoError> {
-        let fetcher = self.fetcher(engine.clone(), CPU);
+        let fetcher = self.fetcher(engine.clone(), 0, CPU);
         // As long as this reader lives, the place has the bytes of this page.
         let _reading = fetcher.backing()?.reading(CPU);
         let Kind::WrittenBack(place) = engine.peek(index).kind() else { return Ok(false) };
         let mut page = [0; PAGE_SIZE];
-        if !fetcher.fetch_at(index, place, &mut page)? {
+        if !fetcher.fetch_at(index as u64, place, &mut page)? {
             return Ok(false);
         }
-        self.begin_with(engine, CPU, index as u64, |request| {
-            engine.keep(request.reader, CPU, index, Fetched { place, page: &page })
-        })
+        // The engine is still the device's: the caller holds `post`.
+        engine.keep(&self.readers.enter(CPU), CPU, index, Fetched { place, page: &page })
     }
 
     /// How many of the pages from `at` on may be written together now.

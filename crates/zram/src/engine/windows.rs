@@ -1,0 +1,141 @@
+//! The windows of clones: each clone has a part of the slots of the engine of its origin, behind
+//! those of the origin.
+
+use alloc::{format, string::String, sync::Arc, vec::Vec};
+use core::ops::Range;
+
+use sync::Mutex;
+use sync::atomic::{AtomicUsize, Ordering};
+
+use crate::counts::Counts;
+
+/// A window begins at a multiple of this: no memory of the slot table has slots of two devices, and
+/// no word of its marks.
+const ALIGNED: usize = 512 * 64;
+
+/// The windows of the clones of one origin. Any number of threads may call every method at once.
+pub(crate) struct Windows {
+    /// In the order of their slots.
+    all: Mutex<Vec<Window>>,
+    /// The first slot of the first window; `usize::MAX` without one.
+    start: AtomicUsize,
+    /// The slot behind the last window; 0 without one.
+    end: AtomicUsize,
+}
+
+struct Window {
+    pages: Range<usize>,
+    counts: Arc<Counts>,
+    /// The number of the clone; `None` until it is a device.
+    id: Option<u32>,
+}
+
+impl Default for Windows {
+    fn default() -> Windows {
+        let (start, end) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
+        Windows { all: Mutex::new(Vec::new()), start, end }
+    }
+}
+
+impl Windows {
+    /// Takes a window of `pages` pages, the first that is free behind slot `from` and before slot
+    /// `end`, for a clone that counts in `counts`. `None` if there is none, or no memory.
+    pub(crate) fn take(
+        &self,
+        from: usize,
+        end: usize,
+        pages: usize,
+        counts: Arc<Counts>,
+    ) -> Option<Range<usize>> {
+        let mut all = self.all.lock();
+        all.try_reserve(1).ok()?;
+        let (mut at, mut base) = (0, from.checked_next_multiple_of(ALIGNED)?);
+        while let Some(next) = all.get(at) {
+            if base.checked_add(pages)? <= next.pages.start {
+                break;
+            }
+            (at, base) = (at + 1, base.max(next.pages.end.next_multiple_of(ALIGNED)));
+        }
+        let taken = base..base.checked_add(pages)?;
+        if taken.end > end {
+            return None;
+        }
+        all.insert(at, Window { pages: taken.clone(), counts, id: None });
+        self.note(&all);
+        Some(taken)
+    }
+
+    /// Gives a window back, which is empty.
+    pub(crate) fn give_back(&self, base: usize) {
+        let mut all = self.all.lock();
+        all.retain(|window| window.pages.start != base);
+        self.note(&all);
+    }
+
+    /// The pages of the window that begins with slot `base`; none if there is no such window.
+    pub(crate) fn at(&self, base: usize) -> Range<usize> {
+        let all = self.all.lock();
+        let found = all.iter().find(|window| window.pages.start == base);
+        found.map_or(base..base, |window| window.pages.clone())
+    }
+
+    /// Says which device has a window.
+    pub(crate) fn name(&self, base: usize, id: u32) {
+        let mut all = self.all.lock();
+        if let Some(window) = all.iter_mut().find(|window| window.pages.start == base) {
+            window.id = Some(id);
+        }
+    }
+
+    /// The names of the clones; `None` without one.
+    pub(crate) fn names(&self) -> Option<String> {
+        let all = self.all.lock();
+        let name = |window: &Window| match window.id {
+            Some(id) => format!("zram{id}"),
+            None => "one that is being made".into(),
+        };
+        (!all.is_empty()).then(|| all.iter().map(name).collect::<Vec<_>>().join(", "))
+    }
+
+    /// The slots of the origin end before this.
+    pub(crate) fn start(&self) -> usize {
+        self.start.load(Ordering::Relaxed)
+    }
+
+    /// The slot behind the last window; 0 without one.
+    pub(crate) fn end(&self) -> usize {
+        self.end.load(Ordering::Relaxed)
+    }
+
+    /// Whether a slot is before all windows.
+    #[inline]
+    pub(crate) fn is_of_origin(&self, index: usize) -> bool {
+        // Relaxed: who has a slot of a window has got it from a device that was published later.
+        index < self.start()
+    }
+
+    /// Calls `f` with the counters of the clone that has a slot.
+    pub(crate) fn with_counts(&self, index: usize, f: impl FnOnce(&Counts)) {
+        let all = self.all.lock();
+        let at = all.partition_point(|window| window.pages.end <= index);
+        if let Some(window) = all.get(at).filter(|window| window.pages.contains(&index)) {
+            f(&window.counts);
+        }
+    }
+
+    /// Whether a slot is in a window.
+    pub(crate) fn has(&self, index: usize) -> bool {
+        self.all.lock().iter().any(|window| window.pages.contains(&index))
+    }
+
+    /// Calls `look` with the counters of each clone.
+    pub(crate) fn each(&self, mut look: impl FnMut(&Counts)) {
+        self.all.lock().iter().for_each(|window| look(&window.counts));
+    }
+
+    fn note(&self, all: &[Window]) {
+        let start = all.first().map_or(usize::MAX, |window| window.pages.start);
+        self.start.store(start, Ordering::Relaxed);
+        self.end.store(all.last().map_or(0, |window| window.pages.end), Ordering::Relaxed);
+    }
+}
