@@ -51,6 +51,8 @@ impl Disk {
     /// what was overwritten meanwhile, or at `mem_limit` for pages on the backing device, `EIO` if
     /// such a page cannot be read. There is no clone then, and the device has its contents.
     pub fn clone_contents(self: &Arc<Disk>) -> Result<Cloned, ControlError> {
+        // A device that is being restored has none, and the lock.
+        self.ready_engine()?;
         let origin = self.clone_of().unwrap_or(self).clone();
         let _post = origin.post.lock();
         let engine = self.ready_engine()?;

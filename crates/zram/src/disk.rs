@@ -1,6 +1,7 @@
 //! The device: users and statistics.
 
 mod configure;
+mod family;
 mod lifecycle;
 mod place;
 mod settings;

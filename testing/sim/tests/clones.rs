@@ -296,6 +296,29 @@ fn clones_are_as_their_models() {
     }
 }
 
+/// Pages that are used stay shared, although the tiers bring others up.
+#[test]
+fn reads_leave_pages_shared() {
+    const PAGES: u64 = 200;
+    let from = Plan { auto: true, ..Plan::new(PAGES * P, zcomp::LZ4) }.build();
+    (0..PAGES).for_each(|index| store(&from.disk, index, Fill::Text(index)));
+    let copy = clone(&from.disk, 1);
+    let before = from.disk.stats();
+    for round in 0..6 {
+        for disk in [&from.disk, &copy] {
+            (0..PAGES).for_each(|index| assert!(load(disk, index) == rendered(Fill::Text(index))));
+        }
+        // The tiers move pages.
+        from.meddle(14 + 16 * round);
+    }
+    assert!(from.disk.tier_stats().passes > 2);
+    assert_eq!(from.disk.stats().pool_bytes, before.pool_bytes);
+    assert_eq!(copy.stats().compressed_bytes, 0);
+    sound(&from.disk);
+    drop(copy);
+    from.end();
+}
+
 /// Memory ends at each page that needs some: those on the backing device. There is no clone then,
 /// and all is as it was.
 #[test]

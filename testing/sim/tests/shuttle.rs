@@ -20,6 +20,8 @@ mod bench;
 mod broken;
 #[path = "common/broken_index.rs"]
 mod broken_index;
+#[path = "shuttle/clones.rs"]
+mod clones;
 #[path = "shuttle/explore.rs"]
 mod explore;
 #[path = "shuttle/history.rs"]
@@ -84,6 +86,11 @@ fn writers_make_room_for_themselves() {
 #[test]
 fn snapshots_are_of_one_instant() {
     holds("snapshots_are_of_one_instant", BitLock::NAME, &(Arc::new(snapshots::play) as Play));
+}
+
+#[test]
+fn clones_are_of_one_instant() {
+    holds("clones_are_of_one_instant", BitLock::NAME, &(Arc::new(clones::play) as Play));
 }
 
 #[test]

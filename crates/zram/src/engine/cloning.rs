@@ -116,6 +116,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether a page shares an object with those of clones that is as quick to read as its own.
+    pub(super) fn is_cloned(&self, reader: &Reader<'_>, part: Part) -> bool {
+        self.windows.end() > 0
+            && !part.packed
+            && self.shared.count(part.entry) > 1
+            && !self.is_again(reader, part.entry)
+    }
+
     fn fill_clone(&self, cpu: Cpu, from: usize, to: usize, slot: Slot) {
         if let Some(accesses) = &self.accesses {
             accesses.copy(from, to);

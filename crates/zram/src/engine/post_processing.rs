@@ -182,7 +182,7 @@ impl Engine {
     ) -> Result<bool, IoError> {
         let is_low = |slot: Slot| match slot.kind() {
             Kind::Stored(Object::Compressed { codec, .. }) => self.priority_of(reader, codec) > 0,
-            Kind::Shared(_) => true,
+            Kind::Shared(part) => !self.is_cloned(reader, part),
             _ => false,
         };
         let maker = Maker { reader, cpu, room: Room::Open };

@@ -13,16 +13,20 @@ use zram::{Disk, Select, Share, Writeback};
 
 use crate::bench::{Bench, Made};
 
-const P: u64 = PAGE_SIZE as u64;
-const WRITERS: u64 = 2;
+/// Bytes of a page.
+pub const P: u64 = PAGE_SIZE as u64;
+/// Threads that write.
+pub const WRITERS: u64 = 2;
 /// Pages of each writer.
-const OWN: u64 = 2;
-const PAGES: u64 = WRITERS * OWN + 1;
-const ROUNDS: u64 = 3;
+pub const OWN: u64 = 2;
+/// Pages of the disk.
+pub const PAGES: u64 = WRITERS * OWN + 1;
+/// How often each writes its pages.
+pub const ROUNDS: u64 = 3;
 
 /// A page of a writer in a round. It does not shrink, so a snapshot has it as it is; the last page
 /// is there to be equal to others.
-fn page_of(index: u64, round: u64) -> [u8; PAGE_SIZE] {
+pub fn page_of(index: u64, round: u64) -> [u8; PAGE_SIZE] {
     let mut page = [0; PAGE_SIZE];
     Rng::new(index << 32 | round).fill(&mut page);
     page[..8].copy_from_slice(&index.to_le_bytes());
@@ -122,7 +126,8 @@ fn check(mut taken: zram::Snapshot, least: [u64; 2], most: [u64; 2]) {
     }
 }
 
-fn look_through(disk: &Disk) {
+/// Every page of a writer is of the last round.
+pub fn look_through(disk: &Disk) {
     for index in 0..PAGES - 1 {
         let mut page = [0; PAGE_SIZE];
         disk.load_page(Cpu(0), index, &mut page).expect("it can be read");
