@@ -29,8 +29,8 @@ use fsck::FSCK_NOTES;
 pub use fsck::Fsck;
 pub use nbd::NbdOptions;
 pub use sandbox::{SandboxOption, SandboxOptions};
-use snapshots::{RESTORE_NOTES, SNAPSHOT_NOTES};
-pub use snapshots::{Restore, Snapshot};
+use snapshots::{CLONE_NOTES, RESTORE_NOTES, SNAPSHOT_NOTES};
+pub use snapshots::{Cloning, Restore, Snapshot};
 use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
@@ -125,6 +125,9 @@ pub enum Command {
     /// Restore a device from a snapshot on standard input, and print its name.
     #[command(after_help = RESTORE_NOTES)]
     Restore(Restore),
+    /// Make a device with what another one has at this moment, and print its name.
+    #[command(after_help = CLONE_NOTES)]
+    Clone(Cloning),
     /// List all attributes, with their places in the control tree.
     #[command(after_help = TREE_NOTES)]
     Tree(Tree),

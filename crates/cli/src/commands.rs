@@ -97,6 +97,10 @@ pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> 
     }
     if !is_for_programs {
         text.extend(devices.iter().filter_map(refused));
+        let clones = devices.iter().filter_map(cloned).collect::<Vec<_>>();
+        if !clones.is_empty() {
+            text += &format!("\n{}\n", clones.join("\n"));
+        }
         if daemon.is_abandoned {
             text += &format!("\n{}\n", abandoned(daemon.pid));
         }
@@ -150,6 +154,12 @@ fn refused(device: &DeviceReport) -> Option<String> {
         "\n{name} could not be taken over: {why}; what there is of it stays for another program \
          until `rampack remove {name}` gives it up\n"
     ))
+}
+
+/// What is said of a clone.
+fn cloned(device: &DeviceReport) -> Option<String> {
+    let (name, origin) = (&device.name, device.clone_of.as_ref()?);
+    Some(format!("{name} is a clone of {origin}, with which their memory counts."))
 }
 
 fn chosen(

@@ -158,6 +158,7 @@ fn run(cli: Cli) -> Result<(), ControlError> {
         Command::Exec(it) => exec::exec(&root()?, &it.command),
         Command::Snapshot(it) => snapshots::take(&root()?, it),
         Command::Restore(it) => snapshots::restore(&root()?, it),
+        Command::Clone(it) => snapshots::clone(&root()?, it),
         Command::Stop(it) => commands::stop(&root()?, it.force),
         Command::Upgrade(it) => upgrade::run(&root()?, it),
     }

@@ -19,6 +19,7 @@ const DEVICE: &[Field] = &[
     ("nbd", "string[]", "URIs under which NBD clients find it"),
     ("nbd_clients", "integer", "NBD clients connected to it"),
     ("refused", "string?", "why the daemon could not take it over"),
+    ("clone_of", "string?", "the device that it is a clone of"),
 ];
 
 const SWAP: &[Field] = &[

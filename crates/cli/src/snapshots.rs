@@ -1,4 +1,4 @@
-//! `rampack snapshot` and `rampack restore`.
+//! `rampack snapshot`, `rampack restore` and `rampack clone`.
 
 use std::fs;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
@@ -9,10 +9,11 @@ use control::ControlError;
 use seal::{STREAM_LETTERS, StreamOpener, StreamSealer};
 use service::client;
 use service::failure::{failed, say};
+use service::protocol::{self, DeviceReport, Request};
 use service::root::Root;
 use units::human;
 
-use crate::args::{Restore, Snapshot};
+use crate::args::{Cloning, Restore, Snapshot};
 use crate::terminal::answer;
 
 /// How often the progress is told.
@@ -128,4 +129,14 @@ pub(crate) fn restore(root: &Root, options: &Restore) -> Result<(), ControlError
         Ok(count)
     })?;
     answer(format!("{name}\n"))
+}
+
+/// `rampack clone`.
+///
+/// # Errors
+/// As [`client::call`]; the error of standard output.
+pub(crate) fn clone(root: &Root, options: &Cloning) -> Result<(), ControlError> {
+    let request = protocol::Snapshot { device: options.name.clone() };
+    let device: DeviceReport = client::call(root, &Request::Clone(request))?;
+    answer(format!("{}\n", device.name))
 }

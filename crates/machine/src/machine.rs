@@ -135,11 +135,24 @@ impl Machine {
     /// # Errors
     /// `ENOSPC` when every number is taken.
     pub fn add(&self) -> Result<Arc<Disk>, ControlError> {
+        self.add_made(|id| Disk::new(id, self.resources.clone()))
+    }
+
+    /// Adds a clone of a device, with the lowest number that is free: see [`Disk::clone_contents`].
+    ///
+    /// # Errors
+    /// Those of [`Disk::clone_contents`], `ENOSPC` when every number is taken.
+    pub fn clone_disk(&self, disk: &Arc<Disk>) -> Result<Arc<Disk>, ControlError> {
+        let cloned = disk.clone_contents()?;
+        self.add_made(|id| cloned.into_disk(id))
+    }
+
+    fn add_made(&self, make: impl FnOnce(u32) -> Arc<Disk>) -> Result<Arc<Disk>, ControlError> {
         let (mut disks, refused) = (self.disks.lock(), self.refused.lock());
         let id = (0..=u32::MAX)
             .find(|id| !disks.contains_key(id) && !refused.disks.contains_key(id))
             .ok_or_else(|| ControlError::new(Errno::ENOSPC, "every device number is taken"))?;
-        let disk = Disk::new(id, self.resources.clone());
+        let disk = make(id);
         disks.insert(id, disk.clone());
         Ok(disk)
     }

@@ -502,6 +502,10 @@ impl Commands {
                 talk.stop_taking();
                 json(&restored?)
             }
+            Request::Clone(it) => {
+                let disk = devices.clone_device(&it.device)?;
+                json(&devices.report(&disk))
+            }
             Request::Apply(it) => json(&self.apply(it)?),
             Request::Upgrade(it) => {
                 let layouts = devices.state().map(|state| state.layouts(devices.machine()));

@@ -261,6 +261,7 @@ impl Devices {
         disk: &Arc<Disk>,
         force: bool,
     ) -> Result<(), Refusal> {
+        disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
         let number = self.detach(lifecycle, disk, force)?;
         if let Err(error) = self.machine.remove(disk.id()) {
@@ -306,6 +307,7 @@ impl Devices {
             result => return Ok(result?),
         }
         drop(user);
+        disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
         let number = self.detach(lifecycle, disk, force)?;
         if let Err(error) = rows.store("reset", value) {

@@ -233,8 +233,8 @@ pub struct SwapOff {
     pub name: Option<String>,
 }
 
-/// Takes a snapshot of a device. The answer that it begins, its bytes in [`crate::pieces`], and the
-/// answer of the command follow.
+/// Takes a snapshot of a device, or makes a clone. Of a snapshot the answer that it begins and its
+/// bytes in [`crate::pieces`] come before the answer of the command.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Snapshot {
@@ -316,14 +316,16 @@ pub enum Request {
     Snapshot(Snapshot),
     /// See [`Restore`]; answered with the name of the device.
     Restore(Restore),
+    /// See [`Snapshot`]; answered with a [`DeviceReport`] of the clone.
+    Clone(Snapshot),
     /// See [`Upgrade`]; answered only if it is refused, else the connection ends.
     Upgrade(Upgrade),
 }
 
 /// The names of all commands.
-pub const COMMANDS: [&str; 16] = [
+pub const COMMANDS: [&str; 17] = [
     "status", "add", "remove", "reset", "get", "set", "describe", "tree", "metrics", "swap_on",
-    "swap_off", "stop", "apply", "upgrade", "snapshot", "restore",
+    "swap_off", "stop", "apply", "upgrade", "snapshot", "restore", "clone",
 ];
 
 /// One attribute and its value.
@@ -466,6 +468,9 @@ pub struct DeviceReport {
     /// Why the daemon could not take it over. It has no attributes then; what there is of it stays
     /// until it is removed.
     pub refused: Option<String>,
+    /// The name of the device that it is a clone of, if it is one.
+    #[serde(default)]
+    pub clone_of: Option<String>,
 }
 
 /// Parses a request from one line, with or without its newline. Pure; takes any bytes.

@@ -1,4 +1,4 @@
-//! The options of `rampack snapshot` and `rampack restore`.
+//! The options of `rampack snapshot`, `rampack restore` and `rampack clone`.
 
 use std::path::PathBuf;
 
@@ -22,6 +22,16 @@ Examples:
   rampack reset zram1 && rampack restore zram1 < zram0.snap
   ssh other rampack snapshot zram0 | rampack restore";
 
+pub(super) const CLONE_NOTES: &str = "\
+The clone shares memory with its origin: a page takes memory of its own when one of the two writes \
+it. Nobody waits for the clone. It has the size of the origin, its settings and its limit; what is \
+set, compacted or written back on one of them is so on all. The memory counts with the origin. An \
+origin with clones can be neither removed nor reset.
+
+Devices that outlive their daemon cannot be cloned; take a snapshot and restore it.
+
+Example: rampack clone zram0";
+
 /// `rampack snapshot`.
 #[derive(Args, Debug)]
 pub struct Snapshot {
@@ -42,4 +52,12 @@ pub struct Restore {
     /// The file of the key that the snapshot was sealed with.
     #[arg(long, value_name = "FILE")]
     pub key: Option<PathBuf>,
+}
+
+/// `rampack clone`.
+#[derive(Args, Debug)]
+pub struct Cloning {
+    /// The device, such as zram0.
+    #[arg(value_name = "NAME")]
+    pub name: String,
 }

@@ -143,11 +143,11 @@ fn other_shells_ask_for_the_devices_too() {
     let text = |name| fs::read_to_string(made.path().join("completions").join(name)).unwrap();
     let zsh = text("_rampack");
     assert!(zsh.starts_with("#compdef rampack\n"));
-    // Of get, set, status, list, remove, reset, snapshot, restore, and swap off.
-    assert_eq!(zsh.matches(":_rampack_names'").count(), 9, "{zsh}");
+    // Of get, set, status, list, remove, reset, snapshot, restore, clone, and swap off.
+    assert_eq!(zsh.matches(":_rampack_names'").count(), 10, "{zsh}");
     let fish = text("rampack.fish");
     let seen = "__fish_seen_subcommand_from swap; and __fish_seen_subcommand_from off";
-    assert!(fish.contains(seen) && fish.matches("rampack names").count() == 9, "{fish}");
+    assert!(fish.contains(seen) && fish.matches("rampack names").count() == 10, "{fish}");
     for (need, shell, name) in [
         (Need::program("zsh", "zsh"), "zsh", "_rampack"),
         (Need::program("fish", "fish"), "fish", "rampack.fish"),

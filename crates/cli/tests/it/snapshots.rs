@@ -1,4 +1,5 @@
-//! `rampack snapshot`, `rampack restore`, and disks that are saved at the end of their daemon.
+//! `rampack snapshot`, `rampack restore`, `rampack clone`, and disks that are saved at the end of
+//! their daemon.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -220,5 +221,57 @@ fn a_file_system_comes_back() {
     assert!(!mount.join("hello").exists());
     let daemon = Daemon::start(&place, &line);
     assert_eq!(fs::read(mount.join("hello")).unwrap(), b"there");
+    daemon.stop();
+}
+
+#[test]
+fn clones_share_memory_until_they_are_written() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M --algorithm zstd");
+    fill(&daemon, 1);
+    let used = |name: &str| -> u64 {
+        let said = daemon.does(&format!("get {name} mem_used_total"));
+        said.trim().parse().unwrap()
+    };
+    let one = used("zram0");
+    assert_eq!(daemon.does("clone zram0"), "zram1\n");
+    assert_eq!(daemon.does("clone zram1"), "zram2\n");
+    assert_eq!((used("zram0"), used("zram1")), (one, 0), "the memory counts with the origin");
+    for name in ["zram1", "zram2"] {
+        assert_eq!(daemon.does(&format!("get {name} disksize")), "8388608\n");
+        assert!(daemon.does(&format!("get {name} comp_algorithm")).contains("[zstd]"));
+        check(&daemon, name, 1);
+    }
+    fill(&daemon, 9);
+    check(&daemon, "zram1", 1);
+    let mut client = NbdClient::connect(&daemon.nbd(), "zram1").unwrap();
+    (0..300).for_each(|n| assert_eq!(client.write(n * 4096, &text(n + 50)), 0));
+    drop(client);
+    check(&daemon, "zram0", 9);
+    check(&daemon, "zram2", 1);
+    let status = daemon.does("status --json");
+    let clones = status.matches("\"clone_of\": \"zram0\"").count();
+    assert_eq!(clones, 2, "{status}");
+    assert!(daemon.does("status").contains("zram1 is a clone of zram0"));
+    for command in ["remove", "reset"] {
+        let said = daemon.ask(&format!("{command} zram0"));
+        refused(&said, 1, &["zram0 has clones: zram1, zram2", "EBUSY"]);
+    }
+    // A setting of the family, a snapshot of one.
+    daemon.does("set zram1 mem_limit=64M");
+    assert!(daemon.does("get zram0 mm_stat").contains(" 67108864 "));
+    let file = place.path().join("zram2.snap");
+    done(with_files(&place, "snapshot zram2", None, Some(&file)));
+    assert_eq!(done(with_files(&place, "restore", Some(&file), None)), "zram3\n");
+    check(&daemon, "zram3", 1);
+    daemon.does("reset zram1");
+    daemon.does("set zram1 disksize=1M");
+    daemon.does("remove zram2");
+    daemon.does("reset zram0");
+    assert!(!daemon.does("status").contains("clone"));
+    let none = daemon.ask("clone zram7");
+    refused(&none, 1, &["zram7", "ENODEV"]);
+    let no_size = daemon.ask("clone zram0");
+    refused(&no_size, 1, &["not initialised", "EINVAL"]);
     daemon.stop();
 }

@@ -63,7 +63,9 @@ impl Devices {
     fn unload_all(&self) -> Result<(), Refusal> {
         let lifecycle = self.change();
         lifecycle.check()?;
-        let disks = self.machine.disks();
+        let mut disks = self.machine.disks();
+        // Clones go before what they are clones of.
+        disks.sort_by_key(|disk| disk.clone_of().is_none());
         disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
         let numbers = self.detach_all(&lifecycle, &disks, false)?;
         // Nobody reaches them by a block device any more.

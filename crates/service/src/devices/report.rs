@@ -68,6 +68,7 @@ impl Devices {
                 .map(|attribute| (attribute.name, attribute.value))
                 .collect(),
             nbd_clients: self.clients(disk),
+            clone_of: disk.clone_of().map(|origin| origin.name()),
             ..self.reached(disk.id())
         };
         if disk.bytes() != 0 {

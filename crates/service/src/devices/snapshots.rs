@@ -1,5 +1,5 @@
 //! Snapshots of devices: taken for a client, restored for one, and kept in files from one daemon to
-//! the next.
+//! the next; and clones.
 
 use std::fs;
 use std::path::PathBuf;
@@ -50,6 +50,25 @@ impl Devices {
                 restored.map(|_| disk.name())
             }
         }
+    }
+
+    /// Makes a device with the contents of another one at one instant. The users of that go on.
+    ///
+    /// # Errors
+    /// `ENODEV`; as [`Disk::clone_contents`]; the error of a frontend. There is no new device then.
+    pub fn clone_device(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
+        let origin = self.disk(name)?;
+        // Before the lock of a change: it may take a while.
+        let disk = self.machine.clone_disk(&origin)?;
+        let lifecycle = self.change();
+        let made = lifecycle.check().and_then(|()| self.attach(&lifecycle, &disk, None));
+        if let Err(error) = made {
+            self.ublks.take_down(&disk, true)?;
+            self.machine.remove(disk.id())?;
+            return Err(error);
+        }
+        tracing::info!("{} is a clone of {}", disk.name(), origin.name());
+        Ok(disk)
     }
 
     /// Refuses a device that cannot be restored, before anything of the snapshot is read.
