@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
+use control::Errno;
 use units::{Cpu, Page};
 
 use crate::upkeep::Inner;
@@ -19,6 +20,8 @@ pub struct Disk {
 struct Removed {
     disk: Arc<zram::Disk>,
     inner: Arc<Inner>,
+    /// What it is a clone of: that ends after it.
+    origin: Option<Arc<Removed>>,
 }
 
 impl Drop for Removed {
@@ -30,7 +33,7 @@ impl Drop for Removed {
 
 impl Disk {
     pub(crate) fn create(inner: &Arc<Inner>, options: DiskOptions) -> Result<Disk, Error> {
-        let removed = Removed { disk: inner.machine.add()?, inner: inner.clone() };
+        let removed = Removed { disk: inner.machine.add()?, inner: inner.clone(), origin: None };
         let disk = &removed.disk;
         disk.set_algorithm(options.algorithm.name())?;
         disk.set_params(options.algorithm.params())?;
@@ -55,6 +58,26 @@ impl Disk {
 
     fn zram(&self) -> &zram::Disk {
         &self.disk.disk
+    }
+
+    /// Makes another disk with the contents that this one has at an instant within this call. Its
+    /// users go on. The two share memory: a page takes memory of its own when one of them
+    /// stores it. They also share their limit and what upkeep does. In [`Disk::stats`] shared
+    /// memory counts with the first disk.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] while another thread does the same; [`Error::Full`] if there was no room to
+    /// keep what other threads stored meanwhile; [`Error::NoMemory`].
+    pub fn clone_contents(&self) -> Result<Disk, Error> {
+        let inner = &self.disk.inner;
+        let disk = match inner.machine.clone_disk(&self.disk.disk) {
+            Err(error) if error.errno == Errno::ENOSPC => return Err(Error::Full),
+            cloned => cloned?,
+        };
+        // A clone of a clone needs the first disk only.
+        let origin = self.disk.origin.as_ref().unwrap_or(&self.disk).clone();
+        let removed = Removed { disk, inner: inner.clone(), origin: Some(origin) };
+        Ok(Disk { disk: Arc::new(removed) })
     }
 
     /// Its size in bytes, a multiple of [`PAGE_SIZE`].

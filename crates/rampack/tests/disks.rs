@@ -135,3 +135,28 @@ fn the_thread_of_upkeep_ends_with_the_last_disk() {
         thread::sleep(Duration::from_millis(10));
     }
 }
+
+#[test]
+fn clones_are_disks_of_their_own() {
+    let rampack = manual();
+    let disk = rampack.disk(1 << 20).unwrap();
+    (0..200).for_each(|n| disk.store(n, &page(n)).unwrap());
+    let one = disk.stats();
+    let first = disk.clone_contents().unwrap();
+    let second = first.clone_contents().unwrap();
+    (0..100).for_each(|n| first.store(n, &page(n + 1000)).unwrap());
+    let mut back = [0; PAGE_SIZE];
+    for n in 0..200 {
+        disk.load(n, &mut back).unwrap();
+        assert_eq!(back, page(n));
+        first.load(n, &mut back).unwrap();
+        assert_eq!(back, page(if n < 100 { n + 1000 } else { n }));
+    }
+    assert!(disk.stats().memory_bytes < 2 * one.memory_bytes);
+    // A clone goes on without the handles of the others, and the memory ends with the last.
+    drop((disk, first));
+    second.load(7, &mut back).unwrap();
+    assert_eq!(back, page(7));
+    drop(second);
+    assert_eq!(rampack.memory().used_bytes, 0);
+}
