@@ -408,6 +408,8 @@ fn a_clone_is_of_one_instant() {
                     from.meddle_next();
                 }
             });
+            // Also if this thread ends with a panic.
+            let ending = Ends(&ends);
             for id in 1..7 {
                 let least = ended.each_ref().map(|it| it.load(Ordering::SeqCst));
                 let copy = clone(&disk, id);
@@ -424,11 +426,20 @@ fn a_clone_is_of_one_instant() {
                     copy.reset().expect("nobody uses it");
                 }
             }
-            ends.store(true, Ordering::Relaxed);
+            drop(ending);
             meddler.join().expect("it checks nothing");
         });
         sound(&disk);
         from.end();
+    }
+}
+
+/// Tells threads to end when it is dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
     }
 }
 
