@@ -29,6 +29,7 @@ mod streams;
 mod swap;
 mod sys;
 mod threads;
+mod values;
 mod writeback;
 mod zone;
 mod zone_sim;
@@ -76,6 +77,7 @@ fn run(command: &Command) -> Result<Value> {
         Command::Zone(args) => zone::run(args),
         Command::ZoneSim(args) => zone_sim::run(args),
         Command::Density(args) => density::run(args),
+        Command::Values(args) => values::run(args),
         Command::Writeback(args) => writeback::run(args),
         Command::Nbd(args) => nbd::run(args),
         Command::KernelBuild(args) => kernel_build::run(args),

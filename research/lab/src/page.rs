@@ -28,6 +28,11 @@ impl Corpus {
         Ok(Corpus { name, pages: dump.len() / PAGE_SIZE, dump })
     }
 
+    /// Its first pages, as many as are used.
+    pub fn used(&self) -> &[u8] {
+        &self.dump[..self.bytes()]
+    }
+
     /// The bytes of its pages.
     pub fn bytes(&self) -> usize {
         self.pages * PAGE_SIZE

@@ -2,7 +2,7 @@
 //!
 //! # Why unsafe
 //! It runs code between fork and exec. That code makes system calls, which neither allocate nor
-//! lock.
+//! lock; and it declares a function of the system's heap.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -85,6 +85,29 @@ pub fn children() -> Usage {
         system: seconds(usage.system_time()),
         major_faults: usage.major_page_faults() as u64,
     }
+}
+
+/// The resident bytes of this process, once the heap has given back what is free in it.
+pub fn settled_bytes() -> u64 {
+    unsafe extern "C" {
+        // SAFETY: malloc_trim(3) takes any number, and any thread may call it.
+        safe fn malloc_trim(pad: usize) -> i32;
+    }
+    malloc_trim(0);
+    host::resident_bytes()
+}
+
+/// The bytes of the heap in use, with what the heap adds to each piece.
+pub fn heap_bytes() -> u64 {
+    /// `struct mallinfo2`: of ten numbers the fifth is bytes of maps, the eighth those in use.
+    #[repr(C)]
+    struct Counts([usize; 10]);
+    unsafe extern "C" {
+        // SAFETY: mallinfo2(3) returns such a struct; any thread may call it.
+        safe fn mallinfo2() -> Counts;
+    }
+    let Counts([_, _, _, _, maps, _, _, used, ..]) = mallinfo2();
+    (maps + used) as u64
 }
 
 /// CPU time of this thread (clock_gettime(2)). It stands still while other programs run, and goes

@@ -161,6 +161,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "fuse",
             "store",
             "machine",
+            "rampack",
             "designs",
         ],
     ),
@@ -258,6 +259,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
         ],
         &["*"],
     ),
+    ("foyer-memory", &["lab"], &[]),
     ("fs-err", &["xtask"], &[]),
     ("fuser", &["fuse"], &[]),
     ("hdrhistogram", &["lab"], &[]),
@@ -276,6 +278,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("maud", &["lab"], &[]),
     ("memmap2", &["lab"], &[]),
     ("miniz_oxide", &[], &["zcomp", "fuzzing"]),
+    ("moka", &["lab"], &[]),
     // `fuser` brings it; it has the symbols of all errors.
     ("nix", &["service", "lab"], &[]),
     ("opendal", &["remote"], &[]),

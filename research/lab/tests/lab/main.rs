@@ -12,5 +12,6 @@ mod locks_sim;
 mod nbd;
 mod pages;
 mod refused;
+mod values;
 mod writeback;
 mod zone;
