@@ -25,10 +25,70 @@ static int count(void *data, const void *key, size_t key_length, size_t length)
     return 0;
 }
 
+/* Any thread may call it. */
+static void left(void *data, int why, const void *key, size_t key_length, const void *value,
+                 size_t length)
+{
+    (void)key, (void)key_length;
+    if (why == RAMPACK_EXPIRED || (value != NULL && length == 4096))
+        ++*(int *)data;
+}
+
+static void pressed(void *data, int why)
+{
+    if (why == RAMPACK_PRESSURE_LIMIT || why == RAMPACK_PRESSURE_SYSTEM)
+        *(int *)data = why;
+}
+
+static void several(struct rampack_store *store)
+{
+    char one[8] = "", two[2] = "";
+    struct rampack_item puts[2] = {{"one", 3, "first", 6, 1}, {"two", 3, "second", 7, 1}};
+    struct rampack_item gets[3] = {{"one", 3, one, sizeof one, 1},
+                                   {"two", 3, two, sizeof two, 1},
+                                   {"none", 4, two, sizeof two, 1}};
+    int code;
+
+    check(rampack_store_put_many(store, puts, 2, 60), "put_many");
+    code = rampack_store_get_many(store, gets, 3);
+    printf("several: %s, %d bytes; a short buffer for %d: %s; none: %s; the first: %s\n", one,
+           (int)gets[0].length, (int)gets[1].length, gets[1].status == -ERANGE ? "yes" : "no",
+           gets[2].status == -ENOENT ? "yes" : "no", code == -ERANGE ? "yes" : "no");
+}
+
+/* Values leave a store of 1 MiB that nobody reads, and its memory is short. */
+static void evict(void)
+{
+    struct rampack *memory = NULL;
+    struct rampack_store *store = NULL;
+    struct rampack_store_stats stats = {0};
+    int gone = 0, why = 0, n, k;
+    struct rampack_options options = {sizeof options, 1 << 20, 1, 0, pressed, &why};
+    struct rampack_store_options small = {sizeof small, NULL, 1 << 20, 0, 0, 0, 0, left, &gone};
+    unsigned char noise[4096];
+    uint32_t state = 1;
+
+    check(rampack_new(&options, &memory), "memory");
+    check(rampack_store_new(memory, &small, &store), "a store");
+    for (n = 0; n < 400; n++) {
+        for (k = 0; k < 4096; k++)
+            noise[k] = (unsigned char)((state = state * 1664525 + 1013904223) >> 24);
+        check(rampack_store_put(store, &n, sizeof n, noise, sizeof noise, 0), "put");
+    }
+    check(rampack_upkeep(memory), "upkeep");
+    stats.struct_size = sizeof stats;
+    check(rampack_store_get_stats(store, &stats), "stats");
+    printf("each that left was told: %s; memory is short: %s\n",
+           gone > 0 && (uint64_t)gone == stats.evicted ? "yes" : "no", why ? "yes" : "no");
+    rampack_store_free(store);
+    rampack_free(memory);
+}
+
 static void use_store(struct rampack *memory)
 {
     struct rampack_store *store = NULL;
-    struct rampack_store_options options = {sizeof options, "zstd:3", 8 << 20, 0, 0, 0, 0};
+    struct rampack_store_options options = {sizeof options, "zstd:3", 8 << 20, 0, 0, 0, 0,
+                                            NULL, NULL};
     struct rampack_store_stats stats = {0};
     char key[32], value[400], back[400];
     size_t length = 0;
@@ -54,6 +114,7 @@ static void use_store(struct rampack *memory)
     check(rampack_store_get_stats(store, &stats), "stats");
     printf("%d keys, %" PRIu64 " values; less memory than data: %s\n", seen, stats.values,
            stats.memory_bytes < stats.data_bytes ? "yes" : "no");
+    several(store);
     check(rampack_store_set_limit(store, 4 << 20), "limit");
     check(rampack_store_clear(store), "clear");
     rampack_store_free(store);
@@ -62,7 +123,7 @@ static void use_store(struct rampack *memory)
 int main(void)
 {
     struct rampack *memory = NULL;
-    struct rampack_options options = {sizeof options, 64 << 20, 0, 0};
+    struct rampack_options options = {sizeof options, 64 << 20, 0, 0, NULL, NULL};
     struct rampack_stats stats = {0};
 
     printf("rampack %s\n", rampack_version());
@@ -73,5 +134,6 @@ int main(void)
     check(rampack_get_stats(memory, &stats), "stats");
     printf("at most %" PRIu64 " MiB\n", stats.limit_bytes >> 20);
     rampack_free(memory);
+    evict();
     return 0;
 }

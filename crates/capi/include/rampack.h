@@ -21,11 +21,23 @@
 // Bytes of a page: disks are as long as a whole number of them.
 #define RAMPACK_PAGE_SIZE 4096
 
+// Programs of this system wait for memory.
+#define RAMPACK_PRESSURE_SYSTEM 1
+
+// Compressed data takes seven eighths of `memory`, or more.
+#define RAMPACK_PRESSURE_LIMIT 2
+
 // The most bytes of a key.
 #define RAMPACK_KEY_MAX 1024
 
 // The most bytes of a value: 16 MiB.
 #define RAMPACK_VALUE_MAX 16777216
+
+// The memory of a value was needed.
+#define RAMPACK_EVICTED 1
+
+// The life of a value ended.
+#define RAMPACK_EXPIRED 2
 
 // Memory of this process for compressed data. It ends with `rampack_free`, but what was made of
 // it stays until it is freed, too.
@@ -69,6 +81,11 @@ struct rampack_disk_stats {
   uint64_t mem_limit;
 };
 
+// Is called when memory is short, at most once a second, with a `RAMPACK_PRESSURE_...`: by the
+// thread of upkeep, or by who calls `rampack_upkeep`. It may free and discard what it likes, but
+// must not call `rampack_upkeep`. It must return: no exception, no `longjmp`.
+typedef void (*rampack_on_pressure)(void *data, int why);
+
 // The settings of a `struct rampack`.
 struct rampack_options {
   // `sizeof(struct rampack_options)`.
@@ -80,6 +97,10 @@ struct rampack_options {
   uint32_t manual_upkeep;
   // 0.
   uint32_t reserved;
+  // Called when memory is short, with `on_pressure_data`; `NULL`: nobody is told.
+  rampack_on_pressure on_pressure;
+  // For `on_pressure`. It is there until all that is made of the `struct rampack` is freed.
+  void *on_pressure_data;
 };
 
 // What a `struct rampack` takes.
@@ -91,6 +112,18 @@ struct rampack_stats {
   // The most that they may be.
   uint64_t limit_bytes;
 };
+
+// Is called with each value that left a store by itself, when nobody finds it any more, before it
+// is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
+// another value, or that does upkeep. It may use the store, but must not put a value into it. `value` is
+// `NULL` if what was stored does not decompress, or there is no memory for it. It must return: no
+// exception, no `longjmp`.
+typedef void (*rampack_on_evict)(void *data,
+                                 int why,
+                                 const void *key,
+                                 size_t key_length,
+                                 const void *value,
+                                 size_t length);
 
 // The options of a store.
 struct rampack_store_options {
@@ -110,6 +143,26 @@ struct rampack_store_options {
   uint32_t no_groups;
   // 0.
   uint32_t reserved;
+  // Called with each value that leaves by itself, and with `on_evict_data`; `NULL`: nobody is
+  // told.
+  rampack_on_evict on_evict;
+  // For `on_evict`. It is there until the store is freed.
+  void *on_evict_data;
+};
+
+// A value of `rampack_store_put_many` or `rampack_store_get_many`.
+struct rampack_item {
+  // Its key.
+  const void *key;
+  // The bytes of the key.
+  size_t key_length;
+  // The value to be put, or where it is read to.
+  void *value;
+  // Its bytes. For `rampack_store_get_many` the bytes that are there; then the length of the
+  // value, also if that is too long.
+  size_t length;
+  // What the call gave for it: 0, or a negative number.
+  int status;
 };
 
 // Is called with a key and the length of its value. Another value than 0 ends the iteration.
@@ -221,8 +274,9 @@ int rampack_disk_get_stats(const struct rampack_disk *disk,
 // Errors: `-EINVAL` for a setting that is not allowed, `-ENOMEM`.
 //
 // # Safety
-// `settings` is `NULL`, or as long as it says.
-int rampack_new(const struct rampack_options *settings, struct rampack **made);
+// `settings` is `NULL`, or as long as it says. Its function may be called by any thread.
+int rampack_new(const struct rampack_options *settings,
+                struct rampack **made);
 
 // Gives it back; `NULL` is nothing.
 void rampack_free(struct rampack *rampack);
@@ -244,7 +298,8 @@ int rampack_get_stats(const struct rampack *rampack,
 // Errors: `-EINVAL` for an option that is not allowed, `-ENOMEM`.
 //
 // # Safety
-// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`.
+// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function may
+// be called by any thread.
 int rampack_store_new(const struct rampack *rampack,
                       const struct rampack_store_options *settings,
                       struct rampack_store **made);
@@ -280,6 +335,29 @@ int rampack_store_get(const struct rampack_store *store,
                       void *into,
                       size_t capacity,
                       size_t *length);
+
+// Stores `count` values, with the same `ttl`, as `rampack_store_put` does, and sets the status of
+// each. Gives 0 if all are stored, or the first error: others may be stored.
+//
+// Errors: as for `rampack_store_put`.
+//
+// # Safety
+// There are so many items, with bytes at each key and value, which are not written.
+int rampack_store_put_many(const struct rampack_store *store,
+                           struct rampack_item *items,
+                           size_t count,
+                           uint32_t ttl);
+
+// Reads `count` values, each to its place, as `rampack_store_get` does, and sets the status and
+// the length of each. Gives 0 if all were read, or the first error: others may be read.
+//
+// Errors: as for `rampack_store_get`; a value that is not there is `-ENOENT`.
+//
+// # Safety
+// There are so many items, with bytes at each key and value.
+int rampack_store_get_many(const struct rampack_store *store,
+                           struct rampack_item *items,
+                           size_t count);
 
 // Reads the bytes of a value from `from` on to `into`, at most `capacity`, and how many there were
 // to `length`. Only the units that they are in are decompressed.

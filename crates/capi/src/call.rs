@@ -30,6 +30,11 @@ impl Failure {
         Failure { errno, message: Cow::Borrowed(message) }
     }
 
+    /// The negative number.
+    pub fn number(&self) -> c_int {
+        -self.errno.0
+    }
+
     /// `-EINVAL`.
     pub fn invalid(message: impl Into<String>) -> Failure {
         Failure::new(Errno::EINVAL, message)
@@ -58,8 +63,17 @@ pub fn last_error() -> *const c_char {
 }
 
 fn remember(failure: Failure) -> c_int {
+    let number = failure.number();
     let _ = LAST.try_with(|last| *last.borrow_mut() = failure.message);
-    -failure.errno.0
+    number
+}
+
+/// Does the work of a part of a call, and gives its number.
+pub fn status(work: impl FnOnce() -> Result<(), Failure>) -> c_int {
+    match work() {
+        Ok(()) => 0,
+        Err(failure) => remember(failure),
+    }
 }
 
 /// Does the work of a call, and gives what it returns.

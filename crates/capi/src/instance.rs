@@ -3,17 +3,28 @@
 //! # Why unsafe
 //! C calls the functions, with pointers.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
+use std::ptr;
 
-use rampack::Upkeep;
+use rampack::{Pressure, Upkeep};
 
 use crate::call::call;
-use crate::memory::{Growing, fill, of, options, put};
+use crate::memory::{Data, Growing, fill, of, options, put};
 
 /// Memory of this process for compressed data. It ends with `rampack_free`, but what was made of
 /// it stays until it is freed, too.
 pub struct Rampack(pub(crate) rampack::Rampack);
+
+/// Programs of this system wait for memory.
+pub const RAMPACK_PRESSURE_SYSTEM: c_int = 1;
+/// Compressed data takes seven eighths of `memory`, or more.
+pub const RAMPACK_PRESSURE_LIMIT: c_int = 2;
+
+/// Is called when memory is short, at most once a second, with a `RAMPACK_PRESSURE_...`: by the
+/// thread of upkeep, or by who calls `rampack_upkeep`. It may free and discard what it likes, but
+/// must not call `rampack_upkeep`. It must return: no exception, no `longjmp`.
+pub type RampackOnPressure = Option<extern "C" fn(data: *mut c_void, why: c_int)>;
 
 /// The settings of a `struct rampack`.
 #[repr(C)]
@@ -28,12 +39,23 @@ pub struct RampackOptions {
     pub manual_upkeep: u32,
     /// 0.
     pub reserved: u32,
+    /// Called when memory is short, with `on_pressure_data`; `NULL`: nobody is told.
+    pub on_pressure: RampackOnPressure,
+    /// For `on_pressure`. It is there until all that is made of the `struct rampack` is freed.
+    pub on_pressure_data: *mut c_void,
 }
 
-// SAFETY: numbers, the first of them the size.
+// SAFETY: numbers and pointers, the first of them the size. That the function is one is the word of
+// the caller, as for an argument.
 unsafe impl Growing for RampackOptions {
-    const DEFAULT: Self =
-        RampackOptions { struct_size: size_of::<Self>(), memory: 0, manual_upkeep: 0, reserved: 0 };
+    const DEFAULT: Self = RampackOptions {
+        struct_size: size_of::<Self>(),
+        memory: 0,
+        manual_upkeep: 0,
+        reserved: 0,
+        on_pressure: None,
+        on_pressure_data: ptr::null_mut(),
+    };
 }
 
 /// What a `struct rampack` takes.
@@ -58,7 +80,7 @@ unsafe impl Growing for RampackStats {
 /// Errors: `-EINVAL` for a setting that is not allowed, `-ENOMEM`.
 ///
 /// # Safety
-/// `settings` is `NULL`, or as long as it says.
+/// `settings` is `NULL`, or as long as it says. Its function may be called by any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rampack_new(
     settings: *const RampackOptions,
@@ -73,6 +95,16 @@ pub unsafe extern "C" fn rampack_new(
         }
         if settings.manual_upkeep != 0 {
             builder = builder.upkeep(Upkeep::Manual);
+        }
+        if let Some(tell) = settings.on_pressure {
+            let data = Data::of(settings.on_pressure_data);
+            builder = builder.on_pressure(move |pressure| {
+                let why = match pressure {
+                    Pressure::Limit(_) => RAMPACK_PRESSURE_LIMIT,
+                    _ => RAMPACK_PRESSURE_SYSTEM,
+                };
+                tell(data.pointer(), why);
+            });
         }
         put(made, "made", Box::new(Rampack(builder.build()?)))
     })

@@ -82,6 +82,49 @@ pub unsafe fn algorithm(pointer: *const c_char) -> Result<Algorithm, Failure> {
     name.parse().map_err(|error: rampack::UnknownAlgorithm| Failure::invalid(error.to_string()))
 }
 
+/// A pointer that the caller has for a function of his own.
+#[derive(Clone, Copy)]
+pub struct Data(*mut c_void);
+
+// SAFETY: the library never follows it: it passes it on, to a function that the caller has said any
+// thread may call.
+unsafe impl Send for Data {}
+// SAFETY: as above.
+unsafe impl Sync for Data {}
+
+impl Data {
+    /// The data of the caller.
+    pub fn of(pointer: *mut c_void) -> Data {
+        Data(pointer)
+    }
+
+    /// What the function is called with.
+    pub fn pointer(self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// The items of the caller at `pointer`. No items may be nowhere.
+///
+/// # Safety
+/// There are so many, and nobody else uses them during the call.
+pub unsafe fn items_mut<'a, T>(
+    pointer: *mut T,
+    count: usize,
+    name: &str,
+) -> Result<&'a mut [T], Failure> {
+    let length = count.saturating_mul(size_of::<T>());
+    check(pointer.cast(), length, name)?;
+    if !pointer.is_aligned() {
+        return Err(Failure::invalid(format!("{name} is not aligned")));
+    }
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    // SAFETY: not null, aligned, of a length that can be; the rest is the caller's.
+    Ok(unsafe { slice::from_raw_parts_mut(pointer, count) })
+}
+
 /// A struct of the interface: of `repr(C)`, any bytes are a value of it, and its first member is a
 /// `usize`, its size as the caller knows it.
 ///

@@ -9,11 +9,13 @@ use std::ptr;
 use std::time::Duration;
 
 use control::Errno;
-use rampack::StoreOptions;
+use rampack::{Reason, StoreOptions};
 
-use crate::call::{Failure, call};
+use crate::call::{Failure, call, status};
 use crate::instance::Rampack;
-use crate::memory::{Growing, algorithm, bytes, bytes_mut, fill, of, options, put};
+use crate::memory::{
+    Data, Growing, algorithm, bytes, bytes_mut, fill, items_mut, of, options, put,
+};
 
 /// The most bytes of a key.
 pub const RAMPACK_KEY_MAX: usize = 1024;
@@ -24,6 +26,27 @@ const MISS: Failure = Failure::plain(Errno::ENOENT, c"there is no value of this 
 
 /// Values by keys, compressed. Any number of threads may use it at once.
 pub struct RampackStore(rampack::Store);
+
+/// The memory of a value was needed.
+pub const RAMPACK_EVICTED: c_int = 1;
+/// The life of a value ended.
+pub const RAMPACK_EXPIRED: c_int = 2;
+
+/// Is called with each value that left a store by itself, when nobody finds it any more, before it
+/// is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
+/// another value, or that does upkeep. It may use the store, but must not put a value into it. `value` is
+/// `NULL` if what was stored does not decompress, or there is no memory for it. It must return: no
+/// exception, no `longjmp`.
+pub type RampackOnEvict = Option<
+    extern "C" fn(
+        data: *mut c_void,
+        why: c_int,
+        key: *const c_void,
+        key_length: usize,
+        value: *const c_void,
+        length: usize,
+    ),
+>;
 
 /// The options of a store.
 #[repr(C)]
@@ -45,9 +68,15 @@ pub struct RampackStoreOptions {
     pub no_groups: u32,
     /// 0.
     pub reserved: u32,
+    /// Called with each value that leaves by itself, and with `on_evict_data`; `NULL`: nobody is
+    /// told.
+    pub on_evict: RampackOnEvict,
+    /// For `on_evict`. It is there until the store is freed.
+    pub on_evict_data: *mut c_void,
 }
 
-// SAFETY: numbers and a pointer, the first of them the size.
+// SAFETY: numbers and pointers, the first of them the size. That the function is one is the word
+// of the caller, as for an argument.
 unsafe impl Growing for RampackStoreOptions {
     const DEFAULT: Self = RampackStoreOptions {
         struct_size: size_of::<Self>(),
@@ -57,6 +86,8 @@ unsafe impl Growing for RampackStoreOptions {
         no_eviction: 0,
         no_groups: 0,
         reserved: 0,
+        on_evict: None,
+        on_evict_data: ptr::null_mut(),
     };
 }
 
@@ -104,7 +135,8 @@ unsafe impl Growing for RampackStoreStats {
 /// Errors: `-EINVAL` for an option that is not allowed, `-ENOMEM`.
 ///
 /// # Safety
-/// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`.
+/// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function may
+/// be called by any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rampack_store_new(
     rampack: Option<&Rampack>,
@@ -126,6 +158,19 @@ pub unsafe extern "C" fn rampack_store_new(
         }
         if settings.unit > 0 {
             options = options.unit(settings.unit as usize);
+        }
+        if let Some(tell) = settings.on_evict {
+            let data = Data::of(settings.on_evict_data);
+            options = options.on_evict(move |left| {
+                let why = match left.reason() {
+                    Reason::Expired => RAMPACK_EXPIRED,
+                    _ => RAMPACK_EVICTED,
+                };
+                let (key, value) = (left.key(), left.value().ok());
+                let (bytes, length) =
+                    value.as_ref().map_or((ptr::null(), 0), |it| (it.as_ptr().cast(), it.len()));
+                tell(data.pointer(), why, key.as_ptr().cast(), key.len(), bytes, length);
+            });
         }
         put(made, "made", Box::new(RampackStore(rampack.0.store(options)?)))
     })
@@ -161,11 +206,7 @@ pub unsafe extern "C" fn rampack_store_put(
         // SAFETY: as the caller says.
         let (key, value) =
             unsafe { (bytes(key, key_length, "key")?, bytes(value, length, "value")?) };
-        match ttl {
-            0 => store.put(key, value)?,
-            _ => store.put_for(key, value, Duration::from_secs(ttl.into()))?,
-        }
-        Ok(())
+        put_one(store, key, value, ttl)
     })
 }
 
@@ -192,17 +233,129 @@ pub unsafe extern "C" fn rampack_store_get(
         let key = unsafe { bytes(key, key_length, "key")? };
         // SAFETY: as the caller says.
         let into = unsafe { bytes_mut(into, capacity, "into")? };
-        match store.get_into(key, into) {
-            Ok(Some(read)) => put(length, "length", read),
-            Ok(None) => Err(MISS),
-            Err(error) => {
-                if let rampack::Error::TooSmall(needed) = error {
-                    put(length, "length", needed)?;
-                }
-                Err(error.into())
-            }
-        }
+        let length = length.ok_or_else(|| Failure::invalid("length is NULL"))?;
+        get_one(store, key, into, |read| {
+            length.write(read);
+        })
     })
+}
+
+/// A value of `rampack_store_put_many` or `rampack_store_get_many`.
+#[repr(C)]
+pub struct RampackItem {
+    /// Its key.
+    pub key: *const c_void,
+    /// The bytes of the key.
+    pub key_length: usize,
+    /// The value to be put, or where it is read to.
+    pub value: *mut c_void,
+    /// Its bytes. For `rampack_store_get_many` the bytes that are there; then the length of the
+    /// value, also if that is too long.
+    pub length: usize,
+    /// What the call gave for it: 0, or a negative number.
+    pub status: c_int,
+}
+
+/// Stores `count` values, with the same `ttl`, as `rampack_store_put` does, and sets the status of
+/// each. Gives 0 if all are stored, or the first error: others may be stored.
+///
+/// Errors: as for `rampack_store_put`.
+///
+/// # Safety
+/// There are so many items, with bytes at each key and value, which are not written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rampack_store_put_many(
+    store: Option<&RampackStore>,
+    items: *mut RampackItem,
+    count: usize,
+    ttl: u32,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let each = |store: &rampack::Store, item: &mut RampackItem| unsafe {
+        let key = bytes(item.key, item.key_length, "key")?;
+        put_one(store, key, bytes(item.value, item.length, "value")?, ttl)
+    };
+    // SAFETY: as the caller says.
+    unsafe { for_each(store, items, count, each) }
+}
+
+/// Reads `count` values, each to its place, as `rampack_store_get` does, and sets the status and
+/// the length of each. Gives 0 if all were read, or the first error: others may be read.
+///
+/// Errors: as for `rampack_store_get`; a value that is not there is `-ENOENT`.
+///
+/// # Safety
+/// There are so many items, with bytes at each key and value.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rampack_store_get_many(
+    store: Option<&RampackStore>,
+    items: *mut RampackItem,
+    count: usize,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let each = |store: &rampack::Store, item: &mut RampackItem| unsafe {
+        let key = bytes(item.key, item.key_length, "key")?;
+        let into = bytes_mut(item.value, item.length, "value")?;
+        get_one(store, key, into, |length| item.length = length)
+    };
+    // SAFETY: as the caller says.
+    unsafe { for_each(store, items, count, each) }
+}
+
+/// Does `each` with all items, and fails as the first that does.
+///
+/// # Safety
+/// There are so many items.
+unsafe fn for_each(
+    store: Option<&RampackStore>,
+    items: *mut RampackItem,
+    count: usize,
+    mut each: impl FnMut(&rampack::Store, &mut RampackItem) -> Result<(), Failure>,
+) -> c_int {
+    let mut first = 0;
+    let done = call(|| {
+        let store = &of(store, "store")?.0;
+        // SAFETY: as the caller says.
+        for item in unsafe { items_mut(items, count, "items")? } {
+            let failed = each(store, item);
+            item.status = match first {
+                0 => status(|| failed),
+                // The sentence is that of the first.
+                _ => failed.map_or_else(|failure| failure.number(), |()| 0),
+            };
+            first = if first == 0 { item.status } else { first };
+        }
+        Ok(())
+    });
+    if done == 0 { first } else { done }
+}
+
+fn put_one(store: &rampack::Store, key: &[u8], value: &[u8], ttl: u32) -> Result<(), Failure> {
+    match ttl {
+        0 => store.put(key, value)?,
+        _ => store.put_for(key, value, Duration::from_secs(ttl.into()))?,
+    }
+    Ok(())
+}
+
+/// Reads a value, and tells its length, also if it is too long.
+fn get_one(
+    store: &rampack::Store,
+    key: &[u8],
+    into: &mut [u8],
+    tell: impl FnOnce(usize),
+) -> Result<(), Failure> {
+    match store.get_into(key, into) {
+        Ok(Some(read)) => tell(read),
+        Ok(None) => return Err(MISS),
+        Err(error) => {
+            if let rampack::Error::TooSmall(needed) = error {
+                tell(needed);
+            }
+            return Err(error.into());
+        }
+    }
+    Ok(())
 }
 
 /// Reads the bytes of a value from `from` on to `into`, at most `capacity`, and how many there were

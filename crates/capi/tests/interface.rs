@@ -62,7 +62,10 @@ const EXAMPLES: [(&str, &str); 3] = [
          in 5 bytes: the buffer is too small for the value of 45 bytes\n\
          a part: \"user\"\n\
          user:7: there is no value of this key\n\
-         999 keys, 999 values; less memory than data: ",
+         999 keys, 999 values; less memory than data: yes\n\
+         several: first, 6 bytes; a short buffer for 7: yes; none: yes; the first: yes\n\
+         at most 64 MiB\n\
+         each that left was told: yes; memory is short: yes\n",
     ),
     ("cache.cpp", "401 values; key 300 has 50"),
     (
@@ -261,6 +264,15 @@ fn what_cannot_be_is_refused_in_words() {
         -22,
         "length is NULL",
         "0; rampack_store_put(store, \"k\", 1, \"v\", 1, 0); code = rampack_store_length(store, \"k\", 1, NULL)",
+    );
+    refuses(-22, "items is NULL", "rampack_store_put_many(store, NULL, 1, 0)");
+    refuses(-22, "items: there are no", "rampack_store_get_many(store, (void *)8, SIZE_MAX / 64)");
+    refuses(
+        -22,
+        "1024",
+        "0; struct rampack_item i[2] = {{bytes, 1025, bytes, 0, 1}, {\"k\", 1, \"v\", 1, 1}}; \
+         code = rampack_store_put_many(store, i, 2, 0); \
+         if (i[0].status != -22 || i[1].status != 0) code = 1",
     );
     refuses(-22, "visit is NULL", "rampack_store_keys(store, NULL, NULL)");
 }

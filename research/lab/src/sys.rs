@@ -89,8 +89,8 @@ pub fn children() -> Usage {
 
 /// The resident bytes of this process, once the heap has given back what is free in it.
 pub fn settled_bytes() -> u64 {
+    // SAFETY: malloc_trim(3) takes any number, and any thread may call it.
     unsafe extern "C" {
-        // SAFETY: malloc_trim(3) takes any number, and any thread may call it.
         safe fn malloc_trim(pad: usize) -> i32;
     }
     malloc_trim(0);
@@ -102,8 +102,8 @@ pub fn heap_bytes() -> u64 {
     /// `struct mallinfo2`: of ten numbers the fifth is bytes of maps, the eighth those in use.
     #[repr(C)]
     struct Counts([usize; 10]);
+    // SAFETY: mallinfo2(3) returns such a struct; any thread may call it.
     unsafe extern "C" {
-        // SAFETY: mallinfo2(3) returns such a struct; any thread may call it.
         safe fn mallinfo2() -> Counts;
     }
     let Counts([_, _, _, _, maps, _, _, used, ..]) = mallinfo2();
