@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyIterator, PyList};
+use pyo3::types::{PyBytes, PyDict, PyIterator, PyList};
 use rampack::StoreOptions;
 
 use crate::raised;
@@ -95,6 +95,59 @@ impl Store {
             (None, _) => Ok(default),
             (Some(stored), None) => value::object(key.py(), &stored).map(Some),
             (Some(stored), Some(out)) => value::write(&out, &stored).map(Some),
+        }
+    }
+
+    fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+        let (py, store) = (keys.py(), self.store.get()?);
+        let keys: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
+        let stored: Vec<Key> = keys.iter().map(Key::of).collect::<PyResult<_>>()?;
+        let values = py.detach(|| {
+            let stored: Vec<&[u8]> = stored.iter().map(Key::bytes).collect();
+            store.get_many(&stored)
+        });
+        let found = PyDict::new(py);
+        for (key, value) in keys.into_iter().zip(values.map_err(raised)?) {
+            if let Some(value) = value {
+                found.set_item(key, value::object(py, &value)?)?;
+            }
+        }
+        Ok(found)
+    }
+
+    /// As `put` with each pair; all are compressed without the lock of the interpreter.
+    #[pyo3(signature = (pairs, *, ttl=None))]
+    fn _put_many(&self, pairs: &Bound<'_, PyAny>, ttl: Option<f64>) -> PyResult<()> {
+        let (store, ttl) = (self.store.get()?, duration(ttl)?.or(self.ttl));
+        let mut stored = Vec::new();
+        for pair in pairs.try_iter()? {
+            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+            stored.push((Key::of(&key)?, value::stored(&value)?));
+        }
+        let put = || match ttl {
+            None => {
+                let all: Vec<_> =
+                    stored.iter().map(|(key, value)| (key.bytes(), &value[..])).collect();
+                store.put_many(&all)
+            }
+            Some(ttl) => {
+                stored.iter().try_for_each(|(key, value)| store.put_for(key.bytes(), value, ttl))
+            }
+        };
+        pairs.py().detach(put).map_err(raised)
+    }
+
+    fn get_range<'py>(
+        &self,
+        key: &Bound<'py, PyAny>,
+        offset: usize,
+        length: usize,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let (py, store, stored) = (key.py(), self.store.get()?, Key::of(key)?);
+        let read = || value::part(store, stored.bytes(), offset, length);
+        match py.detach(read).map_err(raised)? {
+            Some(part) => Ok(PyBytes::new(py, &part)),
+            None => Err(PyKeyError::new_err(key.clone().unbind())),
         }
     }
 

@@ -139,6 +139,36 @@ fn parts(stored: &[u8]) -> Option<(&[u8], Option<&[u8]>)> {
     }
 }
 
+/// The bytes `offset..offset + length` of a value of bytes or an array, as far as it has them;
+/// `None`
+/// if there is no value. What is decompressed is what they are in, and the end of the value.
+pub fn part(
+    store: &rampack::Store,
+    key: &[u8],
+    offset: usize,
+    length: usize,
+) -> Result<Option<Vec<u8>>, rampack::Error> {
+    loop {
+        let Some(stored) = store.len_of(key) else { return Ok(None) };
+        let mut end = [0; 3];
+        let from = stored.saturating_sub(end.len());
+        let read = store.get_range(key, from, &mut end)?;
+        let end = &end[..read.unwrap_or(0)];
+        let more = match end {
+            [.., BYTES] => 1,
+            [low, high, ARRAY] => 3 + usize::from(u16::from_le_bytes([*low, *high])),
+            _ => 0,
+        };
+        let most = stored.saturating_sub(more).saturating_sub(offset);
+        let mut part = vec![0; length.min(most)];
+        let read = store.get_range(key, offset, &mut part)?;
+        // Another value may have come meanwhile.
+        if read.is_some() && store.len_of(key) == Some(stored) {
+            return Ok(Some(part));
+        }
+    }
+}
+
 /// The object of a stored value: `bytes`, or an array.
 ///
 /// # Errors

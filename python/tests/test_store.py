@@ -255,3 +255,38 @@ def test_disks_hold_bytes_by_offset() -> None:
     for wrong in (lambda: disk.read(1 << 20, 1), lambda: disk.discard(1, 4096)):
         with pytest.raises(ValueError):
             wrong()
+
+
+def test_many_at_once_are_as_one_by_one() -> None:
+    store = rampack.Store(unit=4096)
+    array = numpy.arange(10_000, dtype="i4").reshape(100, 100)
+    values: dict[str | bytes, Any] = {f"k{n}": bytes([n % 256]) * (n * 7) for n in range(300)}
+    store.put_many({**values, "array": array})
+    assert len(store) == 301
+    found = store.get_many([*values, "none", "array"])
+    assert numpy.array_equal(found.pop("array"), array)
+    assert found == values
+    store.update([(b"pair", b"1")], word=b"2")
+    assert store.get_many([b"pair", "word"]) == {b"pair": b"1", "word": b"2"}
+    assert store.get_many([]) == {}
+    with pytest.raises(TypeError, match="a key is str or bytes"):
+        store.get_many(["word", 7])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="has a buffer"):
+        store.put_many({"good": b"", "bad": 7})
+    assert "good" not in store
+    store.put_many([("word", b"3")], ttl=3600)
+    assert store["word"] == b"3"
+
+
+def test_a_range_has_the_bytes_of_the_value_alone() -> None:
+    store = rampack.Store(unit=4096)
+    value = bytes(range(256)) * 100
+    array = numpy.arange(5000, dtype="<u2")
+    store.put_many({"bytes": value, "array": array, "empty": b""})
+    whole = len(value)
+    for offset, length in [(0, 10), (4090, 12), (whole - 5, 100), (whole, 1), (whole + 9, 1)]:
+        assert store.get_range("bytes", offset, length) == value[offset : offset + length]
+    assert store.get_range("array", 9998, 100) == array.tobytes()[9998:]
+    assert store.get_range("empty", 0, 4) == b""
+    with pytest.raises(KeyError):
+        store.get_range("none", 0, 1)

@@ -11,8 +11,9 @@ b'any bytes'
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
 
 from . import _memo, _rampack
@@ -77,6 +78,32 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
     """
 
     __slots__ = ()
+
+    def put_many(
+        self,
+        values: Mapping[Any, Any] | Iterable[tuple[Any, Any]] = (),
+        *,
+        ttl: float | None = None,
+    ) -> None:
+        """Stores the values of a mapping, or of pairs, without the interpreter's lock for all of
+        them. If one fails, those before it are stored. ``update`` does the same.
+
+        >>> store = Store()
+        >>> store.put_many({"a": b"first", "b": b"second"})
+        >>> store.update([("c", b"third")])
+        >>> store.get_many(["a", "c", "none"])
+        {'a': b'first', 'c': b'third'}
+        >>> store.get_range("b", 2, 3)
+        b'con'
+        """
+        self._put_many(values.items() if isinstance(values, Mapping) else values, ttl=ttl)
+
+    def update(self, values: Any = (), /, **more: Any) -> None:
+        """Stores the values of a mapping, of pairs, or of what has ``keys()``, at once."""
+        if not isinstance(values, Mapping) and hasattr(values, "keys"):
+            values = [(key, values[key]) for key in values.keys()]
+        pairs = values.items() if isinstance(values, Mapping) else values
+        self._put_many(itertools.chain(pairs, more.items()))
 
     def stats(self) -> Stats:
         """The statistics now.

@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Self
 
 VERSION: str
@@ -33,6 +33,18 @@ class Store:
         was filled is returned.
         """
 
+    def get_many(self, keys: Iterable[str | bytes]) -> dict[str | bytes, Any]:
+        """The values of those keys that have one, decompressed side by side with other threads."""
+
+    def get_range(self, key: str | bytes, offset: int, length: int) -> bytes:
+        """Bytes of a value from ``offset`` on, at most ``length``; those of an array as they lie.
+
+        Only the units that they are in are decompressed. ``KeyError`` if there is no value.
+        """
+
+    def _put_many(
+        self, pairs: Iterable[tuple[str | bytes, Any]], *, ttl: float | None = None
+    ) -> None: ...
     def __getitem__(self, key: str | bytes) -> Any: ...
     def __setitem__(self, key: str | bytes, value: Any) -> None: ...
     def __delitem__(self, key: str | bytes) -> None: ...
