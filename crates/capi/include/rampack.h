@@ -115,7 +115,8 @@ struct rampack_stats {
 
 // Is called with each value that left a store by itself, when nobody finds it any more, before it
 // is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
-// another value, or that does upkeep. It may use the store, but must not put a value into it. `value` is
+// another value, or that does upkeep. It may use the store, but must not put a value into it.
+// `value` is
 // `NULL` if what was stored does not decompress, or there is no memory for it. It must return: no
 // exception, no `longjmp`.
 typedef void (*rampack_on_evict)(void *data,
@@ -298,7 +299,8 @@ int rampack_get_stats(const struct rampack *rampack,
 // Errors: `-EINVAL` for an option that is not allowed, `-ENOMEM`.
 //
 // # Safety
-// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function may
+// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function
+// may
 // be called by any thread.
 int rampack_store_new(const struct rampack *rampack,
                       const struct rampack_store_options *settings,
