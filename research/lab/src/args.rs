@@ -12,7 +12,7 @@ mod figures;
 mod sizes;
 mod zones;
 
-pub use devices::{DensityArgs, ValuesArgs, WritebackArgs};
+pub use devices::{DensityArgs, ValuesArgs};
 pub use figures::FiguresArgs;
 use sizes::{export_size, size, swap_size, thread_size, within};
 pub use zones::{ZoneArgs, ZoneSimArgs};
@@ -60,8 +60,6 @@ pub enum Command {
     Density(DensityArgs),
     /// Put and get values by keys, in `rampack::Store` and in caches of blocks of the same codec
     Values(ValuesArgs),
-    /// Write pages back to a file in each layout, with cleaning, and read them again
-    Writeback(WritebackArgs),
     /// Put NBD servers under the same load: ours and nbdkit's
     Nbd(NbdArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap

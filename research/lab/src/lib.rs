@@ -30,7 +30,6 @@ mod swap;
 mod sys;
 mod threads;
 mod values;
-mod writeback;
 mod zone;
 mod zone_sim;
 
@@ -78,7 +77,6 @@ fn run(command: &Command) -> Result<Value> {
         Command::ZoneSim(args) => zone_sim::run(args),
         Command::Density(args) => density::run(args),
         Command::Values(args) => values::run(args),
-        Command::Writeback(args) => writeback::run(args),
         Command::Nbd(args) => nbd::run(args),
         Command::KernelBuild(args) => kernel_build::run(args),
     }

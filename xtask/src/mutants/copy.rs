@@ -21,8 +21,8 @@ pub struct Copy {
 }
 
 impl Copy {
-    /// Makes `mutants/tree` below `target` a copy of the checkout at `root`. A file that is there already and is the
-    /// same is not written, so that cargo builds only what has changed.
+    /// Makes `mutants/tree` below `target` a copy of the checkout at `root`. A file that is there
+    /// already and is the same is not written, so that cargo builds only what has changed.
     ///
     /// # Errors
     /// A file cannot be read or written.

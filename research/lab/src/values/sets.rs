@@ -8,10 +8,15 @@ use anyhow::Result;
 use crate::args::ValuesArgs;
 use crate::page::{Corpus, SEED};
 
+/// The key of a value.
+pub type Key = Box<[u8]>;
+/// Values with their keys.
+pub type Values<'a> = Vec<(Key, Cow<'a, [u8]>)>;
+
 /// Values by their keys.
 pub struct Set<'a> {
     pub name: String,
-    pub values: Vec<(Box<[u8]>, Cow<'a, [u8]>)>,
+    pub values: Values<'a>,
     /// The order in which they are put again, and read.
     pub order: Vec<usize>,
     /// Bytes of a unit of a store.
@@ -23,7 +28,7 @@ pub struct Set<'a> {
 }
 
 impl<'a> Set<'a> {
-    fn new(name: String, unit: usize, values: Vec<(Box<[u8]>, Cow<'a, [u8]>)>) -> Set<'a> {
+    fn new(name: String, unit: usize, values: Values<'a>) -> Set<'a> {
         let mut order: Vec<usize> = (0..values.len()).collect();
         fastrand::Rng::with_seed(SEED).shuffle(&mut order);
         let data = values.iter().map(|(_, value)| value.len()).sum();

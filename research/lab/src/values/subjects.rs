@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use rampack::{Algorithm, Rampack, Store, StoreOptions, Upkeep};
 use zcomp::{Block, Params};
 
-use super::sets::Set;
+use super::sets::{Key, Set};
 use crate::sys::Memory;
 
 /// The store with small values one by one.
@@ -94,19 +94,18 @@ pub trait Subject: Send + Sync {
 pub fn open(name: &str, set: &Set<'_>, algorithm: &str) -> Result<Box<dyn Subject>> {
     // All limits are far away.
     let room = set.data * 2 + set.values.len() * 256;
-    let weight = |key: &Box<[u8]>, bytes: &[u8]| key.len() + bytes.len();
+    let weight = |key: &Key, bytes: &[u8]| key.len() + bytes.len();
     Ok(match name {
         "map" => {
             let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
             Box::new(Map { hasher: RandomState::new(), shards })
         }
         "moka" => {
-            let weigh =
-                move |key: &Box<[u8]>, it: &Packed<Arc<[u8]>>| weight(key, &it.bytes) as u32;
+            let weigh = move |key: &Key, it: &Packed<Arc<[u8]>>| weight(key, &it.bytes) as u32;
             Box::new(moka::sync::Cache::builder().weigher(weigh).max_capacity(room as u64).build())
         }
         "foyer" => {
-            let weigh = move |key: &Box<[u8]>, it: &Packed<Box<[u8]>>| weight(key, &it.bytes);
+            let weigh = move |key: &Key, it: &Packed<Box<[u8]>>| weight(key, &it.bytes);
             let cache = foyer_memory::CacheBuilder::new(room).with_shards(SHARDS);
             Box::new(cache.with_weighter(weigh).build())
         }
@@ -138,7 +137,7 @@ impl Subject for (Rampack, Store) {
     }
 }
 
-type Shard = HashMap<Box<[u8]>, Packed<Box<[u8]>>>;
+type Shard = HashMap<Key, Packed<Box<[u8]>>>;
 
 /// A map as a program would write it.
 struct Map {
@@ -165,7 +164,7 @@ impl Subject for Map {
     }
 }
 
-impl Subject for moka::sync::Cache<Box<[u8]>, Packed<Arc<[u8]>>> {
+impl Subject for moka::sync::Cache<Key, Packed<Arc<[u8]>>> {
     fn put(&self, hand: &mut Hand, key: &[u8], value: &[u8]) -> Result<()> {
         self.insert(key.into(), hand.pack(value));
         Ok(())
@@ -181,7 +180,7 @@ impl Subject for moka::sync::Cache<Box<[u8]>, Packed<Arc<[u8]>>> {
     }
 }
 
-impl Subject for foyer_memory::Cache<Box<[u8]>, Packed<Box<[u8]>>> {
+impl Subject for foyer_memory::Cache<Key, Packed<Box<[u8]>>> {
     fn put(&self, hand: &mut Hand, key: &[u8], value: &[u8]) -> Result<()> {
         self.insert(key.into(), hand.pack(value));
         Ok(())

@@ -13,5 +13,4 @@ mod nbd;
 mod pages;
 mod refused;
 mod values;
-mod writeback;
 mod zone;
