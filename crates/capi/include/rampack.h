@@ -116,9 +116,8 @@ struct rampack_stats {
 // Is called with each value that left a store by itself, when nobody finds it any more, before it
 // is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
 // another value, or that does upkeep. It may use the store, but must not put a value into it.
-// `value` is
-// `NULL` if what was stored does not decompress, or there is no memory for it. It must return: no
-// exception, no `longjmp`.
+// `value` is `NULL` if what was stored does not decompress. It must return: no exception, no
+// `longjmp`.
 typedef void (*rampack_on_evict)(void *data,
                                  int why,
                                  const void *key,
@@ -300,8 +299,7 @@ int rampack_get_stats(const struct rampack *rampack,
 //
 // # Safety
 // `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function
-// may
-// be called by any thread.
+// may be called by any thread.
 int rampack_store_new(const struct rampack *rampack,
                       const struct rampack_store_options *settings,
                       struct rampack_store **made);

@@ -35,9 +35,8 @@ pub const RAMPACK_EXPIRED: c_int = 2;
 /// Is called with each value that left a store by itself, when nobody finds it any more, before it
 /// is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
 /// another value, or that does upkeep. It may use the store, but must not put a value into it.
-/// `value` is
-/// `NULL` if what was stored does not decompress, or there is no memory for it. It must return: no
-/// exception, no `longjmp`.
+/// `value` is `NULL` if what was stored does not decompress. It must return: no exception, no
+/// `longjmp`.
 pub type RampackOnEvict = Option<
     extern "C" fn(
         data: *mut c_void,
@@ -137,8 +136,7 @@ unsafe impl Growing for RampackStoreStats {
 ///
 /// # Safety
 /// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function
-/// may
-/// be called by any thread.
+/// may be called by any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rampack_store_new(
     rampack: Option<&Rampack>,
