@@ -10,7 +10,7 @@ use host::{Mounted, Unmount, errno, mounts_at};
 
 use crate::loopdev;
 use crate::loops::{self, backed_under};
-use crate::mounts;
+use crate::mounts::{self, Abort};
 use crate::swapfile::remove_point;
 
 /// The mount point of the files, below a daemon's root.
@@ -111,9 +111,15 @@ fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
 /// Aborts a mount. It comes first: a process that waits for the dead daemon (perhaps the dying
 /// daemon itself) gets an error now.
 fn abort(mounted: &Mounted) {
+    // Once it is unmounted, its number may be that of somebody else's mount.
+    let number = mounted.device.1;
+    let abort = Abort::of(number);
+    if !mounts_at(&mounted.at).iter().any(|there| there.device.1 == number) {
+        return;
+    }
     // EBUSY is the usual answer, after the abort.
     let _ = host::unmount(&mounted.at, Unmount::Abort);
-    mounts::abort_fuse(mounted.device.1);
+    abort.map(Abort::now);
 }
 
 fn is_ours(mounted: &Mounted) -> bool {

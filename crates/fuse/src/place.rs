@@ -70,7 +70,7 @@ impl Place {
                 }
                 Err(_) if used == Some(false) => {
                     cut_off();
-                    return self.tear_down();
+                    return self.tear_down(abort);
                 }
                 Err(_) if Instant::now() < end => thread::sleep(Duration::from_millis(5)),
                 Err(_) => return Err(self.busy()),
@@ -78,13 +78,15 @@ impl Place {
         }
     }
 
-    fn tear_down(&self) -> Result<Duration, Error> {
-        // EBUSY is the usual answer: the requests have failed, and the mount is still there.
-        let aborted = match host::unmount(&self.at, Unmount::Abort) {
-            Ok(()) => return Ok(ENDING),
-            Err(error) => error.raw_os_error() == Some(errno::EBUSY),
+    fn tear_down(&self, abort: Option<Abort>) -> Result<Duration, Error> {
+        let aborted = match host::unmount(&self.at, Unmount::Abort).map_err(|it| it.raw_os_error())
+        {
+            // Or another process unmounted it a moment ago.
+            Ok(()) | Err(Some(errno::EINVAL)) => return Ok(ENDING),
+            // The usual answer: the requests have failed, and the mount is still there.
+            Err(Some(errno::EBUSY)) => true,
+            Err(_) => abort.is_some_and(Abort::now),
         };
-        let aborted = aborted || self.connection.is_some_and(mounts::abort_fuse);
         let doing = Error::system(format!("unmount {} by force", self.at.display()));
         mounts::unmount_fuse(&self.at, Unmount::Lazily).map_err(doing)?;
         // Without an abort the threads end at the last close of a file.

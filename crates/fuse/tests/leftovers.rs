@@ -6,12 +6,16 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use common::{eventually, start, start_elsewhere, start_in};
 use fuse::{LoopDevice, LoopOptions, find_by_backing, leftovers};
 use testkit::{Need, TempDir};
+
+/// Mounts that are made while others are cleared.
+const ROUNDS: usize = 100;
 
 #[test]
 fn a_killed_server_is_cleared_away() {
@@ -111,6 +115,39 @@ fn what_is_not_ours_is_left_alone() {
     assert!(kept, "a file system of another kind stays");
     assert_eq!(find_by_backing(&file), [device.number()], "a device of another root stays");
     File::open(&file).unwrap().read_exact_at(&mut [0; 10], 0).unwrap();
+}
+
+/// The kernel gives the number of a connection that has ended to the next mount, whoever makes it.
+#[test]
+fn clearing_ends_no_mount_that_is_made_meanwhile() {
+    let name = "clearing_ends_no_mount_that_is_made_meanwhile";
+    if !testkit::met(name, &[Need::Root, Need::Fuse]) {
+        return;
+    }
+    let mount = |root: &TempDir| {
+        let at = root.join("files");
+        fs::create_dir_all(&at).unwrap();
+        fuse::Mount::new(&at, fuse::Options::default()).unwrap()
+    };
+    let (cleared, used) = ([(); 8].map(|()| TempDir::new()), TempDir::new());
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for root in &cleared {
+            scope.spawn(|| {
+                while !ends.load(Ordering::Relaxed) {
+                    let _mount = mount(root);
+                    let _ = leftovers::clear(root.path());
+                }
+            });
+        }
+        let listed = || {
+            let _mount = mount(&used);
+            fs::read_dir(used.join("files")).map(Iterator::count).map_err(|error| error.to_string())
+        };
+        let wrong = (0..ROUNDS).map(|_| listed()).find(|listed| *listed != Ok(0));
+        ends.store(true, Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
 }
 
 #[test]
