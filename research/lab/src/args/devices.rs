@@ -1,4 +1,4 @@
-//! The options of `density`, `values` and `writeback`.
+//! The options of `density` and `values`.
 
 use std::path::PathBuf;
 
