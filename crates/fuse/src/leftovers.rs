@@ -111,15 +111,10 @@ fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
 /// Aborts a mount. It comes first: a process that waits for the dead daemon (perhaps the dying
 /// daemon itself) gets an error now.
 fn abort(mounted: &Mounted) {
-    // Once it is unmounted, its number may be that of somebody else's mount.
-    let number = mounted.device.1;
-    let abort = Abort::of(number);
-    if !mounts_at(&mounted.at).iter().any(|there| there.device.1 == number) {
-        return;
-    }
+    let abort = Abort::of(&mounted.at, mounted.device.1);
     // EBUSY is the usual answer, after the abort.
     let _ = host::unmount(&mounted.at, Unmount::Abort);
-    abort.map(Abort::now);
+    abort.as_ref().map(Abort::now);
 }
 
 fn is_ours(mounted: &Mounted) -> bool {

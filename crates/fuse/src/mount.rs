@@ -14,11 +14,12 @@ use units::Cpu;
 
 use crate::frontend::Frontend;
 use crate::later::Later;
+use crate::mounts::Abort;
 use crate::place::{ENDING, Place};
 use crate::serving::{Kind, Threads};
 use crate::table::{Served, Table};
 use crate::worker::{Buffers, Workers};
-use crate::{Error, handover, mounts, own_files};
+use crate::{Error, handover, own_files};
 
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
@@ -239,7 +240,9 @@ impl Mount {
     #[must_use]
     pub fn cut_off(&self) -> CutOff {
         let (table, at) = (self.table.clone(), self.place.at.clone());
-        CutOff { table, at, connection: self.place.connection }
+        let connection = self.place.connection;
+        let abort = connection.and_then(|number| Abort::of(&at, number)).map(Arc::new);
+        CutOff { table, at, connection, abort }
     }
 
     /// The names of the files, in the order they were added.
@@ -320,6 +323,7 @@ pub struct CutOff {
     table: Arc<Table>,
     at: PathBuf,
     connection: Option<u32>,
+    abort: Option<Arc<Abort>>,
 }
 
 impl CutOff {
@@ -328,7 +332,7 @@ impl CutOff {
     /// written is lost. Any thread may call it.
     pub fn cut(&self) {
         self.table.close();
-        if !self.connection.is_some_and(mounts::abort_fuse) {
+        if !self.abort.as_ref().is_some_and(|it| it.now()) {
             // EBUSY is the usual answer, after the abort.
             let _ = host::unmount(&self.at, Unmount::Abort);
         }

@@ -6,32 +6,29 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use host::{Unmount, errno, unmount};
-
-/// Fails every request of a FUSE mount, also those under way. The owner of the mount can do it even
-/// when the server does not answer.
-pub(crate) fn abort_fuse(minor: u32) -> bool {
-    Abort::of(minor).is_some_and(Abort::now)
-}
+use host::{Unmount, errno, mounts_at, unmount};
 
 /// The end of a FUSE connection, prepared while it is mounted: its number may be another one's
-/// afterwards.
+/// afterwards. The owner of the mount can have it even when the server does not answer.
 pub(crate) struct Abort(File);
 
 impl Abort {
-    pub(crate) fn of(minor: u32) -> Option<Abort> {
+    /// Of connection `number`, which is mounted at `at`. `None` if it is there no more.
+    pub(crate) fn of(at: &Path, number: u32) -> Option<Abort> {
         let open = |all: &str| {
-            OpenOptions::new().write(true).open(format!("{all}/{minor}/abort")).ok().map(Abort)
+            OpenOptions::new().write(true).open(format!("{all}/{number}/abort")).ok().map(Abort)
         };
-        open("/sys/fs/fuse/connections").or_else(|| {
+        let found = open("/sys/fs/fuse/connections").or_else(|| {
             let all = host::fuse_connections().ok()?;
             open(&format!("/proc/self/fd/{}", all.as_raw_fd()))
-        })
+        });
+        // The number was its own all the time if it is mounted now.
+        found.filter(|_| mounts_at(at).iter().any(|mounted| mounted.device.1 == number))
     }
 
-    /// Fails every request. Does nothing once the connection has ended.
-    pub(crate) fn now(mut self) -> bool {
-        self.0.write_all(b"1").is_ok()
+    /// Fails every request, also those under way. Does nothing once the connection has ended.
+    pub(crate) fn now(&self) -> bool {
+        (&self.0).write_all(b"1").is_ok()
     }
 }
 

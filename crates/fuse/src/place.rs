@@ -48,7 +48,7 @@ impl Place {
         is_used: impl Fn() -> Option<bool>,
         cut_off: impl FnOnce(),
     ) -> Result<Duration, Error> {
-        let abort = self.connection.and_then(Abort::of);
+        let abort = self.connection.and_then(|number| Abort::of(&self.at, number));
         let end = Instant::now() + CLOSING;
         let doing = || Error::system(format!("unmount {}", self.at.display()));
         loop {
@@ -60,7 +60,7 @@ impl Place {
             match unmounted {
                 Ok(()) => {
                     // The threads of a mount with a copy elsewhere would go on.
-                    abort.map(Abort::now);
+                    abort.as_ref().map(Abort::now);
                     return Ok(ENDING);
                 }
                 // Another process unmounted it a moment ago.
@@ -85,7 +85,7 @@ impl Place {
             Ok(()) | Err(Some(errno::EINVAL)) => return Ok(ENDING),
             // The usual answer: the requests have failed, and the mount is still there.
             Err(Some(errno::EBUSY)) => true,
-            Err(_) => abort.is_some_and(Abort::now),
+            Err(_) => abort.is_some_and(|it| it.now()),
         };
         let doing = Error::system(format!("unmount {} by force", self.at.display()));
         mounts::unmount_fuse(&self.at, Unmount::Lazily).map_err(doing)?;
