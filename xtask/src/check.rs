@@ -6,12 +6,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result};
 
 use crate::cargo::{cargo, workspace_of};
-use crate::{crates, git, rules};
+use crate::{crates, rules};
 
 /// The product with what tests it, and the experiments.
 const WORKSPACES: [&str; 2] = ["crates", "research"];
-/// The package that other programs are built with.
-const LIBRARY: &str = "rampack";
 
 /// Runs all checks, even if one fails. True if all pass.
 pub fn run(root: &Path) -> Result<bool> {
@@ -34,7 +32,6 @@ pub fn run(root: &Path) -> Result<bool> {
     let mut fuzz = cargo(root);
     fuzz.args(["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"]);
     step("fuzz targets", passes(&mut fuzz))?;
-    step("semver", semver(root))?;
     match failed.len() {
         0 => println!("check: all good"),
         _ => println!("check: failed: {}", failed.join(", ")),
@@ -57,7 +54,10 @@ pub fn of_workspace(root: &Path, workspace: &str) -> Result<bool> {
 /// advisories, because their database comes over the network and a check must give the same answer
 /// everywhere. A machine without cargo-deny prints a note and fails nothing.
 fn deny(root: &Path, workspace: &[&str]) -> Result<bool> {
-    if !has_chore(root, "deny") {
+    let mut version = cargo(root);
+    version.args(["deny", "--version"]).stdin(Stdio::null());
+    let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if !found.is_ok_and(|status| status.success()) {
         println!(
             "SKIPPED cargo deny: licences, bans and sources are not checked; \
              `cargo install cargo-deny --locked` brings it"
@@ -67,28 +67,6 @@ fn deny(root: &Path, workspace: &[&str]) -> Result<bool> {
     let mut deny = cargo(root);
     deny.arg("deny").args(["--config", "deny.toml"]).args(workspace);
     passes(deny.args(["check", "licenses", "bans", "sources"]))
-}
-
-/// Compares the interface of the library with that of the version that the change is made to: what
-/// breaks a program needs another version. A machine without cargo-semver-checks prints a note.
-fn semver(root: &Path) -> Result<bool> {
-    let Some(base) = git::base(root).filter(|_| has_chore(root, "semver-checks")) else {
-        println!(
-            "SKIPPED cargo semver-checks: the library's interface is not compared; \
-             `cargo install cargo-semver-checks --locked` brings it"
-        );
-        return Ok(true);
-    };
-    let mut compare = cargo(root);
-    passes(compare.args(["semver-checks", "--package", LIBRARY, "--baseline-rev", &base]))
-}
-
-/// Has cargo a chore of this name?
-fn has_chore(root: &Path, name: &str) -> bool {
-    let mut version = cargo(root);
-    version.args([name, "--version"]).stdin(Stdio::null());
-    let found = version.stdout(Stdio::null()).stderr(Stdio::null()).status();
-    found.is_ok_and(|status| status.success())
 }
 
 fn passes(command: &mut Command) -> Result<bool> {
