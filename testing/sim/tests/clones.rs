@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use block::{BlockDevice, Context, Operation};
-use common::{LAYOUTS, Plan, Watched};
+use common::{Ends, LAYOUTS, Plan, Watched};
 use control::Errno;
 use sim::content::Fill;
 use testkit::{Rng, seed};
@@ -431,15 +431,6 @@ fn a_clone_is_of_one_instant() {
         });
         sound(&disk);
         from.end();
-    }
-}
-
-/// Tells threads to end when it is dropped.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
 

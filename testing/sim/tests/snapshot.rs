@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{LAYOUTS, Plan, Watched};
+use common::{Ends, LAYOUTS, Plan, Watched};
 use control::{ControlError, Errno};
 use sim::content::Fill;
 use testkit::{Rng, seed};
@@ -236,6 +236,8 @@ fn a_snapshot_is_of_one_instant() {
                     from.meddle_next();
                 }
             });
+            // Also if this thread ends with a panic.
+            let ending = Ends(&ends);
             for _ in 0..12 {
                 let least = ended.each_ref().map(|it| it.load(Ordering::SeqCst));
                 let taken = disk.snapshot(0).expect("there is no other one");
@@ -265,7 +267,7 @@ fn a_snapshot_is_of_one_instant() {
                 }
                 to.end();
             }
-            ends.store(true, Ordering::Relaxed);
+            drop(ending);
             meddler.join().expect("it checks nothing");
         });
         from.end();

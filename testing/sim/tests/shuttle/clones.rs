@@ -3,15 +3,17 @@
 //! once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use block::Plain;
-use shuttle::{rand::RngCore, thread};
+use shuttle::rand::RngCore;
 use units::{Cpu, PAGE_SIZE};
-use zram::{Disk, Select, Share, Writeback};
+use zram::Disk;
 
 use crate::bench::{Bench, Made};
-use crate::snapshots::{OWN, P, PAGES, ROUNDS, WRITERS, look_through, page_of};
+use crate::snapshots::{
+    OWN, P, PAGES, WRITERS, administrate, look_through, page_of, write_in_rounds,
+};
 
 /// A round of nobody: what is written to clones.
 const OTHER: u64 = 77;
@@ -35,36 +37,8 @@ pub fn play() {
     for index in 0..PAGES {
         disk.store_page(Cpu(0), index, &page_of(index, 0)).expect("there is space");
     }
-    let begun: Arc<[AtomicU64; WRITERS as usize]> = Arc::default();
-    let ended: Arc<[AtomicU64; WRITERS as usize]> = Arc::default();
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
-            let (disk, begun, ended) = (disk.clone(), begun.clone(), ended.clone());
-            thread::spawn(move || {
-                for round in 1..=ROUNDS {
-                    begun[writer as usize].store(round, Ordering::SeqCst);
-                    for index in (writer * OWN..).take(OWN as usize) {
-                        let page = page_of(index, round);
-                        disk.store_page(Cpu(0), index, &page).expect("there is space");
-                    }
-                    ended[writer as usize].store(round, Ordering::SeqCst);
-                }
-            })
-        })
-        .collect();
-    let administrator = {
-        let disk = disk.clone();
-        thread::spawn(move || {
-            let write = Writeback { select: Some(Select::Any), pages: Vec::new() };
-            for _ in 0..2 {
-                match shuttle::rand::thread_rng().next_u32() % 4 {
-                    0 | 1 => drop(disk.compact()),
-                    2 => drop(disk.share(&Share::default())),
-                    _ => drop(disk.writeback(&write)),
-                }
-            }
-        })
-    };
+    let (begun, ended, writers) = write_in_rounds(&disk);
+    let administrator = administrate(&disk);
     let least = ended.each_ref().map(|it| it.load(Ordering::SeqCst));
     let cloned = disk.clone_contents().expect("there is room");
     let most = begun.each_ref().map(|it| it.load(Ordering::SeqCst));

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::Plain;
-use shuttle::{rand::RngCore, thread};
+use shuttle::rand::RngCore;
+use shuttle::thread::{self, JoinHandle};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
 use zram::snapshot::{Form, Item, read_snapshot};
@@ -34,6 +35,44 @@ pub fn page_of(index: u64, round: u64) -> [u8; PAGE_SIZE] {
     page
 }
 
+/// The rounds that each writer has begun or ended.
+pub type Rounds = Arc<[AtomicU64; WRITERS as usize]>;
+
+/// Starts the writers. Returns the rounds that began, and those that ended.
+pub fn write_in_rounds(disk: &Arc<Disk>) -> (Rounds, Rounds, Vec<JoinHandle<()>>) {
+    let (begun, ended) = (Rounds::default(), Rounds::default());
+    let writers = (0..WRITERS).map(|writer| {
+        let (disk, begun, ended) = (disk.clone(), begun.clone(), ended.clone());
+        thread::spawn(move || {
+            for round in 1..=ROUNDS {
+                begun[writer as usize].store(round, Ordering::SeqCst);
+                for index in (writer * OWN..).take(OWN as usize) {
+                    let page = page_of(index, round);
+                    disk.store_page(Cpu(0), index, &page).expect("there is space");
+                }
+                ended[writer as usize].store(round, Ordering::SeqCst);
+            }
+        })
+    });
+    let writers = writers.collect();
+    (begun, ended, writers)
+}
+
+/// Starts one who does work on the disk meanwhile.
+pub fn administrate(disk: &Arc<Disk>) -> JoinHandle<()> {
+    let disk = disk.clone();
+    thread::spawn(move || {
+        let write = Writeback { select: Some(Select::Any), pages: Vec::new() };
+        for _ in 0..2 {
+            match shuttle::rand::thread_rng().next_u32() % 3 {
+                0 => drop(disk.compact()),
+                1 => drop(disk.share(&Share::default())),
+                _ => drop(disk.writeback(&write)),
+            }
+        }
+    })
+}
+
 /// Runs one schedule.
 pub fn play() {
     let device = Arc::new(Plain::new(PAGES as usize * PAGE_SIZE));
@@ -45,36 +84,8 @@ pub fn play() {
         let index_in = if as_last { PAGES - 1 } else { index };
         disk.store_page(Cpu(0), index, &page_of(index_in, 0)).expect("there is space");
     }
-    let begun: Arc<[AtomicU64; WRITERS as usize]> = Arc::default();
-    let ended: Arc<[AtomicU64; WRITERS as usize]> = Arc::default();
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
-            let (disk, begun, ended) = (disk.clone(), begun.clone(), ended.clone());
-            thread::spawn(move || {
-                for round in 1..=ROUNDS {
-                    begun[writer as usize].store(round, Ordering::SeqCst);
-                    for index in (writer * OWN..).take(OWN as usize) {
-                        let page = page_of(index, round);
-                        disk.store_page(Cpu(0), index, &page).expect("there is space");
-                    }
-                    ended[writer as usize].store(round, Ordering::SeqCst);
-                }
-            })
-        })
-        .collect();
-    let administrator = {
-        let disk = disk.clone();
-        thread::spawn(move || {
-            let write = Writeback { select: Some(Select::Any), pages: Vec::new() };
-            for _ in 0..2 {
-                match shuttle::rand::thread_rng().next_u32() % 3 {
-                    0 => drop(disk.compact()),
-                    1 => drop(disk.share(&Share::default())),
-                    _ => drop(disk.writeback(&write)),
-                }
-            }
-        })
-    };
+    let (begun, ended, writers) = write_in_rounds(&disk);
+    let administrator = administrate(&disk);
     let least = ended.each_ref().map(|it| it.load(Ordering::SeqCst));
     let taken = disk.snapshot(0).expect("there is no other one");
     let most = begun.each_ref().map(|it| it.load(Ordering::SeqCst));
