@@ -31,8 +31,9 @@ pub unsafe trait Frames: Send + Sync {
     fn drain(&self);
 
     /// Asks the system for huge pages, for at most `most` blocks of 2 MiB, and returns the number
-    /// of blocks. Each may take some milliseconds, so a background thread calls this. Some designs
-    /// do nothing here.
+    /// of blocks; gives memory back that was free during the last calls. Each block may take some
+    /// milliseconds, so a background thread calls this, about each second. Some designs do nothing
+    /// here.
     fn maintain(&self, most: u32) -> u32 {
         let _ = most;
         0

@@ -19,10 +19,11 @@
 //! * **`None` is exact.** Before the zone reports that memory is out, it takes every lock and puts
 //!   all pcp lists and reservations back. A frame that is not found then does not exist.
 //!
-//! Locks are taken in this order: housekeeping, growing, CPUs ascending, the zone's. A CPU without
-//! frames may look into the reservations of other CPUs, but only tries their locks. No system call
-//! is made under the lock of a CPU or of the zone. Memory is released and collapsed under the
-//! housekeeping lock, with the pageblock reserved; addresses are committed under the growing lock.
+//! Locks are taken in this order: unwanted, housekeeping, growing, CPUs ascending, the zone's. A CPU
+//! without frames may look into the reservations of other CPUs, but only tries their locks. No
+//! system call is made under the lock of a CPU or of the zone. Memory is released and collapsed
+//! under the housekeeping lock, with the pageblock reserved; addresses are committed under the
+//! growing lock.
 //!
 //! A byte per frame says whether it is allocated, so that a free of a frame that is not allocated
 //! is detected. In a debug build it panics; otherwise the call is counted and has no effect. Two
@@ -50,6 +51,7 @@ use self::filling::Filling;
 use self::index::Index;
 use self::pageblock::Pageblock;
 use self::percpu::CpuState;
+use self::release_idle::Unwanted;
 use crate::{
     Frames, LazyTable, LockTrace, MemoryProvider, NoMemory, Region, Zeroed, ZoneStats, watch,
 };
@@ -126,6 +128,8 @@ pub struct Zone<P: LockTrace = ()> {
     /// Held by a thread that asks the system for something. It holds the pageblock whose memory is
     /// being provided.
     housekeeping: CachePadded<Mutex<Option<Filling>>>,
+    /// Held by a thread that looks for memory to give back, before any other lock.
+    unwanted: Mutex<Unwanted>,
     /// Held by a thread that asks the provider for more frames.
     growing: CachePadded<Mutex<()>>,
     /// Whether memory is provided ahead.
@@ -201,6 +205,7 @@ impl<P: LockTrace> Zone<P> {
             cpus: PerCpu::new(options.cpus, |_| Mutex::new(CpuState::default())),
             index: CachePadded::new(Mutex::new(index)),
             housekeeping: CachePadded::new(Mutex::new(None)),
+            unwanted: Mutex::new(Unwanted::NEW),
             growing: CachePadded::new(Mutex::new(())),
             ahead,
             memory: CachePadded::new(AtomicU64::new(0)),
@@ -349,6 +354,9 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
     }
 
     fn maintain(&self, most: u32) -> u32 {
+        if !self.ahead {
+            self.give_back_unwanted();
+        }
         self.collapse(most)
     }
 

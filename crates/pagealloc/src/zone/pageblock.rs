@@ -85,6 +85,14 @@ impl State {
         self.is_resident() && !self.is_reserved() && partial && news
     }
 
+    /// Free frames that may have memory, as far as threads that reserve no pageblock see.
+    pub fn idle(self) -> u32 {
+        match self.is_resident() && !self.is_reserved() {
+            true => self.count().saturating_sub((self.0 & TRIMMED) >> TRIMMED_SHIFT),
+            false => 0,
+        }
+    }
+
     /// Whether a huge page would be used in full: every frame is allocated.
     pub fn can_collapse(self) -> bool {
         self.0 & (RESIDENT | RESERVED | COLLAPSED | COUNT) == RESIDENT

@@ -2,6 +2,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::pageblock::{FreeList, State};
+use super::release_idle::REST;
 use super::*;
 use crate::LockClass;
 use crate::pretended::HeapProvider;
@@ -243,6 +244,35 @@ fn memory_is_fetched_once_and_in_pieces() {
     zone.drain();
     zone.alloc(Cpu(0)).unwrap();
     assert_eq!(record.log().populated[32..], [(0, 32)], "what was given back has none");
+}
+
+#[test]
+fn memory_that_stays_free_is_given_back() {
+    let provider = HeapProvider::default();
+    let zone = Zone::new(&provider, ZoneOptions::new(1, 8 * FRAMES_PER_PAGEBLOCK)).unwrap();
+    let record = provider.record_of(zone.base());
+    let released = || record.log().pieces_released;
+    let frames: Vec<Frame> = core::iter::from_fn(|| zone.alloc(Cpu(0))).collect();
+    let rounds = |most: u32| (0..most).for_each(|_| _ = zone.maintain(0));
+    // Each second frame is free now and then, and in use in between.
+    for _ in 0..3 {
+        frames.iter().step_by(2).for_each(|frame| zone.free(Cpu(0), *frame));
+        rounds(REST - 1);
+        frames.iter().step_by(2).for_each(|_| _ = zone.alloc(Cpu(0)).unwrap());
+        rounds(1);
+    }
+    assert_eq!(released(), 0);
+    frames.iter().step_by(2).for_each(|frame| zone.free(Cpu(0), *frame));
+    rounds(2 * REST);
+    let free = 4 * FRAMES_PER_PAGEBLOCK as usize;
+    // The pageblock that the CPU has reserved stays as it is.
+    assert!((free - 256..=free).contains(&released()), "{} of {free}", released());
+    let before = released();
+    // A little more is not worth it.
+    frames.iter().skip(1).step_by(64).for_each(|frame| zone.free(Cpu(0), *frame));
+    rounds(2 * REST);
+    assert_eq!(released(), before);
+    zone.validate();
 }
 
 fn finds(expected: &str, corrupt: impl FnOnce(&Zone)) {
