@@ -5,7 +5,7 @@ mod rwlock;
 mod shared;
 
 pub use owned::{disown, own};
-pub use rwlock::{ReadGuard, RwLock, WriteGuard};
+pub use rwlock::{Guard, ReadGuard, RwLock, WriteGuard};
 pub use shared::SharedWaitQueues;
 
 #[cfg(test)]

@@ -4,9 +4,7 @@
 //! `mutex` exists for measurements.
 
 mod multi;
-mod mutex;
 mod single;
 
 pub use multi::{LentStream, MultiStreams};
-pub use mutex::MutexStream;
-pub use single::SingleStream;
+pub use single::{MutexStream, SingleStream};

@@ -32,10 +32,15 @@ fn passes<S: Streams>(subject: Subject<S>) {
     }
 }
 
+/// A policy that has one stream.
+fn one_passes<S: Streams>() {
+    let make = |codec: &Arc<Watched>, _| S::make(&shared(codec), CPUS, 1).unwrap();
+    passes(Subject { most: |_| 1, ..Subject::new(make) });
+}
+
 #[test]
 fn mutex() {
-    let make = |codec: &Arc<Watched>, _| MutexStream::new(&**codec).unwrap();
-    passes(Subject { most: |_| 1, ..Subject::new(make) });
+    one_passes::<MutexStream>();
 }
 
 #[test]
@@ -46,6 +51,5 @@ fn multi() {
 
 #[test]
 fn single() {
-    let make = |codec: &Arc<Watched>, _| SingleStream::make(&shared(codec), CPUS, 1).unwrap();
-    passes(Subject { most: |_| 1, ..Subject::new(make) });
+    one_passes::<SingleStream>();
 }

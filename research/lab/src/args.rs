@@ -14,6 +14,7 @@ mod zones;
 
 pub use devices::{DensityArgs, ValuesArgs};
 pub use figures::FiguresArgs;
+pub use sizes::name_of;
 use sizes::{export_size, size, swap_size, thread_size, within};
 pub use zones::{ZoneArgs, ZoneSimArgs};
 
@@ -223,6 +224,11 @@ pub struct DriveArgs {
     #[arg(long, value_enum, default_value = "modes")]
     pub workload: Kind,
 
+    /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
+    /// [default: 1,2 for locks, 2,3 for streams]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = within(1..=1024))]
+    pub threads: Vec<u32>,
+
     /// What is written: `iozone` (nearly empty pages, as iozone writes them), `half` (half noise,
     /// half zeroes), `random` (noise, as fio writes when it is told nothing else), `filled` (pages
     /// of one byte each), or a file of pages, best one that `corpus` has made
@@ -269,11 +275,6 @@ pub struct LocksArgs {
     #[command(flatten)]
     pub drive: DriveArgs,
 
-    /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1,2")]
-    #[arg(value_parser = within(1..=1024))]
-    pub threads: Vec<u32>,
-
     /// Only these slot schemes. The first is what the others are compared with [default: all, with
     /// global-rwlock first]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -285,11 +286,6 @@ pub struct LocksArgs {
 pub struct StreamsArgs {
     #[command(flatten)]
     pub drive: DriveArgs,
-
-    /// Numbers of threads, each on a CPU; where there are more threads than CPUs, they share them
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "2,3")]
-    #[arg(value_parser = within(1..=1024))]
-    pub threads: Vec<u32>,
 
     /// Only these policies, with a number of streams after a colon if one is wanted, or `N` for as
     /// many as there are threads. The first is what the others are compared with

@@ -24,7 +24,7 @@ use crate::page::{Corpus, SEED};
 use crate::pages::{Device, Target, machine};
 use crate::report::{begin, step};
 use crate::statistics::percentiles;
-use crate::sys::Memory;
+use crate::sys::memory;
 use crate::{interrupt, page};
 
 const CPU: Cpu = Cpu(0);
@@ -109,7 +109,7 @@ impl Peer {
 fn measure_kernel(corpus: &Corpus, path: &Path, algorithm: &str) -> Result<Peer> {
     let device = Device::of_kernel(path, algorithm, corpus.pages)?;
     // Memory of a page for O_DIRECT.
-    let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
+    let mut buffer = memory(PAGE_SIZE).context("no memory for a page")?;
     let begun = Instant::now();
     for index in 0..corpus.pages {
         buffer.copy_from_slice(corpus.page(index));
@@ -138,22 +138,19 @@ fn resident() -> Result<u64> {
 }
 
 fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>> {
-    let make = || {
-        let disk = machine.add()?;
-        disk.set_algorithm(&args.algorithm)?;
-        disk.set_budgets(Budgets { cpu_percent: args.cpu, ..Budgets::default() })?;
-        disk.set_auto(true)?;
-        disk.set_disksize((pages * PAGE_SIZE) as u64)?;
-        Ok(disk)
-    };
-    make().map_err(|fault: control::ControlError| anyhow!("the disk: {fault}"))
+    let disk = machine.add()?;
+    disk.set_algorithm(&args.algorithm)?;
+    disk.set_budgets(Budgets { cpu_percent: args.cpu, ..Budgets::default() })?;
+    disk.set_auto(true)?;
+    disk.set_disksize((pages * PAGE_SIZE) as u64)?;
+    Ok(disk)
 }
 
 /// Stores a dump, lets time go by, and measures. Of its pages, `idle` percent are not used; the
 /// others are, every four seconds.
 fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
     let mut random = fastrand::Rng::with_seed(SEED);
-    let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
+    let mut buffer = memory(PAGE_SIZE).context("no memory for a page")?;
     let mut last_used = vec![0; corpus.pages];
     let mut times: Vec<f64> = Vec::with_capacity(READS);
     // What is near in time is not near in memory.
@@ -188,9 +185,7 @@ fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
             last_used[index] = second;
             read(index, &mut buffer)?;
         }
-        let waits = disk
-            .move_pages(1_000_000_000, &host::thread_cpu_time)
-            .map_err(|fault| anyhow!("{fault}"))?;
+        let waits = disk.move_pages(1_000_000_000, &host::thread_cpu_time)?;
         let now: u64 = disk.tier_stats().tiers.iter().map(|tier| tier.moved).sum();
         still = if waits || now != moved { 0 } else { still + 1 };
         moved = now;

@@ -14,7 +14,7 @@ pub mod workers;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::args::DriveArgs;
+use crate::args::{DriveArgs, name_of};
 use crate::threads::cpus;
 use content::{Content, Source};
 use ledger::Ledger;
@@ -36,7 +36,7 @@ impl Experiment {
     /// `subjects`.
     pub fn new(
         args: &DriveArgs,
-        threads: &[u32],
+        usual_threads: [usize; 2],
         mut subjects: Vec<Subject>,
         size: u64,
     ) -> Result<Experiment> {
@@ -47,10 +47,16 @@ impl Experiment {
         };
         let workload = Workload { kind: args.workload, amount };
         if args.size.is_some() && workload.kind != Kind::Modes {
-            bail!("--size is for --workload modes; {} has a size of its own", workload.name());
+            bail!(
+                "--size is for --workload modes; {} has a size of its own",
+                name_of(&workload.kind)
+            );
         }
         let content = Content::parse(&args.content, args.shuffle)?;
-        let threads: Vec<usize> = threads.iter().map(|&threads| threads as usize).collect();
+        let mut threads: Vec<usize> = args.threads.iter().map(|&n| n as usize).collect();
+        if threads.is_empty() {
+            threads = usual_threads.to_vec();
+        }
         if let Some(twice) = (1..threads.len()).find(|&n| threads[..n].contains(&threads[n])) {
             bail!("--threads {} stands there twice", threads[twice]);
         }

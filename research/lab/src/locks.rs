@@ -26,5 +26,5 @@ pub fn run(args: &LocksArgs) -> Result<Value> {
         )
     };
     let subjects = schemes.into_iter().map(subject).collect();
-    Experiment::new(&args.drive, &args.threads, subjects, SIZE)?.run("locks")
+    Experiment::new(&args.drive, [1, 2], subjects, SIZE)?.run("locks")
 }

@@ -59,9 +59,7 @@ pub fn run(args: &NbdArgs) -> Result<Value> {
 /// A server with its figures in each round: of writes, and of reads.
 struct Outcome {
     server: Server,
-    /// Its figures in each round.
     writes: Vec<Figures>,
-    /// The same of reads.
     reads: Vec<Figures>,
 }
 

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use units::{PAGE_SIZE, Page};
 
-use crate::sys::Memory;
+use crate::sys::{Memory, memory};
 
 /// The seed of all that is drawn at random of a dump.
 pub const SEED: u64 = 1;
@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<Memory> {
     if bytes == 0 {
         bail!("{shown} is no corpus: it has not even one page of {PAGE_SIZE} bytes");
     }
-    let mut memory = Memory::new(bytes).with_context(|| format!("no memory for {shown}"))?;
+    let mut memory = memory(bytes).with_context(|| format!("no memory for {shown}"))?;
     file.read_exact(&mut memory).with_context(|| format!("cannot read {shown}"))?;
     Ok(memory)
 }

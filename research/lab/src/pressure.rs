@@ -76,7 +76,7 @@ impl SwapGroup {
         let area = shop.make(mode)?;
         let now = Instant::now();
         Ok(SwapGroup {
-            area: Some(area),
+            area,
             group,
             timeout,
             begun: now,

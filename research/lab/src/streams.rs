@@ -14,7 +14,7 @@ const SIZE: u64 = 60 << 20;
 /// Runs the command.
 pub fn run(args: &StreamsArgs) -> Result<Value> {
     let subjects = args.policies.iter().map(|name| subject(name)).collect::<Result<_>>()?;
-    Experiment::new(&args.drive, &args.threads, subjects, SIZE)?.run("streams")
+    Experiment::new(&args.drive, [2, 3], subjects, SIZE)?.run("streams")
 }
 
 /// A policy, with its number of streams if the name has one.

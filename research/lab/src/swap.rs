@@ -13,36 +13,22 @@ mod zswap;
 
 use anyhow::{Context, Result};
 
-use crate::proc_files::Counters;
 pub use mode::{Kind, Mode};
 pub use shop::{Area, Shop, Told, active, counters};
 
-/// No swap.
-struct Nothing;
-
-impl Area for Nothing {
-    fn told(&mut self, _: &Counters) -> Result<Told> {
-        Ok(Told::default())
-    }
-
-    fn end(self: Box<Self>) -> Result<()> {
-        Ok(())
-    }
-}
-
 impl Shop {
-    /// Makes the swap, on and empty.
-    pub fn make(&self, mode: &Mode) -> Result<Box<dyn Area>> {
+    /// Makes the swap, on and empty; `None` for no swap.
+    pub fn make(&self, mode: &Mode) -> Result<Option<Box<dyn Area>>> {
         let variant = mode.variant.as_deref();
         let made: Result<Box<dyn Area>> = match mode.kind {
-            Kind::None => Ok(Box::new(Nothing)),
+            Kind::None => return Ok(None),
             Kind::File => area::Plain::new(self).map(|area| Box::new(area) as _),
             Kind::KernelZswap => zswap::Zswap::new(self, variant).map(|area| Box::new(area) as _),
             Kind::KernelZram => zram::Zram::new(self, variant).map(|area| Box::new(area) as _),
             Kind::Rampack => ours::Ours::new(self, variant).map(|area| Box::new(area) as _),
             Kind::Design => design::Design::new(self, variant).map(|area| Box::new(area) as _),
         };
-        made.with_context(|| mode.to_string())
+        made.map(Some).with_context(|| mode.to_string())
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::{Deref, DerefMut};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -116,26 +115,11 @@ pub fn thread_time() -> Duration {
     Duration::from_nanos(host::thread_cpu_time())
 }
 
-/// Memory of our own: resident from the start, page-aligned, zeroed. Drop returns it to the system
-/// whole, so it does not disturb a measurement of other memory.
-pub struct Memory(MmapMut);
+/// Memory of our own, page-aligned. Drop returns it to the system whole, so it does not disturb a
+/// measurement of other memory.
+pub type Memory = MmapMut;
 
-impl Memory {
-    /// Maps `bytes` bytes.
-    pub fn new(bytes: usize) -> io::Result<Memory> {
-        MmapOptions::new().len(bytes.max(1)).populate().map_anon().map(Memory)
-    }
-}
-
-impl Deref for Memory {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl DerefMut for Memory {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
-    }
+/// Maps `bytes` bytes, resident from the start, and zeroed.
+pub fn memory(bytes: usize) -> io::Result<Memory> {
+    MmapOptions::new().len(bytes.max(1)).populate().map_anon()
 }

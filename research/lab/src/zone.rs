@@ -25,7 +25,7 @@ use anyhow::{Result, bail};
 use serde_json::{Value, json};
 use units::FRAMES_PER_PAGEBLOCK;
 
-use crate::args::{ZoneArgs, threads};
+use crate::args::{ZoneArgs, name_of, threads};
 use plan::Plan;
 pub use workload::Workload;
 
@@ -34,7 +34,7 @@ pub fn run(args: &ZoneArgs) -> Result<Value> {
     let cpus = host::allowed_cpus();
     for (at, workload) in args.workload.iter().enumerate() {
         if args.workload[..at].contains(workload) {
-            bail!("--workload {}: it is there already", workload.name());
+            bail!("--workload {}: it is there already", name_of(workload));
         }
     }
     let plan = Plan {

@@ -235,6 +235,11 @@ fn files_and_lines_have_bounds() {
     assert_eq!(found(&[("crates/nbd/tests/a.rs", &long)]), [""; 0]);
     let tested = format!("//! A.\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn a() {}\n".repeat(600));
     assert_eq!(found(&[("crates/nbd/src/a.rs", &tested)]), [""; 0]);
+    let file = |lines: usize| format!("//! A.\n{}", "fn a() {}\n".repeat(lines - 1));
+    let both = [file(10_000), file(10_001)];
+    let research = [("research/lab/tests/a.rs", &*both[0]), ("research/lab/tests/b.rs", &both[1])];
+    assert_eq!(found(&research), ["research:0 length"]);
+    assert_eq!(found(&[research[0], research[0]]), [""; 0]);
     let wide = format!("//! A.\n// {}\n", "é".repeat(98));
     assert_eq!(found(&[("crates/nbd/src/a.rs", &wide)]), ["crates/nbd/src/a.rs:2 width"]);
     let fits = format!("//! A.\n// {}\n", "é".repeat(97));

@@ -8,6 +8,8 @@ use crate::tree::{File, Tree};
 
 /// The most lines of a source file, without tests.
 const FILE_LINES: usize = 600;
+/// The most lines of the experiments, with tests and comments.
+const RESEARCH_LINES: usize = 20_000;
 /// The most characters of a line.
 const LINE_CHARS: usize = 100;
 /// The most bytes of a file. A program made any larger file, which belongs elsewhere.
@@ -57,6 +59,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
             }
         }
     }
+    experiments(tree, &mut findings);
     for source in &tree.sources {
         lengths(source, &mut findings);
         words(source, &mut findings);
@@ -106,6 +109,16 @@ fn lengths(source: &Source, findings: &mut Vec<Finding>) {
     if lines > FILE_LINES {
         let message = format!("{lines} lines; {FILE_LINES} are allowed: split it by what it holds");
         find(findings, &source.path, 0, "length", message);
+    }
+}
+
+fn experiments(tree: &Tree, findings: &mut Vec<Finding>) {
+    let of = |source: &&Source| source.path.starts_with("research/");
+    let lines: usize = tree.sources.iter().filter(of).map(|source| source.lines.len()).sum();
+    if lines > RESEARCH_LINES {
+        let message =
+            format!("{lines} lines of Rust; {RESEARCH_LINES} are allowed: say less twice");
+        find(findings, "research", 0, "length", message);
     }
 }
 

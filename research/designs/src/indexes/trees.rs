@@ -138,6 +138,18 @@ impl<F: Forest + 'static, const PAGES: u64> Trees<F, PAGES> {
         Held { queues: &self.queues, head, number }
     }
 
+    /// Takes out the word at `offset`, or only the word `only`.
+    fn take(&self, cpu: Cpu, offset: u64, only: Option<Word>) -> Option<Word> {
+        let (number, offset) = self.place(offset);
+        let held = self.lock(number);
+        let word = self.forest.remove(cpu, &held.head[F::ROOT], offset, only);
+        drop(held);
+        if word.is_some() {
+            self.entries.add(cpu, 0, -1);
+        }
+        word
+    }
+
     fn mark(&self, number: usize) {
         let (word, bit) = (self.marks.get(number / MARKS), 1 << (number % MARKS));
         if word.load(Ordering::Relaxed) & bit == 0 {
@@ -200,25 +212,11 @@ unsafe impl<F: Forest + 'static, const PAGES: u64> Index for Trees<F, PAGES> {
     }
 
     fn remove(&self, cpu: Cpu, offset: u64) -> Option<Word> {
-        let (number, offset) = self.place(offset);
-        let held = self.lock(number);
-        let word = self.forest.remove(cpu, &held.head[F::ROOT], offset, None);
-        drop(held);
-        if word.is_some() {
-            self.entries.add(cpu, 0, -1);
-        }
-        word
+        self.take(cpu, offset, None)
     }
 
     fn remove_if(&self, cpu: Cpu, offset: u64, word: Word) -> bool {
-        let (number, offset) = self.place(offset);
-        let held = self.lock(number);
-        let removed = self.forest.remove(cpu, &held.head[F::ROOT], offset, Some(word)).is_some();
-        drop(held);
-        if removed {
-            self.entries.add(cpu, 0, -1);
-        }
-        removed
+        self.take(cpu, offset, Some(word)).is_some()
     }
 
     fn drain(&self, cpu: Cpu, offsets: Range<u64>, visit: &mut dyn FnMut(u64, Word)) {

@@ -41,54 +41,45 @@ impl<T> RwLock<T> {
     #[inline]
     pub fn read(&self) -> ReadGuard<'_, T> {
         self.queues.read(&self.word, KEY);
-        ReadGuard { lock: self }
+        Guard { lock: self }
     }
 
     /// Takes the lock for reading if that is possible now.
     #[inline]
     pub fn try_read(&self) -> Option<ReadGuard<'_, T>> {
         // Not `then_some`: an unused guard would unlock when it is dropped.
-        self.queues.try_read(&self.word).then(|| ReadGuard { lock: self })
+        self.queues.try_read(&self.word).then(|| Guard { lock: self })
     }
 
     /// Takes the lock for writing, and waits for it if necessary.
     #[inline]
     pub fn write(&self) -> WriteGuard<'_, T> {
         self.queues.write(&self.word, KEY);
-        WriteGuard { lock: self }
+        Guard { lock: self }
     }
 
     /// Takes the lock for writing if that is possible now.
     #[inline]
     pub fn try_write(&self) -> Option<WriteGuard<'_, T>> {
-        self.queues.try_write(&self.word).then(|| WriteGuard { lock: self })
+        self.queues.try_write(&self.word).then(|| Guard { lock: self })
     }
 }
 
 /// Holds the lock for reading while it lives.
-pub struct ReadGuard<'a, T> {
-    lock: &'a RwLock<T>,
-}
-
+pub type ReadGuard<'a, T> = Guard<'a, T, false>;
 /// Holds the lock for writing while it lives.
-pub struct WriteGuard<'a, T> {
+pub type WriteGuard<'a, T> = Guard<'a, T, true>;
+
+/// Holds the lock while it lives: alone if it `WRITES`.
+pub struct Guard<'a, T, const WRITES: bool> {
     lock: &'a RwLock<T>,
 }
 
-impl<T> Deref for ReadGuard<'_, T> {
+impl<T, const WRITES: bool> Deref for Guard<'_, T, WRITES> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: while this guard lives, no thread holds the lock for writing.
-        unsafe { &*self.lock.value.get() }
-    }
-}
-
-impl<T> Deref for WriteGuard<'_, T> {
-    type Target = T;
-    #[inline]
-    fn deref(&self) -> &T {
-        // SAFETY: this guard holds the lock exclusively.
+        // SAFETY: while this guard lives, no other thread holds the lock for writing.
         unsafe { &*self.lock.value.get() }
     }
 }
@@ -102,16 +93,10 @@ impl<T> DerefMut for WriteGuard<'_, T> {
     }
 }
 
-impl<T> Drop for ReadGuard<'_, T> {
+impl<T, const WRITES: bool> Drop for Guard<'_, T, WRITES> {
     #[inline]
     fn drop(&mut self) {
-        self.lock.queues.end_read(&self.lock.word, KEY);
-    }
-}
-
-impl<T> Drop for WriteGuard<'_, T> {
-    #[inline]
-    fn drop(&mut self) {
-        self.lock.queues.end_write(&self.lock.word, KEY);
+        let RwLock { queues, word, .. } = self.lock;
+        if WRITES { queues.end_write(word, KEY) } else { queues.end_read(word, KEY) }
     }
 }

@@ -21,10 +21,17 @@ use crate::locks::{SharedWaitQueues, disown, own};
 pub unsafe trait Guard<const WORDS: usize>: Default + Send + Sync {
     /// The name of the scheme.
     const NAME: &'static str;
-    /// Waits until no thread writes the slot, and keeps writers out. Returns the slot.
-    fn read(&self, words: &[AtomicU64; WORDS], index: usize) -> u64;
+    /// Waits until no thread writes the slot, and keeps writers out. Returns the slot. Without a
+    /// way for readers to share it, they exclude each other, too.
+    #[inline]
+    fn read(&self, words: &[AtomicU64; WORDS], index: usize) -> u64 {
+        self.write(words, index)
+    }
     /// Ends what `read` began, which returned `slot`.
-    fn end_read(&self, words: &[AtomicU64; WORDS], index: usize, slot: u64);
+    #[inline]
+    fn end_read(&self, words: &[AtomicU64; WORDS], index: usize, slot: u64) {
+        self.end_write(words, index, slot);
+    }
     /// Waits until no other thread has the slot, and keeps all others out. Returns the slot.
     fn write(&self, words: &[AtomicU64; WORDS], index: usize) -> u64;
     /// Ends what `write` began; the slot is `slot` now.
@@ -77,10 +84,6 @@ unsafe impl Guard<2> for Beside {
     const NAME: &'static str = "spinlock";
 
     #[inline]
-    fn read(&self, words: &[AtomicU64; 2], index: usize) -> u64 {
-        self.write(words, index)
-    }
-    #[inline]
     fn end_read(&self, [_, lock]: &[AtomicU64; 2], index: usize, _: u64) {
         self.unlock(lock, index, 0);
     }
@@ -130,14 +133,6 @@ pub struct Busy;
 unsafe impl Guard<1> for Busy {
     const NAME: &'static str = "cas";
 
-    #[inline]
-    fn read(&self, [word]: &[AtomicU64; 1], _: usize) -> u64 {
-        own(word)
-    }
-    #[inline]
-    fn end_read(&self, [word]: &[AtomicU64; 1], _: usize, slot: u64) {
-        disown(word, slot);
-    }
     #[inline]
     fn write(&self, [word]: &[AtomicU64; 1], _: usize) -> u64 {
         own(word)

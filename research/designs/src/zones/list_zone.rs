@@ -133,11 +133,11 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
     #[inline]
     fn alloc_single(&self, cpu: Cpu) -> Option<u32> {
         let mut pcp = self.cpus.get(cpu).lock();
-        if let Some(frame) = pcp.pop() {
+        if let Some(frame) = pcp.frames.pop_back() {
             return Some(frame);
         }
         self.refill(cpu, &mut pcp);
-        let frame = pcp.pop();
+        let frame = pcp.frames.pop_back();
         drop(pcp);
         frame.or_else(|| self.scrape_from(0, cpu))
     }
@@ -159,7 +159,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         let mut count = chain.len as usize;
         while count < self.options.batch {
             if let Some(frame) = free.take() {
-                pcp.push_under(frame);
+                pcp.frames.push_front(frame);
                 count += 1;
             } else if count > 0 || !self.grow(free) {
                 break;
@@ -183,7 +183,7 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
             self.pages.state(frame).store(NOTHING, Ordering::Relaxed);
             self.pages.cluster(frame).store(0, Ordering::Relaxed);
             self.pages.mark_resident(frame);
-            pcp.push_under(frame);
+            pcp.frames.push_front(frame);
         }
         // Release pairs with the Acquire in `wait_for_clusters`.
         self.in_progress.fetch_sub(1, Ordering::Release);
@@ -410,8 +410,8 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
         }
         self.poison(frame.0, 1);
         let mut pcp = self.cpus.get(cpu).lock();
-        pcp.push(frame.0);
-        if pcp.len() >= self.options.cache_high {
+        pcp.frames.push_back(frame.0);
+        if pcp.frames.len() >= self.options.cache_high {
             self.empty(cpu, &mut pcp, self.options.batch);
         }
     }
@@ -436,7 +436,7 @@ unsafe impl<D: Design, P: LockTrace> Frames for ListZone<D, P> {
     }
 
     fn stats(&self) -> ZoneStats {
-        let cached = self.cpus.iter().map(|pcp| pcp.lock().len() as u64).sum();
+        let cached = self.cpus.iter().map(|pcp| pcp.lock().frames.len() as u64).sum();
         let free = self.free.write();
         let managed = u64::from(free.managed);
         ZoneStats {

@@ -2,6 +2,7 @@
 
 use std::ops::RangeBounds;
 
+use clap::ValueEnum;
 use clap::builder::RangedI64ValueParser;
 
 use crate::drive::modes::check_size;
@@ -38,6 +39,11 @@ pub fn export_size(text: &str) -> Result<u64, String> {
         return Err(format!("{text} is no multiple of 128K that is 1M at least"));
     }
     Ok(bytes)
+}
+
+/// The name of a value on the command line.
+pub fn name_of(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
 /// A number in this range.

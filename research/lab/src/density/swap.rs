@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use units::{Cpu, PAGE_SIZE};
 use zswap::{Key, Zswap};
@@ -11,7 +11,7 @@ use crate::args::DensityArgs;
 use crate::page::{Corpus, SEED};
 use crate::pages::Swap;
 use crate::statistics::percentiles;
-use crate::sys::Memory;
+use crate::sys::memory;
 use crate::{interrupt, page, report};
 
 const CPU: Cpu = Cpu(0);
@@ -34,8 +34,8 @@ pub fn runs(corpus: &Corpus, args: &DensityArgs) -> Result<Vec<Value>> {
 fn measure(corpus: &Corpus, codec: &str, args: &DensityArgs) -> Result<Value> {
     let Swap { zswap, swap, memcg, .. } =
         &Swap::new(corpus.pages, codec, designs::Variants::default())?;
-    let auto = zswap.policy().set_auto_cpu_percent(args.cpu).and_then(|()| zswap.set_auto(true));
-    auto.map_err(|fault| anyhow!("the cache: {fault}"))?;
+    zswap.policy().set_auto_cpu_percent(args.cpu)?;
+    zswap.set_auto(true)?;
     let key = |index: usize| Key { swap: *swap, offset: index as u64 };
     // A page that does not shrink stays with its owner: nothing is below the area.
     let is_kept = |index: &usize| zswap.store(CPU, key(*index), memcg, corpus.page(*index)).is_ok();
@@ -82,7 +82,7 @@ fn loads(
     kept: &[usize],
     key: &dyn Fn(usize) -> Key,
 ) -> Result<Value> {
-    let mut buffer = Memory::new(PAGE_SIZE).context("no memory for a page")?;
+    let mut buffer = memory(PAGE_SIZE).context("no memory for a page")?;
     let mut times = Vec::with_capacity(READS);
     for (n, &index) in kept.iter().enumerate() {
         let begun = Instant::now();

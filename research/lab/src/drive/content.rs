@@ -7,7 +7,7 @@ use units::PAGE_SIZE;
 
 use crate::page::page_mut;
 use crate::page::read;
-use crate::sys::Memory;
+use crate::sys::{Memory, memory};
 
 /// Bytes of generated contents: more than a cache holds, as in fio's stream of buffers.
 const GENERATED: usize = 64 << 20;
@@ -84,7 +84,7 @@ impl Content {
 
     /// Makes the contents: a whole number of blocks of `block` bytes. `wanted` blocks are enough.
     pub fn prepare(&self, block: usize, wanted: usize) -> Result<Source> {
-        let room = |bytes: usize| Memory::new(bytes).context("no memory for the contents");
+        let room = |bytes: usize| memory(bytes).context("no memory for the contents");
         let generated = (wanted.max(1) * block).min(GENERATED);
         let memory = match self {
             Content::Iozone => {
@@ -121,7 +121,7 @@ impl Content {
 
 /// Makes this many half-compressible pages, all different.
 pub fn half_compressible(pages: usize) -> Result<Memory> {
-    let memory = Memory::new(pages * PAGE_SIZE).context("no memory for the contents")?;
+    let memory = memory(pages * PAGE_SIZE).context("no memory for the contents")?;
     Ok(noise(memory, PAGE_SIZE / 2))
 }
 

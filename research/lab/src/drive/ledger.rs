@@ -9,7 +9,7 @@ use super::modes::{Part, Step};
 use crate::interrupt;
 use crate::page::{page, pages};
 use crate::pages::Target;
-use crate::sys::Memory;
+use crate::sys::memory;
 
 /// The blocks that each place may hold.
 pub struct Ledger {
@@ -45,7 +45,7 @@ impl Ledger {
     /// Reads the whole device and compares every page with the expected ones.
     pub fn verify(&self, target: &dyn Target, source: &Source) -> Result<()> {
         let bytes = source.block(0).len();
-        let mut buffer = Memory::new(bytes).context("no memory for a buffer")?;
+        let mut buffer = memory(bytes).context("no memory for a buffer")?;
         for (place, known) in self.places.iter().enumerate() {
             interrupt::check()?;
             let offset = (place * bytes) as u64;

@@ -138,15 +138,6 @@ pub fn check_size(bytes: u64) -> Result<(), String> {
 }
 
 impl Workload {
-    /// The name of the workload.
-    pub fn name(&self) -> &'static str {
-        match self.kind {
-            Kind::Modes => "modes",
-            Kind::Fio => "fio",
-            Kind::Eight => "eight",
-        }
-    }
-
     /// The names of its modes, in order.
     pub fn modes(&self) -> Vec<&'static str> {
         self.list().iter().map(|mode| mode.0).collect()

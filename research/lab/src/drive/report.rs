@@ -7,6 +7,7 @@ use super::content::Content;
 use super::modes::Workload;
 use super::subject::{Setting, Subject};
 use super::workers::Rate;
+use crate::args::name_of;
 use crate::statistics::{deviation, mean, median};
 
 /// The plan of a run.
@@ -90,24 +91,18 @@ impl Report<'_> {
             let all = |subject: usize, key: &str| -> Vec<Value> {
                 of.iter().skip(subject).step_by(subjects.len()).map(|c| c[key].clone()).collect()
             };
-            summary.extend(
-                subjects
-                    .iter()
-                    .enumerate()
-                    .map(|(n, subject)| {
-                        json!({
-                            "threads": threads,
-                            "subject": subject.name,
-                            "kb_per_s": all(n, "median"),
-                            "over_base": all(n, "over_base"),
-                        })
-                    })
-                    .collect::<Vec<Value>>(),
-            );
+            summary.extend(subjects.iter().enumerate().map(|(n, subject)| {
+                json!({
+                    "threads": threads,
+                    "subject": subject.name,
+                    "kb_per_s": all(n, "median"),
+                    "over_base": all(n, "over_base"),
+                })
+            }));
         }
         Ok(json!({
             "command": command,
-            "workload": workload.name(),
+            "workload": name_of(&workload.kind),
             "content": content.name(),
             "algorithm": setting.algorithm,
             "block_bytes": workload.block(),

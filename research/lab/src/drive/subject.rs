@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use designs::Variants;
 use units::PAGE_SIZE;
 
@@ -68,8 +68,7 @@ impl Setting {
             Count::Fixed(count) => count,
             Count::Threads => threads as u32,
         };
-        let set = engine.disk.set_max_streams(streams);
-        set.map_err(|fault| anyhow!("{fault}"))?;
+        engine.disk.set_max_streams(streams)?;
         Ok(Box::new(engine))
     }
 }

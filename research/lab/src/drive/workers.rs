@@ -17,7 +17,7 @@ use sync::atomic::{AtomicBool, Ordering};
 use super::content::Source;
 use super::modes::{Part, Step};
 use crate::pages::Target;
-use crate::sys::{Memory, thread_time};
+use crate::sys::{Memory, memory, thread_time};
 use crate::{interrupt, threads};
 
 /// Steps between two checks for an interrupt.
@@ -37,7 +37,7 @@ pub struct Rate {
 pub fn run(parts: &[Part], cpus: &[usize], target: &dyn Target, source: &Source) -> Result<Rate> {
     let block = source.block(0).len();
     let workers = Workers { ended: AtomicBool::new(false), target, source, block };
-    let prepare = |number| Ok((number, Memory::new(block).context("no memory for a buffer")?));
+    let prepare = |number| Ok((number, memory(block).context("no memory for a buffer")?));
     let paces = threads::on_each(cpus, prepare, |(number, mut buffer): (usize, Memory)| {
         workers.work(&parts[number], &mut buffer)
     })?;

@@ -30,8 +30,7 @@ pub enum Subject {
 impl Subject {
     /// The index of that name, for this many pages and entries.
     pub fn alone(index: &str, pages: u32, cpus: usize) -> Result<Subject> {
-        let made = make_index(index, &host::Mmap, (u64::from(pages), pages, cpus));
-        Ok(Subject::Alone(made.map_err(|error| anyhow!("{error}"))?))
+        Ok(Subject::Alone(make_index(index, &host::Mmap, (u64::from(pages), pages, cpus))?))
     }
 
     /// The engine with the index of that name, and an area of this many pages.

@@ -13,7 +13,7 @@ use units::{PAGE_SIZE, Page};
 use super::schemes::{Content, Op, Workload};
 use crate::page::{page, page_mut, read};
 use crate::pages::{Engine, Target};
-use crate::sys::Memory;
+use crate::sys::{Memory, memory};
 use crate::threads::on_each;
 
 /// Same-filled pages of each thread.
@@ -84,11 +84,11 @@ struct Hand<'a> {
 
 impl<'a> Hand<'a> {
     fn new(device: &'a Device, contents: &'a Contents, seed: u64) -> Result<Hand<'a>> {
-        let mut patterns = Memory::new(PATTERNS * PAGE_SIZE)?;
+        let mut patterns = memory(PATTERNS * PAGE_SIZE)?;
         for (at, page) in patterns.chunks_exact_mut(PAGE_SIZE).enumerate() {
             page.fill(at as u8 + 1);
         }
-        let (random, buffer) = (fastrand::Rng::with_seed(seed), Memory::new(PAGE_SIZE)?);
+        let (random, buffer) = (fastrand::Rng::with_seed(seed), memory(PAGE_SIZE)?);
         Ok(Hand { device, contents, random, patterns, buffer })
     }
 

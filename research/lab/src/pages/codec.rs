@@ -14,7 +14,7 @@ use zcomp::Context;
 
 use super::work::{CHUNK, Speed, Work, clock};
 use crate::page::{page, page_mut};
-use crate::sys::Memory;
+use crate::sys::{Memory, memory};
 
 /// A codec with the contexts and memory of each thread.
 pub struct Codec(Vec<Cpu>);
@@ -42,7 +42,7 @@ impl Codec {
         let pages = work.largest_share();
         let cpu = |_| {
             // The codec may use two pages for the last one.
-            let bytes = Memory::new((pages + 1) * PAGE_SIZE).context("no memory for the codec")?;
+            let bytes = memory((pages + 1) * PAGE_SIZE).context("no memory for the codec")?;
             let log = Mutex::new(Log { bytes, lengths: vec![1; pages] });
             Ok(Cpu { context: Mutex::new(context()?), log })
         };
@@ -81,7 +81,7 @@ impl Codec {
     /// Decompresses the objects that [`compress`](Codec::compress) left.
     pub fn decompress(&self, work: &Work<'_>) -> Result<Speed> {
         work.timed(|share| {
-            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            let mut buffer = memory(CHUNK * PAGE_SIZE)?;
             let cpu = &self.0[share.thread];
             let (mut context, log) = (lock(&cpu.context), lock(&cpu.log));
             let mut end = 0;
@@ -98,7 +98,7 @@ impl Codec {
     /// Compares the decompressed pages with the original ones. Untimed.
     pub fn verify(&self, work: &Work<'_>) -> Result<()> {
         work.on_each_thread(|share| {
-            let mut buffer = Memory::new(PAGE_SIZE)?;
+            let mut buffer = memory(PAGE_SIZE)?;
             let cpu = &self.0[share.thread];
             let (mut context, log) = (lock(&cpu.context), lock(&cpu.log));
             let mut end = 0;

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use block::{BlockDevice, Operation};
-use control::ControlError;
 use designs::{Machine, Variants};
 use machine::MachineOptions;
 use pagealloc::Frames;
@@ -22,7 +21,7 @@ pub fn machine(files: Arc<dyn HostFiles>, track_access: bool) -> Result<machine:
         swap_memory: Arc::new(host::Mmap),
         track_access,
     };
-    machine::Machine::new(Arc::new(host::Mmap), options).map_err(|fault| anyhow!("{fault}"))
+    Ok(machine::Machine::new(Arc::new(host::Mmap), options)?)
 }
 
 /// Our engine with one device.
@@ -34,14 +33,11 @@ pub struct Engine {
 impl Engine {
     /// Makes a new device of this many pages in a machine of its own.
     pub fn new(pages: usize, algorithm: &str, variants: &Variants) -> Result<Engine> {
-        let make = || -> Result<Engine, ControlError> {
-            let machine = Machine::of(variants.clone())?;
-            let disk = machine.add();
-            disk.set_algorithm(algorithm)?;
-            disk.set_disksize((pages * PAGE_SIZE) as u64)?;
-            Ok(Engine { disk, frames: machine.frames().clone() })
-        };
-        make().map_err(|error| anyhow!("{error}")).context("the engine")
+        let machine = Machine::of(variants.clone())?;
+        let disk = machine.add();
+        disk.set_algorithm(algorithm)?;
+        disk.set_disksize((pages * PAGE_SIZE) as u64)?;
+        Ok(Engine { disk, frames: machine.frames().clone() })
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use block::{BlockDevice, Operation};
-use control::ControlError;
 use designs::{Machine, Variants};
 use units::PAGE_SIZE;
 use zswap::{AreaOptions, Memcg, SwapDevice, SwapType, Zswap};
@@ -23,16 +22,13 @@ pub struct Swap {
 impl Swap {
     /// Makes a new area in a machine of its own; `variants` names its index.
     pub fn new(pages: usize, algorithm: &str, variants: Variants) -> Result<Swap> {
-        let make = || -> Result<Swap, ControlError> {
-            let zswap = Machine::of(variants)?.swap()?;
-            zswap.set_compressor(algorithm)?;
-            zswap.set_max_pool_percent(100)?;
-            let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
-            zswap.swapon(swap, pages as u64, AreaOptions { device: None, memcg: memcg.clone() })?;
-            let device = Arc::new(SwapDevice::new(zswap.clone(), swap));
-            Ok(Swap { zswap, swap, memcg, device })
-        };
-        make().map_err(|error| anyhow!("{error}")).context("the cache of swap pages")
+        let zswap = Machine::of(variants)?.swap()?;
+        zswap.set_compressor(algorithm)?;
+        zswap.set_max_pool_percent(100)?;
+        let (swap, memcg) = (SwapType::new(0)?, zswap.memcg("default")?);
+        zswap.swapon(swap, pages as u64, AreaOptions { device: None, memcg: memcg.clone() })?;
+        let device = Arc::new(SwapDevice::new(zswap.clone(), swap));
+        Ok(Swap { zswap, swap, memcg, device })
     }
 }
 

@@ -19,7 +19,7 @@ use units::PAGE_SIZE;
 
 use super::target::Target;
 use crate::page::{page, page_mut};
-use crate::sys::{self, Memory};
+use crate::sys::{self, memory};
 use crate::{interrupt, threads};
 
 /// Pages loaded before the clock stops for comparing.
@@ -172,7 +172,7 @@ impl<'a> Work<'a> {
         // Relaxed throughout: a count that is read after all threads have been joined.
         let verified = AtomicU64::new(0);
         let speed = self.timed(|share| {
-            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            let mut buffer = memory(CHUNK * PAGE_SIZE)?;
             let mut wall = Duration::ZERO;
             for chunk in share.indexes.chunks(CHUNK) {
                 let begun = Instant::now();
@@ -194,7 +194,7 @@ impl<'a> Work<'a> {
     /// Loads every page without comparing it.
     pub fn load(&self, target: &dyn Target) -> Result<Speed> {
         self.timed(|share| {
-            let mut buffer = Memory::new(CHUNK * PAGE_SIZE)?;
+            let mut buffer = memory(CHUNK * PAGE_SIZE)?;
             clock(|| {
                 let mut chunks = share.indexes.chunks(CHUNK);
                 chunks.try_for_each(|chunk| load_chunk(target, chunk, &mut buffer))

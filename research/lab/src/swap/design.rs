@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use control::ControlError;
 use designs::{Machine, Variants};
 use fuse::{LoopDevice, LoopOptions, Mount};
@@ -15,8 +15,7 @@ use zswap::{AreaOptions, SwapDevice, SwapType, Work, Zswap};
 
 use super::area::{On, SwapFile};
 use super::zswap::percent;
-use super::{Area, Shop, Told};
-use crate::proc_files::Counters;
+use super::{Area, Shop};
 
 /// Swap space on a device that this process serves.
 pub struct Design {
@@ -36,7 +35,7 @@ impl Design {
             bail!("which index? {}", designs::INDEXES.join(", "));
         };
         let backing = SwapFile::new(shop)?;
-        let (zswap, device) = area(shop, variant, &backing).map_err(|error| anyhow!("{error}"))?;
+        let (zswap, device) = area(shop, variant, &backing)?;
         let worker = Worker::new(zswap);
         let directory =
             TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
@@ -109,12 +108,8 @@ fn write_back(zswap: &Zswap, over: &AtomicBool) {
     }
 }
 
+/// The part that went to the disk is unknown.
 impl Area for Design {
-    fn told(&mut self, _: &Counters) -> Result<Told> {
-        // The part that went to the disk is unknown.
-        Ok(Told::default())
-    }
-
     fn end(mut self: Box<Self>) -> Result<()> {
         self.on.off()?;
         self.loop_device.detach()?;

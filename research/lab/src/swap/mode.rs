@@ -5,6 +5,8 @@ use std::fmt;
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
+use crate::args::name_of;
+
 /// The kinds of swap.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -39,8 +41,7 @@ impl Mode {
             None => (text, None),
         };
         let Ok(kind) = Kind::from_str(name, false) else {
-            let known = KINDS.iter().map(|kind| kind.name()).chain([Kind::Design.name()]);
-            let known: Vec<&str> = known.collect();
+            let known: Vec<String> = Kind::value_variants().iter().map(name_of).collect();
             return Err(format!("{name:?} is no kind of swap; there are {}", known.join(", ")));
         };
         match variant {
@@ -77,8 +78,8 @@ impl Mode {
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.variant {
-            Some(variant) => write!(f, "{}:{variant}", self.kind.name()),
-            None => f.pad(self.kind.name()),
+            Some(variant) => write!(f, "{}:{variant}", name_of(&self.kind)),
+            None => f.pad(&name_of(&self.kind)),
         }
     }
 }
@@ -86,17 +87,3 @@ impl fmt::Display for Mode {
 /// All kinds of products, in the order of tables.
 const KINDS: [Kind; 5] =
     [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
-
-impl Kind {
-    /// Its name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::None => "none",
-            Kind::File => "file",
-            Kind::KernelZswap => "kernel-zswap",
-            Kind::KernelZram => "kernel-zram",
-            Kind::Rampack => "rampack",
-            Kind::Design => "design",
-        }
-    }
-}

@@ -59,7 +59,9 @@ pub trait Area {
     }
 
     /// The figures of the swap; `counted` is the growth of the kernel's counters since `begin`.
-    fn told(&mut self, counted: &Counters) -> Result<Told>;
+    fn told(&mut self, _counted: &Counters) -> Result<Told> {
+        Ok(Told::default())
+    }
 
     /// Takes the swap away. The kernel first reads all its pages back.
     fn end(self: Box<Self>) -> Result<()>;

@@ -11,7 +11,7 @@ use rampack::{Algorithm, Rampack, Store, StoreOptions, Upkeep};
 use zcomp::{Block, Params};
 
 use super::sets::{Key, Set};
-use crate::sys::Memory;
+use crate::sys::{Memory, memory};
 
 /// The store with small values one by one.
 pub const ONE_BY_ONE: &str = "one-by-one";
@@ -206,7 +206,7 @@ pub struct Bare<'a> {
 
 impl<'a> Bare<'a> {
     pub fn new(set: &'a Set<'a>, algorithm: &str) -> Result<Bare<'a>> {
-        let (hand, memory) = (Hand::new(algorithm)?, Memory::new(set.data + 2 * LARGEST)?);
+        let (hand, memory) = (Hand::new(algorithm)?, memory(set.data + 2 * LARGEST)?);
         let places = vec![(0, 0); set.values.len()];
         let (put_ns, get_ns) = (Vec::new(), Vec::new());
         let mut bare = Bare { set, hand, memory, places, compressed: 0, put_ns, get_ns };

@@ -1,6 +1,6 @@
 //! The turns of a measurement, in order.
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use pagealloc::{Frames, ZoneOptions};
 
@@ -10,6 +10,7 @@ use super::run::{Gathered, Run};
 use super::ticks::Clock;
 use super::workers::{self, Job};
 use super::workload::{Workload, usual_frames};
+use crate::args::name_of;
 use crate::interrupt;
 
 /// Turns for locks happen once in this many rounds.
@@ -43,7 +44,7 @@ impl Plan {
                 bail!(
                     "{frames} frames are too few for {threads} threads of {}: each has {share}, \
                      and needs {LEAST}",
-                    workload.name()
+                    name_of(&workload)
                 );
             }
         }
@@ -79,9 +80,10 @@ impl Plan {
                 for turn in 0..self.designs.len() {
                     let which = (round + turn) % self.designs.len();
                     let design = self.designs[which];
-                    bar.set_message(format!("{}, {}, {threads}", design.name, workload.name()));
+                    let what = name_of(&workload);
+                    bar.set_message(format!("{}, {what}, {threads}", design.name));
                     let made = self.turns_of(design, &job, round, frames, &mut gathered[which]);
-                    made.with_context(|| format!("{} under {}", design.name, workload.name()))?;
+                    made.with_context(|| format!("{} under {what}", design.name))?;
                     bar.inc(1 + u64::from(round.is_multiple_of(SELDOM)));
                 }
             }
@@ -105,8 +107,7 @@ impl Plan {
         // Nothing goes back to the system: no system calls are measured.
         let options =
             ZoneOptions { keep_free_blocks: u32::MAX, ..ZoneOptions::new(job.threads, frames) };
-        let no_memory = |error| anyhow!("{error}");
-        let zone = (design.plain)(&host::Mmap, options).map_err(no_memory)?;
+        let zone = (design.plain)(&host::Mmap, options)?;
         let tallies = workers::turn(job, &*zone, None)?;
         gathered.timed(&tallies, Picture::of(&*zone));
         zone.drain();
@@ -114,8 +115,7 @@ impl Plan {
         if round.is_multiple_of(SELDOM) {
             interrupt::check()?;
             let lock_stat = gathered.probe(job.threads);
-            let zone =
-                (design.probed)(&host::Mmap, options, lock_stat.clone()).map_err(no_memory)?;
+            let zone = (design.probed)(&host::Mmap, options, lock_stat.clone())?;
             let tallies = workers::turn(job, &*zone, Some(&lock_stat))?;
             come_to_rest(&*zone, false)?;
             gathered.listened(&tallies);

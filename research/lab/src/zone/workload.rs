@@ -21,15 +21,6 @@ pub enum Workload {
 }
 
 impl Workload {
-    pub fn name(self) -> &'static str {
-        match self {
-            Workload::Bulk => "bulk",
-            Workload::Repeat => "repeat",
-            Workload::PageFault1 => "page-fault1",
-            Workload::CrossFree => "cross-free",
-        }
-    }
-
     /// Whether threads wait for each other between phases.
     pub fn meets(self) -> bool {
         matches!(self, Workload::Bulk | Workload::CrossFree)

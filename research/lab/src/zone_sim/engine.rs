@@ -10,7 +10,7 @@
 
 use serde::Serialize;
 
-use super::load::{Costs, Demand, Load, Visit};
+use super::load::{Demand, Load, Visit};
 use crate::sim::{Gate, GateId, Length, Machine, Mode, Model, Step};
 
 /// The results of a simulation.
@@ -52,7 +52,10 @@ const LEFT: u32 = 1;
 struct Engine<'a> {
     demand: &'a Demand,
     load: &'a Load,
-    costs: &'a Costs,
+    /// Nanoseconds in which a line moves to another CPU: so long it takes to pass a lock to a waiter,
+    /// or to take one that another CPU had last; and each waiter at a head of a list adds it, because
+    /// it looks at the same line.
+    transfer: f64,
     threads: Vec<Thread>,
     /// From when on everything counts, and until when.
     counted: [f64; 2],
@@ -60,14 +63,14 @@ struct Engine<'a> {
 }
 
 /// Simulates a zone. The same arguments give the same result.
-pub fn simulate(demand: &Demand, load: &Load, costs: &Costs, seed: u64) -> Outcome {
-    Engine::new(demand, load, costs).run(seed)
+pub fn simulate(demand: &Demand, load: &Load, transfer: f64, seed: u64) -> Outcome {
+    Engine::new(demand, load, transfer).run(seed)
 }
 
 impl<'a> Engine<'a> {
-    fn new(demand: &'a Demand, load: &'a Load, costs: &'a Costs) -> Engine<'a> {
+    fn new(demand: &'a Demand, load: &'a Load, transfer: f64) -> Engine<'a> {
         let threads = vec![Thread { allocates: true, left: load.pages }; load.threads];
-        Engine { demand, load, costs, threads, counted: [0.0; 2], pages: 0.0 }
+        Engine { demand, load, transfer, threads, counted: [0.0; 2], pages: 0.0 }
     }
 
     fn run(mut self, seed: u64) -> Outcome {
@@ -77,11 +80,11 @@ impl<'a> Engine<'a> {
         // One cycle of each thread does not count.
         let warm = load.threads as u64 * (visits(&demand.alloc) + free);
         let length = Length { warm, operations: warm * u64::from(load.cycles) };
-        let whole = load.pages
-            * (load.alloc_ns + load.free_ns + demand.per_page(self.costs.hand_off)).max(1.0);
+        let whole =
+            load.pages * (load.alloc_ns + load.free_ns + demand.per_page(self.transfer)).max(1.0);
         let mut machine = Machine::new(load.threads, seed);
-        machine.add(Gate::new("lock", self.costs.hand_off));
-        machine.add(Gate { crowd: Some(self.costs.waiter), ..Gate::new("head", 0.0) });
+        machine.add(Gate::new("lock", self.transfer));
+        machine.add(Gate { crowd: Some(self.transfer), ..Gate::new("head", 0.0) });
         let stagger = if load.stagger { whole } else { 0.0 };
         let waited = machine.run(&mut self, length, stagger).waited;
         let elapsed = (self.counted[1] - self.counted[0]).max(1e-9);

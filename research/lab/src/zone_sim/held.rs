@@ -20,25 +20,14 @@ pub struct Held {
     pub demand: Demand,
     /// A thread's own time for a page, allocating and freeing, in nanoseconds.
     pub own_ns: (f64, f64),
-    /// Measured under page-fault1: the part of free memory in blocks of order 0 at rest.
-    pub order0_share: f64,
-    /// Measured under page-fault1: free buddies that were not merged.
-    pub unmerged_buddies: u64,
-    /// Measured under cross-free: the demand of a page on the zone, and pages a second.
-    pub measured: Vec<Measured>,
+    /// Measured under page-fault1.
+    pub rest: Run,
+    /// Measured under cross-free, with each number of threads.
+    pub measured: Vec<Run>,
 }
 
-/// A measured point on this machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Measured {
-    pub threads: usize,
-    /// The demand of a page on the zone.
-    pub demand: Demand,
-    /// Pages a second.
-    pub pages_per_s: f64,
-}
-
-fn demand_of(run: &Run) -> Demand {
+/// The demand of a page on the zone.
+pub fn demand_of(run: &Run) -> Demand {
     Demand { alloc: run.alloc_visits, free: run.free_visits }
 }
 
@@ -76,17 +65,13 @@ pub fn find_out(plan: &Plan, bar: &ProgressBar) -> Result<Vec<Held>> {
         ) else {
             continue;
         };
-        let points = plan.threads.iter().filter_map(|&threads| {
-            let run = run(Workload::CrossFree, threads)?;
-            Some(Measured { threads, demand: demand_of(run), pages_per_s: run.pages_per_s })
-        });
+        let points = plan.threads.iter().filter_map(|&n| run(Workload::CrossFree, n).cloned());
         all.push(Held {
             design: design.name,
             threads: most,
             demand: demand_of(cross),
             own_ns: own(alone),
-            order0_share: rest.picture.order0_share,
-            unmerged_buddies: rest.picture.unmerged_buddies,
+            rest: rest.clone(),
             measured: points.collect(),
         });
     }

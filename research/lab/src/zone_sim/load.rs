@@ -91,19 +91,3 @@ pub struct Load {
     /// Whether threads begin at random points of a cycle, and not all at once.
     pub stagger: bool,
 }
-
-/// The costs of transfers between CPUs, in nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub struct Costs {
-    /// Passing a lock to a waiter. Also taking a lock that another CPU had last.
-    pub hand_off: f64,
-    /// The time that each waiter adds to a head of a list, because it looks at the same line.
-    pub waiter: f64,
-}
-
-impl Costs {
-    /// The costs if a line moves in `transfer` nanoseconds.
-    pub const fn of(transfer: f64) -> Costs {
-        Costs { hand_off: transfer, waiter: transfer }
-    }
-}

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::engine::simulate;
-use super::load::{Costs, Demand, Load, Visit};
+use super::load::{Demand, Load, Visit};
 
 /// Transfer time of a line between two cores of one socket, in nanoseconds. Published values for
 /// processors of these generations are 47 to 51 (core-to-core-latency).
@@ -97,7 +97,7 @@ pub fn curves(seed: u64) -> Vec<Curve> {
 fn serial(demand: &Demand, threads: usize, own: f64, seed: u64) -> f64 {
     let load = Load { frees: false, ..page_fault1(threads, BATCH * 40.0, 3, true) };
     let load = Load { alloc_ns: own, ..load };
-    1e9 / simulate(demand, &load, &Costs::of(SOCKET), seed).pages_per_s.max(1.0)
+    1e9 / simulate(demand, &load, SOCKET, seed).pages_per_s.max(1.0)
 }
 
 fn point(cores: usize, published_ns: f64, simulated_ns: f64, given: bool) -> Point {
@@ -216,7 +216,7 @@ mod tests {
         let [_, given] = seed();
         assert!(given.given);
         let load = page_fault1(SEED_THREADS / 2, BATCH * 60.0, 2, true);
-        let outcome = simulate(&given.kernel, &load, &Costs::of(SOCKET), 1);
+        let outcome = simulate(&given.kernel, &load, SOCKET, 1);
         let rate = 2.0 * outcome.pages_per_s / 1e6;
         assert!((rate / given.rate - 1.0).abs() < 0.05, "{rate}");
         assert!(outcome.lock_wait_percent() < 3.0);

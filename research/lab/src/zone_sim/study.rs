@@ -5,13 +5,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::engine::{Outcome, simulate};
-use super::held::{Held, Measured, find_out};
-use super::load::{Costs, Demand, Load, Visit};
+use super::held::{Held, demand_of, find_out};
+use super::load::{Demand, Load, Visit};
 use super::published::{self, SEED_THREADS, SOCKET, SeedRow, page_fault1};
 use crate::args::ZoneSimArgs;
 use crate::report::{begin, step};
 use crate::statistics::median;
 use crate::zone::plan::Plan;
+use crate::zone::run::Run;
 
 /// Factors for the uncertainty of the times under the lock.
 const HELD: [f64; 2] = [0.8, 1.2];
@@ -46,7 +47,7 @@ fn band(outcomes: &[Outcome]) -> Value {
 fn machine(
     demand: &Demand,
     threads: usize,
-    costs: &Costs,
+    transfer: f64,
     seed: u64,
     load: impl Fn(usize) -> Load,
 ) -> Outcome {
@@ -56,7 +57,7 @@ fn machine(
     for count in zones.into_iter().filter(|count| *count > 0) {
         let zone = match before {
             Some((same, outcome)) if same == count => outcome,
-            _ => simulate(demand, &load(count), costs, seed),
+            _ => simulate(demand, &load(count), transfer, seed),
         };
         before = Some((count, zone));
         let part = count as f64 / threads as f64;
@@ -119,14 +120,14 @@ pub fn study(args: &ZoneSimArgs, transfer_ns: Option<f64>, plan: &Plan) -> Resul
 
 /// The measurements of one and two threads here, and the simulation. One thread calibrates it.
 fn check_this_machine(held: &[Held], transfer_ns: Option<f64>, args: &ZoneSimArgs) -> Vec<Value> {
-    let costs = Costs::of(transfer_ns.unwrap_or(SOCKET));
+    let transfer = transfer_ns.unwrap_or(SOCKET);
     let points = held.iter().flat_map(|held| held.measured.iter().map(move |point| (held, point)));
-    let check = |(held, point): (&Held, &Measured)| {
+    let check = |(held, point): (&Held, &Run)| {
         // Threads meet at the beginning of each phase.
         let load = bare(held.own_ns, point.threads, args, false);
-        let simulated = simulate(&point.demand, &load, &costs, args.seed).pages_per_s;
+        let simulated = simulate(&demand_of(point), &load, transfer, args.seed).pages_per_s;
         json!({
-            "design": held.design,
+            "design": point.design,
             "threads": point.threads,
             "measured_pages_per_s": point.pages_per_s,
             "simulated_pages_per_s": simulated,
@@ -154,8 +155,8 @@ fn design(held: &Held) -> Value {
         "alloc": held.demand.alloc,
         "free": held.demand.free,
         "own_ns": { "alloc": held.own_ns.0, "free": held.own_ns.1 },
-        "order0_share": held.order0_share,
-        "unmerged_buddies": held.unmerged_buddies,
+        "order0_share": held.rest.picture.order0_share,
+        "unmerged_buddies": held.rest.picture.unmerged_buddies,
     })
 }
 
@@ -163,7 +164,7 @@ fn design(held: &Held) -> Value {
 fn seed_row(row: &SeedRow, args: &ZoneSimArgs) -> Value {
     let simulated = |stagger| {
         let load = |threads| page_fault1(threads, f64::from(args.pages), args.cycles, stagger);
-        machine(&row.kernel, SEED_THREADS, &Costs::of(SOCKET), args.seed, load)
+        machine(&row.kernel, SEED_THREADS, SOCKET, args.seed, load)
     };
     let kernel = simulated(true);
     json!({
@@ -190,7 +191,7 @@ fn predict(held: &Held, threads: usize, around: Around, args: &ZoneSimArgs) -> V
             Around::PageFault1 => page_fault1(count, f64::from(args.pages), args.cycles, stagger),
             Around::Bare => bare(held.own_ns, count, args, stagger),
         };
-        machine(demand, threads, &Costs::of(transfer), args.seed, load)
+        machine(demand, threads, transfer, args.seed, load)
     };
     let (base, lockstep) =
         (simulated(&held.demand, SOCKET, true), simulated(&held.demand, SOCKET, false));
@@ -231,13 +232,12 @@ mod tests {
         let demand = Demand { alloc: Visit::alone(16.0, 10.0), free: Visit::NONE };
         let load = page_fault1(0, 1600.0, 8, true);
         let load = |threads| Load { threads, frees: false, alloc_ns: 0.0, ..load };
-        let costs = Costs::of(50.0);
-        let rate = |threads| machine(&demand, threads, &costs, 1, load).pages_per_s;
+        let rate = |threads| machine(&demand, threads, 50.0, 1, load).pages_per_s;
         // One thread has a zone of its own; two have one each; then each lock is full.
         let (one, two, eight) = (rate(1), rate(2), rate(8));
         assert!((two / one - 2.0).abs() < 0.01, "{one} {two}");
         assert!((eight / (2.0 * 16e9 / 210.0) - 1.0).abs() < 0.02, "{eight}");
-        let odd = machine(&demand, 5, &costs, 1, load);
+        let odd = machine(&demand, 5, 50.0, 1, load);
         assert!(odd.lock_wait_percent() > 10.0 && odd.lock_wait_percent() < 80.0, "{odd:?}");
     }
 }

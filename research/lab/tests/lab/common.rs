@@ -25,11 +25,6 @@ pub fn swaps_to(place: &Place) -> bool {
     swaps.contains(place.path("").display().to_string().trim_end_matches('/'))
 }
 
-/// Panics if it does.
-pub fn assert_no_swap_of(place: &Place) {
-    assert!(!swaps_to(place), "the system still swaps to {}", place.path("").display());
-}
-
 /// The kernel's zram device, which one test at a time sets up.
 pub fn zram() -> MutexGuard<'static, ()> {
     static ZRAM: Mutex<()> = Mutex::new(());
@@ -79,8 +74,9 @@ impl Place {
         stderr
     }
 
-    /// Panics if the program left anything among its temporary files.
+    /// Panics if the program left anything among its temporary files, or swap.
     pub fn assert_nothing_left(&self) {
+        assert!(!swaps_to(self), "the system still swaps to {}", self.path("").display());
         let left: Vec<_> = fs::read_dir(self.path("t"))
             .expect("the directory")
             .map(|entry| entry.expect("an entry").path())

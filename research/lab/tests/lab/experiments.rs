@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::common::{Place, write_corpus};
+use crate::common::{Place, list, number, write_corpus};
 use serde_json::Value;
 use testkit::Need;
 
@@ -12,16 +12,17 @@ const MODES: &str = "Initial write,Rewrite,Read,Re-read,Reverse read,Stride read
                      Mixed workload,Random write,Pwrite,Pread";
 
 fn names(result: &Value) -> Vec<&str> {
-    let subjects = result["subjects"].as_array().expect("a list");
-    subjects.iter().map(|subject| subject["name"].as_str().expect("a name")).collect()
+    list(result, "subjects")
+        .iter()
+        .map(|subject| subject["name"].as_str().expect("a name"))
+        .collect()
 }
 
 /// Checks the figures of a cell, of which there is one of each repetition.
 fn assert_figures(figures: &Value, base: &Value, repeat: usize) {
-    let number = |key: &str| figures[key].as_f64().unwrap_or_else(|| panic!("{key}: {figures}"));
+    let number = |key: &str| number(figures, key);
     let samples = |figures: &Value| -> Vec<f64> {
-        let samples = figures["samples"].as_array().expect("a list");
-        samples.iter().map(|sample| sample.as_f64().expect("a number")).collect()
+        list(figures, "samples").iter().map(|sample| sample.as_f64().expect("a number")).collect()
     };
     let ours = samples(figures);
     assert_eq!(ours.len(), repeat);
@@ -43,7 +44,7 @@ fn assert_whole(result: &Value, threads: &[u64], modes: &str, repeat: usize) {
     assert_eq!(result["repeat"], repeat);
     let names = names(result);
     assert_eq!(result["base"], names[0]);
-    let cells = result["cells"].as_array().expect("a list");
+    let cells = list(result, "cells");
     assert_eq!(cells.len(), threads.len() * modes.len() * names.len());
     let mut seen = BTreeSet::new();
     for row in cells.chunks(names.len()) {
@@ -77,8 +78,8 @@ fn every_slot_scheme_takes_part_in_every_mode() {
     }
     assert_eq!(result["block_bytes"], 16 << 10);
     assert_eq!(result["area_bytes"], 320 << 10);
-    for subject in result["subjects"].as_array().expect("a list") {
-        let bytes = subject["slot_bytes_per_page"].as_f64().expect("bytes");
+    for subject in list(&result, "subjects") {
+        let bytes = number(subject, "slot_bytes_per_page");
         assert!((8.0..=64.0).contains(&bytes), "{subject}");
     }
     place.assert_nothing_left();

@@ -48,8 +48,9 @@ impl<D: Design, P: LockTrace> ListZone<D, P> {
         drop(free);
         for (cpu, pcp) in self.cpus.iter().enumerate() {
             let pcp = pcp.lock();
-            assert!(pcp.len() <= self.options.cache_high, "cpu {cpu} has {}", pcp.len());
-            pcp.frames().for_each(|frame| map.put(frame, 0, Place::PcpList(cpu)));
+            let held = pcp.frames.len();
+            assert!(held <= self.options.cache_high, "cpu {cpu} has {held}");
+            pcp.frames.iter().for_each(|frame| map.put(*frame, 0, Place::PcpList(cpu)));
         }
         for frame in 0..map.places.len() as u32 {
             let state = self.pages.state(frame).load(Ordering::Relaxed);

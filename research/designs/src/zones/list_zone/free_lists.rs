@@ -86,6 +86,13 @@ impl<D: Design> FreeLists<D> {
             .is_some_and(|state| state.load(Ordering::Acquire) == FREE | u32::from(order))
     }
 
+    /// The buddy of a block, if the two can be merged.
+    #[inline]
+    fn free_buddy(&self, frame: u32, order: u8) -> Option<u32> {
+        let buddy = frame ^ 1 << order;
+        (order < MAX_ORDER && self.is_free(buddy, order)).then_some(buddy)
+    }
+
     // Shared mode.
 
     /// Gives a block back under the lock of its range.
@@ -129,11 +136,7 @@ impl<D: Design> FreeLists<D> {
     /// Takes the buddies of a block out and merges the block with them, as long as they are free.
     /// No other thread may take them, because only the owner of a block takes its buddy.
     fn merge_beside(&self, mut frame: u32, mut order: u8) -> (u32, u8) {
-        while order < MAX_ORDER {
-            let buddy = frame ^ 1 << order;
-            if !self.is_free(buddy, order) {
-                break;
-            }
+        while let Some(buddy) = self.free_buddy(frame, order) {
             self.lists.del(node(buddy));
             self.pages().state(buddy).store(NOTHING, Ordering::Relaxed);
             self.counts[order as usize].fetch_sub(1, Ordering::Relaxed);
@@ -236,11 +239,7 @@ impl<D: Design> FreeLists<D> {
 
     /// Merges a block with its free buddies and puts the result in.
     pub fn give_merged(&mut self, mut frame: u32, mut order: u8) {
-        while order < MAX_ORDER {
-            let buddy = frame ^ 1 << order;
-            if !self.is_free(buddy, order) {
-                break;
-            }
+        while let Some(buddy) = self.free_buddy(frame, order) {
             self.remove(buddy, order);
             frame &= !(1 << order);
             order += 1;

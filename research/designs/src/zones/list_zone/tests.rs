@@ -35,13 +35,11 @@ fn pcp_lists_give_the_newest_first_and_the_oldest_back() {
         assert_eq!(zone.stats().cached, 1000usize.next_multiple_of(63) as u64 - 1000);
         for frame in &frames {
             zone.free(Cpu(1), *frame);
-            assert!(zone.cpus.get(Cpu(1)).lock().len() < 378);
+            assert!(zone.cpus.get(Cpu(1)).lock().frames.len() < 378);
         }
         zone.validate();
-        let mut left = Vec::new();
-        let pcp = zone.cpus.get(Cpu(1)).lock();
-        left.extend(pcp.frames().map(Frame));
-        drop(pcp);
+        let left: Vec<Frame> =
+            zone.cpus.get(Cpu(1)).lock().frames.iter().copied().map(Frame).collect();
         assert_eq!(left, frames[1000 - left.len()..], "{}: the oldest went", D::NAME);
         assert_eq!(zone.alloc(Cpu(1)), Some(frames[999]));
         assert_eq!(zone.alloc(Cpu(1)), Some(frames[998]));

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn takes_what_this_process_has_in_memory() {
-    let mut mine = crate::sys::Memory::new(64 * PAGE_SIZE).expect("memory");
+    let mut mine = crate::sys::memory(64 * PAGE_SIZE).expect("memory");
     for (number, page) in mine.chunks_mut(PAGE_SIZE).enumerate() {
         page.fill(0xa5);
         page[..8].copy_from_slice(&(0x1122_3344_5566_0000 + number as u64).to_ne_bytes());
