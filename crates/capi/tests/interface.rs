@@ -5,16 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use testkit::{Need, Output, TempDir, met, run, try_run};
+use testkit::{Need, Output, TempDir, is_long, met, run, try_run};
 
 const CC: Need = Need::program("cc", "build-essential");
 const CXX: Need = Need::program("c++", "build-essential");
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
-
-/// Whether tests run whose tools take minutes to build, or to run.
-fn is_long_run() -> bool {
-    env::var_os("RAMPACK_LONG").is_some()
-}
 
 fn here(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
@@ -95,7 +90,7 @@ fn the_header_is_strict_c_and_cplusplus() {
 
 #[test]
 fn the_header_is_what_cbindgen_makes() {
-    if !is_long_run() {
+    if !is_long() {
         return;
     }
     let cbindgen = Need::other(
@@ -166,7 +161,7 @@ fn examples_run_with_the_static_library() {
 
 #[test]
 fn examples_run_under_valgrind() {
-    if !is_long_run() {
+    if !is_long() {
         return;
     }
     let valgrind = Need::program("valgrind", "valgrind");

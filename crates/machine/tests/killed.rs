@@ -27,7 +27,7 @@ use std::process::{Child, Command, Stdio};
 
 use machine::Machine;
 use sync::atomic::killed::end_after;
-use testkit::{Rng, TempDir};
+use testkit::{Rng, TempDir, asked};
 
 const DIRECTORY: &str = "RAMPACK_KILLED_DIRECTORY";
 const OPERATION: &str = "RAMPACK_KILLED_OPERATION";
@@ -109,13 +109,10 @@ fn choose(rng: &mut Rng, all: u64, most: u64) -> Vec<u64> {
     (0..most).map(|n| 1 + (n * all + rng.below(all)) / most).collect()
 }
 
-fn most_steps() -> u64 {
-    env::var("RAMPACK_STEPS").map_or(60, |text| text.parse().expect("a number of steps"))
-}
-
 #[test]
 fn an_end_at_any_step_leaves_all_pages() {
     let mut rng = Rng::new(testkit::seed("an_end_at_any_step_leaves_all_pages"));
+    let most = asked("RAMPACK_STEPS", testkit::cases(60) as u64);
     let only = env::var("RAMPACK_OPERATION").ok();
     let cases = cases();
     let is_chosen = |case: &Case| only.as_ref().is_none_or(|only| case.name == only);
@@ -123,7 +120,7 @@ fn an_end_at_any_step_leaves_all_pages() {
     let chosen = cases.iter().enumerate().filter(|(_, case)| is_chosen(case));
     for (number, case) in chosen {
         let all = try_step(number, NEVER).expect("it has an end");
-        let tried = choose(&mut rng, all, most_steps());
+        let tried = choose(&mut rng, all, most);
         for step in &tried {
             let result = catch_unwind(AssertUnwindSafe(|| try_step(number, *step)));
             match result {

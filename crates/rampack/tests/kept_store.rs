@@ -289,7 +289,7 @@ fn run_and_kill(directory: &Path, seed: u64, time: Duration) -> Vec<[u64; 3]> {
 #[test]
 fn every_value_whose_put_returned_survives_every_kill() {
     let mut rng = Rng::new(testkit::seed("every_value_whose_put_returned_survives_every_kill"));
-    let kills: u32 = env::var("RAMPACK_KILLS").map_or(12, |text| text.parse().unwrap());
+    let kills: u32 = testkit::asked("RAMPACK_KILLS", 12);
     let directory = TempDir::new();
     // The version of each key; 0 for none.
     let mut model: BTreeMap<u64, u64> = (0..KEYS).map(|key| (key, 0)).collect();

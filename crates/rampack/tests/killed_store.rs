@@ -176,7 +176,7 @@ fn choose(rng: &mut Rng, all: u64, most: u64) -> Vec<u64> {
 #[test]
 fn an_end_at_any_step_leaves_all_values() {
     let mut rng = Rng::new(testkit::seed("an_end_at_any_step_leaves_all_values"));
-    let most = env::var("RAMPACK_STEPS").map_or(60, |text| text.parse().unwrap());
+    let most = testkit::asked("RAMPACK_STEPS", testkit::cases(60) as u64);
     let only = env::var("RAMPACK_OPERATION").ok();
     let (cases, mut any) = (cases(), false);
     for (number, case) in cases.iter().enumerate() {

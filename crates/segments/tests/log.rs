@@ -8,14 +8,13 @@ mod model;
 
 use adapter::Flaw;
 use model::{Plan, run};
-use testkit::Rng;
+use testkit::{Rng, asked};
 
 /// Events of each run, if `RAMPACK_EVENTS` does not say otherwise.
 const EVENTS: u64 = 60_000;
 
 fn events() -> u64 {
-    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(EVENTS)
+    asked("RAMPACK_EVENTS", EVENTS)
 }
 
 fn plans() -> Vec<Plan> {

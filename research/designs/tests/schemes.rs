@@ -24,7 +24,7 @@ use sim::events::Weights;
 use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
 use streams::{OTHER_STREAMS, policy};
-use testkit::{Rng, seed};
+use testkit::{Rng, cases, seed};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Share, WhenFull};
 
@@ -104,7 +104,7 @@ fn every_byte_stays_under_every_design() {
     let mut rng = Rng::new(seed("every_byte_stays_under_every_design"));
     const THREADS: u64 = 4;
     const PAGES: u64 = 100;
-    let events = if cfg!(asan) { 400 } else { 1500 };
+    let events = cases(if cfg!(asan) { 800 } else { 1500 });
     let weights = Weights { write_pages: 40, discard: 8, ..Weights::default() };
     for plan in others() {
         let plan = plan.sized(THREADS * PAGES * P);

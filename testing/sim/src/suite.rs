@@ -11,7 +11,7 @@ mod neighbours;
 use std::sync::Arc;
 
 use block::BlockDevice;
-use testkit::Rng;
+use testkit::{Rng, cases};
 
 use crate::events::Weights;
 use crate::model::{Drive, listed};
@@ -31,10 +31,10 @@ pub fn block_device(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     edges(&make);
     let mut rng = Rng::new(seed);
     for (pages, events) in [(1, 400), (7, 1500), (300, 3000)] {
-        against_model(&make, pages * P, Drive::new(rng.next_u64(), events));
+        against_model(&make, pages * P, Drive::new(rng.next_u64(), cases(events)));
     }
     let weights = Weights { discard: 30, punch: 15, zero: 15, ..Weights::default() };
-    against_model(&make, 16 * P, Drive { weights, ..Drive::new(rng.next_u64(), 1500) });
+    against_model(&make, 16 * P, Drive { weights, ..Drive::new(rng.next_u64(), cases(1500)) });
     neighbours(&*make(16 * P), Crowd::new(rng.next_u64()));
     hot_pages(&*make(16 * P), Crowd::new(rng.next_u64()));
 }
@@ -71,7 +71,7 @@ pub fn against_model(make: Make<'_>, bytes: u64, drive: Drive) {
 pub fn overflowing(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     const BYTES: u64 = 400 * P;
     let weights = Weights { write_pages: 60, discard: 2, punch: 1, ..Weights::default() };
-    against_model(&make, BYTES, Drive { weights, ..Drive::new(seed, 3000) });
+    against_model(&make, BYTES, Drive { weights, ..Drive::new(seed, cases(3000)) });
     let device = make(BYTES);
     for round in 0..2 {
         let refused = edges::fill_with_noise(&*device, seed.wrapping_add(round));
@@ -88,7 +88,7 @@ pub fn overflowing(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
 pub fn filling_up(seed: u64, make: impl Fn(u64) -> Arc<dyn BlockDevice>) {
     const BYTES: u64 = 400 * P;
     let weights = Weights { write_pages: 60, discard: 2, punch: 1, ..Weights::default() };
-    let drive = Drive { weights, may_fill_up: true, ..Drive::new(seed, 3000) };
+    let drive = Drive { weights, may_fill_up: true, ..Drive::new(seed, cases(3000)) };
     against_model(&make, BYTES, drive);
     let device = make(BYTES);
     for round in 0..2 {

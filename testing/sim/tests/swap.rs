@@ -9,13 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Engine, INDEXES, Kind};
 use sim::swap::{Cache, Crowd, Drive, FaultMode, FaultyDevice, Mix, Outcome, Policy, crowd};
-use testkit::{Rng, seed};
+use testkit::{Rng, asked, seed};
 use units::{Cpu, PAGE_SIZE};
-
-fn events(usual: usize) -> usize {
-    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
-    asked.unwrap_or(usual)
-}
 
 /// A run with each index, one after the other.
 fn runs(test: &str, mix: Mix, cpus: u32, events: usize) -> Vec<Outcome> {
@@ -49,7 +44,7 @@ fn limits_are_kept() {
 /// `RAMPACK_EVENTS` makes the test longer.
 #[test]
 fn everything_at_once() {
-    for outcome in runs("everything_at_once", Mix::ALL, 3, events(8000) / 4) {
+    for outcome in runs("everything_at_once", Mix::ALL, 3, asked("RAMPACK_EVENTS", 8000) / 4) {
         assert!(outcome.written_back > 0 && outcome.failed_writes > 0, "{outcome:?}");
         assert!(outcome.refused > 0 && outcome.duplicates > 0, "{outcome:?}");
     }

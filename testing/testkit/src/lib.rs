@@ -5,6 +5,7 @@
 //!   returns. Under `RAMPACK_STRICT=1` the test fails instead, so CI skips no test unnoticed. Tests
 //!   that use root run under `cargo xtask test`, not under plain `cargo test`.
 //! * [`seed`] and [`Rng`]: random tests print their seed, and `RAMPACK_SEED` repeats a run.
+//! * [`cases`]: how many cases such a test tries, and [`asked`], which a variable sets.
 //! * [`TempDir`]: a directory that is removed after the test.
 //! * [`dies`]: runs code that must end its process in a child process.
 //! * [`CountingHeap`]: counts the calls of the heap.
@@ -21,6 +22,7 @@
 //! }
 //! ```
 
+mod amount;
 mod command;
 mod dies;
 mod heap;
@@ -28,6 +30,7 @@ mod need;
 mod rng;
 mod scratch;
 
+pub use amount::{asked, cases, is_long};
 pub use command::{Output, run, try_run};
 pub use dies::dies;
 pub use heap::CountingHeap;

@@ -3,7 +3,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::need::{append, on_path};
-use crate::{Need, Rng, TempDir, dies, met, run, try_run};
+use crate::{Need, Rng, TempDir, asked, cases, dies, met, run, try_run};
 
 const ABSENT: Need = Need::program("rampack-no-such-program", "no-such-package");
 
@@ -135,4 +135,26 @@ fn a_failing_program_shows_its_output() {
 fn what_ends_its_process_dies_and_what_does_not_lives() {
     let name = "tests::what_ends_its_process_dies_and_what_does_not_lives";
     dies(name, "the end of it", || panic!("the end of it"));
+}
+
+/// Not a test by itself, either.
+#[test]
+fn child_of_amounts() {
+    if std::env::var_os("TESTKIT_CHILD").is_some() {
+        println!("{} of 7, {}", cases(7), asked("TESTKIT_NUMBER", 3));
+    }
+}
+
+#[test]
+fn a_long_run_tries_more_cases() {
+    let command = || {
+        let mut command = child_command("tests::child_of_amounts");
+        command.env_remove("RAMPACK_LONG").env_remove("TESTKIT_NUMBER");
+        command
+    };
+    assert!(run(&mut command()).stdout.contains("4 of 7, 3"));
+    let long = run(command().env("RAMPACK_LONG", "1").env("TESTKIT_NUMBER", "12"));
+    assert!(long.stdout.contains("7 of 7, 12"), "{long:?}");
+    let wrong = try_run(command().env("TESTKIT_NUMBER", "many"));
+    assert!(wrong.stderr.contains("TESTKIT_NUMBER=many: it must be"), "{wrong:?}");
 }

@@ -1,9 +1,8 @@
 use std::collections::BTreeSet;
-use std::env;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 
-use testkit::{Need, TempDir, met};
+use testkit::{Need, TempDir, is_long, met};
 
 use super::*;
 
@@ -92,7 +91,7 @@ fn manuals_completions_and_changes_are_where_each_distribution_has_them() {
 #[test]
 fn both_packages_have_the_program_and_its_services() {
     let name = "both_packages_have_the_program_and_its_services";
-    if env::var_os("RAMPACK_LONG").is_none() {
+    if !is_long() {
         println!("{name}: `cargo xtask test --long` makes packages");
         return;
     }

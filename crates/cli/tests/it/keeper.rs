@@ -9,13 +9,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Need, Rng};
+use testkit::{Need, Rng, asked};
 
 use crate::common::{PATIENCE, Place, Said, program, rampack, wait_until};
 
 /// The number of kills: `RAMPACK_KILLS`, or `usual`.
 pub fn kills(usual: usize) -> usize {
-    std::env::var("RAMPACK_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+    asked("RAMPACK_KILLS", usual)
 }
 
 /// What a mount and its block devices need to outlive a daemon.

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use kept::{Backoff, Ended, Keeper};
-use testkit::{Need, Rng, TempDir};
+use testkit::{Need, Rng, TempDir, asked};
 
 use super::{clean, eventually, example};
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The number of kills: `RAMPACK_EVENTS`, or `usual`.
 pub fn kills(usual: usize) -> usize {
-    std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
+    asked("RAMPACK_EVENTS", usual)
 }
 
 pub fn has_resend() -> Need {

@@ -3,7 +3,7 @@
 //! all frames that are managed.
 
 use pagealloc::ZoneOptions;
-use testkit::{Rng, seed};
+use testkit::{Rng, asked, seed};
 
 use crate::design::Design;
 use crate::free::Free;
@@ -43,7 +43,7 @@ pub fn against_bitmap(design: &Design) {
 
 /// The same calls for the same seed.
 pub fn drawn_from(seed: u64, design: &Design) {
-    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
+    let calls = asked("RAMPACK_EVENTS", CALLS);
     let mut rng = Rng::new(seed);
     for zone in 0..ZONES {
         let mut options = options(&mut rng);
@@ -53,7 +53,7 @@ pub fn drawn_from(seed: u64, design: &Design) {
         }
         println!("{options:?}");
         let mut borrower = Borrower::new(design.make, options);
-        walk(&mut borrower, design, &mut rng, options.cpus as u64, asked.unwrap_or(CALLS));
+        walk(&mut borrower, design, &mut rng, options.cpus as u64, calls);
         borrower.provider.refuse(false);
         borrower.rest(|_| rng.below(4) as u32);
     }

@@ -80,9 +80,8 @@ struct Node {
 
 /// The search on zones made by `make`.
 pub fn small_scenarios(make: Make) {
-    let asked = std::env::var("RAMPACK_EVENTS").ok().and_then(|text| text.parse().ok());
     for scenario in &SCENARIOS {
-        search(make, scenario, asked.unwrap_or(CALLS));
+        search(make, scenario, testkit::asked("RAMPACK_EVENTS", CALLS));
     }
 }
 

@@ -7,6 +7,7 @@ use std::thread;
 use block::layer::Part;
 use block::{BlockDevice, IoError};
 use sync::atomic::{AtomicBool, Ordering};
+use testkit::cases;
 use units::PAGE_SIZE;
 
 use crate::model::Drive;
@@ -15,6 +16,11 @@ use crate::model::Drive;
 pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn BlockDevice>;
 
 pub(super) const P: u64 = PAGE_SIZE as u64;
+
+/// The rounds of each thread of a crowd.
+pub(super) fn rounds() -> usize {
+    cases(1500)
+}
 
 /// The options of a crowd of threads on one device.
 #[derive(Clone, Copy)]

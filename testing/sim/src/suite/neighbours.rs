@@ -4,12 +4,11 @@ use block::{BlockDevice, Operation, ZeroMode};
 use testkit::Rng;
 use units::Cpu;
 
-use super::crowd::{Crowd, P, together};
+use super::crowd::{Crowd, P, rounds, together};
 use crate::content::Fill;
 
 const THREADS: usize = 4;
 const PAGES: u64 = 4;
-const ROUNDS: usize = 1500;
 
 /// Every thread owns stripes of the same few pages, and only the owner changes a stripe. So a
 /// stripe must hold what its owner wrote last. A device that reads, changes and writes back a page
@@ -37,7 +36,7 @@ pub fn neighbours(device: &dyn BlockDevice, crowd: Crowd<'_>) {
         .collect();
     let tasks = owners.iter_mut().map(|owner| -> Box<dyn FnOnce() + Send + '_> {
         Box::new(|| {
-            for _ in 0..ROUNDS {
+            for _ in 0..rounds() {
                 owner.act(device);
             }
         })

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
-use testkit::{Rng, seed};
+use testkit::{Rng, asked, cases, seed};
 
 use crate::scenario;
 
-/// The number of schedules of a scenario under a scheme, without `RAMPACK_SCHEDULES`.
+/// The number of schedules of a scenario under a scheme in a long run, without `RAMPACK_SCHEDULES`.
 const SCHEDULES: usize = 400;
 /// The number of schedules that must reject a broken engine.
 const PATIENCE: usize = 200_000;
@@ -35,10 +35,10 @@ pub fn holds(test: &str, subject: &str, play: &Play) {
     if again(&what, play) {
         return;
     }
-    let schedules = env::var("RAMPACK_SCHEDULES").ok().and_then(|text| text.parse().ok());
+    let schedules = asked("RAMPACK_SCHEDULES", cases(SCHEDULES));
     let mut rng = Rng::new(seed(&what));
     let run = AtomicUsize::new(0).into();
-    let outcome = explore(&mut rng, schedules.unwrap_or(SCHEDULES), play, &run);
+    let outcome = explore(&mut rng, schedules, play, &run);
     let run = run.load(Ordering::Relaxed);
     println!("{what}: {run} schedules, {:?}", scenario::tally());
     if let Err(payload) = outcome {
