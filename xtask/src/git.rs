@@ -31,13 +31,23 @@ pub fn changed_since(root: &Path, base: &str) -> Result<BTreeSet<String>> {
     Ok(changed.lines().chain(new.lines()).map(str::to_string).collect())
 }
 
-/// The files that differ from where the branch left `origin/main`; on that branch itself, from the
-/// commit before. `None` where git knows neither.
+/// The files that differ from [`base`]. `None` where git knows no such commit.
 pub fn last_change(root: &Path) -> Option<BTreeSet<String>> {
+    changed_since(root, &base(root)?).ok()
+}
+
+/// The last release before this commit; [`base`] before there is any.
+pub fn last_release(root: &Path) -> Option<String> {
+    let tag = said(root, &["describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD~"]);
+    tag.ok().or_else(|| base(root))
+}
+
+/// Where the branch left `origin/main`; on that branch itself, the commit before. `None` where git
+/// knows neither.
+fn base(root: &Path) -> Option<String> {
     let head = said(root, &["rev-parse", "HEAD"]).ok()?;
     let left = said(root, &["merge-base", "origin/main", "HEAD"]).ok();
-    let base = left.filter(|left| *left != head).unwrap_or_else(|| "HEAD~".into());
-    changed_since(root, &base).ok()
+    left.filter(|left| *left != head).or_else(|| said(root, &["rev-parse", "HEAD~"]).ok())
 }
 
 /// What it says to these words, without white space around.

@@ -35,8 +35,10 @@ usage: cargo xtask <chore>
                    and is skipped; --strict fails it instead. --long runs all cases in the guest,
                    a thousand kills of daemons, packages, the soak of 10^9 operations, `dist` and
                    `python`; --guest nothing but the cases.
-  check            formatting, clippy, the rules, licences and sources of dependencies (by
-                   cargo-deny, where it is installed), and that the fuzz targets build
+  check [--long]   formatting, clippy, the rules, and licences and sources of dependencies (by
+                   cargo-deny, where it is installed). --long also builds the fuzz targets, and
+                   compares the library's interface with that of the last release (by
+                   cargo-semver-checks, where it is installed)
   dist [--remote] [--out DIR]
                    build the static program that runs on any Linux, try it in a directory with
                    /proc alone, and put it into DIR (target/dist), with what `manuals` makes;
@@ -100,7 +102,8 @@ fn main() -> ExitCode {
         ["package", ref words @ ..] => package::run(&root, &test::target_directory(&root), words),
         ["fuzz", ref words @ ..] => fuzz::run(&root, &test::target_directory(&root), words),
         ["mutants", ref words @ ..] => mutants::run(&root, &test::target_directory(&root), words),
-        ["check"] => check::run(&root),
+        ["check"] => check::run(&root, false),
+        ["check", "--long"] => check::run(&root, true),
         ["rules"] => rules::run(&root),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");

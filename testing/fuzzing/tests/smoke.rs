@@ -4,145 +4,78 @@
 #[path = "smoke/mutate.rs"]
 mod mutate;
 
-use std::panic;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::{fs, panic};
 
 use fuzzing::{TARGETS, Target};
 use testkit::Rng;
 
-const INPUTS: usize = 5_000;
+/// Makes a test of each target, by the name that the program of `fuzz/` calls.
+macro_rules! smoked {
+    ($($name:ident)*) => {
+        const SMOKED: &[&str] = &[$(stringify!($name)),*];
+        $(
+            #[test]
+            fn $name() {
+                smoke(stringify!($name), fuzzing::$name);
+            }
+        )*
+    };
+}
 
-fn smoke(name: &str) {
+smoked! {
+    nbd_negotiation
+    nbd_requests
+    fuse_requests
+    attribute_stores
+    sealed_blocks
+    nbd_put_off
+    fuse_files
+    plain_blocks
+    swap_contents
+    value_store
+    parse_size
+    control_message
+    kept_table
+    remote_stores
+    segment_walk
+    snapshots
+    decompress
+    decompress_lzo
+    decompress_lz4
+    decompress_zstd
+    decompress_deflate
+    decompress_842
+}
+
+fn smoke(name: &str, run: fn(&[u8])) {
     let target: &Target =
         TARGETS.iter().find(|target| target.name == name).expect("a target of this name");
     let mut rng = Rng::new(testkit::seed(name));
     let seeds = (target.seeds)();
-    for round in 0..INPUTS {
+    for round in 0..testkit::cases(5_000) {
         let input = mutate::input(&mut rng, &seeds);
-        if let Err(fault) = panic::catch_unwind(|| (target.run)(&input)) {
+        if let Err(fault) = panic::catch_unwind(|| run(&input)) {
             println!("{name}: round {round}, input of {} bytes: {input:?}", input.len());
             panic::resume_unwind(fault);
         }
     }
 }
 
+/// Each has a test here, and a program in `fuzz/` that does nothing else. So these need no build to
+/// be known to be right.
 #[test]
-fn nbd_negotiation() {
-    smoke("nbd_negotiation");
-}
-
-#[test]
-fn nbd_requests() {
-    smoke("nbd_requests");
-}
-
-#[test]
-fn fuse_requests() {
-    smoke("fuse_requests");
-}
-
-#[test]
-fn attribute_stores() {
-    smoke("attribute_stores");
-}
-
-#[test]
-fn sealed_blocks() {
-    smoke("sealed_blocks");
-}
-
-#[test]
-fn nbd_put_off() {
-    smoke("nbd_put_off");
-}
-
-#[test]
-fn fuse_files() {
-    smoke("fuse_files");
-}
-
-#[test]
-fn plain_blocks() {
-    smoke("plain_blocks");
-}
-
-#[test]
-fn swap_contents() {
-    smoke("swap_contents");
-}
-
-#[test]
-fn value_store() {
-    smoke("value_store");
-}
-
-#[test]
-fn parse_size() {
-    smoke("parse_size");
-}
-
-#[test]
-fn control_message() {
-    smoke("control_message");
-}
-
-#[test]
-fn kept_table() {
-    smoke("kept_table");
-}
-
-#[test]
-fn remote_stores() {
-    smoke("remote_stores");
-}
-
-#[test]
-fn segment_walk() {
-    smoke("segment_walk");
-}
-
-#[test]
-fn snapshots() {
-    smoke("snapshots");
-}
-
-#[test]
-fn decompress() {
-    smoke("decompress");
-}
-
-#[test]
-fn decompress_lzo() {
-    smoke("decompress_lzo");
-}
-
-#[test]
-fn decompress_lz4() {
-    smoke("decompress_lz4");
-}
-
-#[test]
-fn decompress_zstd() {
-    smoke("decompress_zstd");
-}
-
-#[test]
-fn decompress_deflate() {
-    smoke("decompress_deflate");
-}
-
-#[test]
-fn decompress_842() {
-    smoke("decompress_842");
-}
-
-#[test]
-fn every_target_is_smoked() {
-    let source = include_str!("smoke.rs");
-    for target in TARGETS {
-        let call = format!("smoke(\"{}\")", target.name);
-        assert!(source.contains(&call), "{} has no test here", target.name);
-        let program = format!("{}.rs", target.name);
-        let programs = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
-        assert!(programs.join("fuzz_targets").join(&program).is_file(), "no {program} in fuzz/");
+fn every_target_is_smoked_and_has_a_program() {
+    let names: BTreeSet<&str> = TARGETS.iter().map(|target| target.name).collect();
+    assert_eq!(names, BTreeSet::from_iter(SMOKED.iter().copied()));
+    let fuzz = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz");
+    let manifest = fs::read_to_string(fuzz.join("Cargo.toml")).unwrap();
+    for name in names {
+        let path = format!("fuzz_targets/{name}.rs");
+        assert!(manifest.contains(&format!("name = \"{name}\"\npath = \"{path}\"\n")), "{name}");
+        let text = fs::read_to_string(fuzz.join(&path)).expect(&path);
+        let wanted = "#![no_main]\n\nlibfuzzer_sys::fuzz_target!(|input: &[u8]| fuzzing::";
+        assert_eq!(text, format!("{wanted}{name}(input));\n"));
     }
 }
