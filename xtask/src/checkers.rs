@@ -116,15 +116,19 @@ impl Kind {
     }
 }
 
-/// Has a `cargo test` build as for a release. Models take many steps.
+/// Has a `cargo test` build as for a release, where it takes many steps. Of killed most is the
+/// system's time: it is built as for tests.
 pub fn release(kind: Kind, command: &mut Command) {
+    if !matches!(kind, Kind::Loom | Kind::Shuttle) {
+        return;
+    }
     command.arg("--release");
     // Models are small: most of their time is their build's.
     command.env("CARGO_PROFILE_RELEASE_LTO", "off");
     command.env("CARGO_PROFILE_RELEASE_DEBUG", "line-tables-only");
     command.env("CARGO_PROFILE_RELEASE_STRIP", "none");
-    if kind != Kind::Loom {
-        // These run the product itself, so the product's own assertions are on.
+    if kind == Kind::Shuttle {
+        // It runs the product itself, so the product's own assertions are on.
         command.env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
     }
 }

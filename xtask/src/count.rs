@@ -1,5 +1,7 @@
 //! Reads the output of `cargo test`.
 
+use crate::checkers::Kind;
+
 /// The results of the test programs of one or more `cargo test` runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Count {
@@ -72,7 +74,9 @@ impl Suites {
                 }
             }
             ["Running", source, file] if file.starts_with('(') => {
-                self.current = format!("{}: {source}", self.library);
+                // A checker builds in a directory of its name, and most run no library's tests.
+                let checker = file.split('/').find_map(Kind::of).map(Kind::name);
+                self.current = format!("{}: {source}", checker.unwrap_or(&self.library));
             }
             ["Doc-tests", name] => self.current = format!("{name}: documentation"),
             ["test", "result:", ..] => {
@@ -109,6 +113,8 @@ mod tests {
             "     Running tests/model.rs (/t/debug/deps/model-0123456789abcdef)",
             "Running late",
             "test result: FAILED. 9 passed; 1 failed; 0 ignored; 0 measured; finished in 12.00s",
+            "     Running tests/killed.rs (target/killed/debug/deps/killed-0123456789abcdef)",
+            "test result: ok. 2 passed; 0 failed; finished in 3.00s",
             "     Running unittests examples/embed.rs (target/debug/examples/embed-0123)",
             "test result: ok. 1 passed; 0 failed",
             "   Doc-tests zram",
@@ -116,8 +122,12 @@ mod tests {
         ] {
             suites.line(line);
         }
-        let expected = [("zram: tests/model.rs", 12.0), ("zram: documentation", 2.5)];
-        assert_eq!(suites.slowest(2), expected.map(|(name, time)| (name.to_owned(), time)));
+        let expected = [
+            ("zram: tests/model.rs", 12.0),
+            ("killed: tests/killed.rs", 3.0),
+            ("zram: documentation", 2.5),
+        ];
+        assert_eq!(suites.slowest(3), expected.map(|(name, time)| (name.to_owned(), time)));
     }
 
     #[test]

@@ -48,6 +48,7 @@ const SLOWEST: usize = 10;
 /// Builds and runs the tests of the checkout at `root`. True if none failed and, in strict mode,
 /// none was skipped.
 pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> {
+    let begun = Instant::now();
     let target = target_directory(root);
     fs::create_dir_all(&target)?;
     let skips_file = target.join(format!("rampack-skips-{}", process::id()));
@@ -83,6 +84,8 @@ pub fn run(root: &Path, Extent { strict, long, guest }: Extent) -> Result<bool> 
     for (what, time) in times {
         println!("{:>6.0} s  {what}", time.as_secs_f64());
     }
+    let all = begun.elapsed().as_secs_f64();
+    println!("{all:>6.0} s  in all, and {:.0} s of CPU", cpu_of_children());
     if !again.is_empty() {
         println!("\nThe tests that failed, each once more with the same random events:");
     }
@@ -370,6 +373,15 @@ impl Runs {
         self.count.passed += 1;
         Ok(())
     }
+}
+
+/// Seconds of CPU of all children that have ended, and of theirs.
+fn cpu_of_children() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // Behind the name, in brackets, stand fields 3 to 52; 16 and 17 are these times (proc(5)).
+    let fields = stat.rsplit(')').next().unwrap_or_default().split_whitespace();
+    let times = fields.skip(13).take(2).filter_map(|ticks| ticks.parse::<f64>().ok());
+    times.sum::<f64>() / 100.0
 }
 
 /// The target directory of cargo.

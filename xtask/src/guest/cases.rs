@@ -47,7 +47,7 @@ const fn ended(name: &'static str, words: &'static str) -> Case {
 }
 
 /// How many of the short cases an ordinary run takes: its seed says which.
-const ORDINARY: usize = 3;
+const ORDINARY: usize = 2;
 
 /// All cases except the matrix. The short ones take some eight minutes in total.
 const CASES: &[Case] = &[
