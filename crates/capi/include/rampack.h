@@ -46,6 +46,9 @@ struct rampack;
 // A compressed disk of this process. Any number of threads may use it at once.
 struct rampack_disk;
 
+// A disk that is served to other programs. Any number of threads may use it at once.
+struct rampack_server;
+
 // Values by keys, compressed. Any number of threads may use it at once.
 struct rampack_store;
 
@@ -292,6 +295,29 @@ int rampack_upkeep(const struct rampack *rampack);
 // `stats` is as long as it says.
 int rampack_get_stats(const struct rampack *rampack,
                       struct rampack_stats *stats);
+
+// Serves a disk over NBD at a Unix socket of this path, which only the user of the process may
+// open. A socket that nobody answers at is replaced. `name` is that of the export, which is also
+// the default one; `NULL`: "disk". Threads of the server answer; the process goes on using the
+// disk.
+//
+// Errors: `-EADDRINUSE` if somebody listens there or a file is in the way, `-ENAMETOOLONG` for a
+// path of more than 107 bytes, those of the system, as `-ENOENT` without its directory; `-ENOSYS`
+// if the library was built without the feature `serve`.
+//
+// # Safety
+// `name` is a text or `NULL`, and so is `path`.
+int rampack_disk_serve_nbd(const struct rampack_disk *disk,
+                           const char *name,
+                           const char *path,
+                           struct rampack_server **made);
+
+// The clients that are connected now; 0 for `NULL`.
+size_t rampack_server_clients(const struct rampack_server *server);
+
+// Ends a server: requests that came are answered, the connections end, and the socket is removed.
+// The disk stays until it is freed, too. `NULL` is nothing.
+void rampack_server_free(struct rampack_server *server);
 
 // Makes a store. `settings` may be `NULL`.
 //

@@ -14,7 +14,7 @@ use crate::instance::Rampack;
 use crate::memory::{Growing, algorithm, bytes, bytes_mut, fill, of, options, put};
 
 /// A compressed disk of this process. Any number of threads may use it at once.
-pub struct RampackDisk(rampack::Disk);
+pub struct RampackDisk(pub(crate) rampack::Disk);
 
 /// The options of a disk.
 #[repr(C)]

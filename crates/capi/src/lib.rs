@@ -19,12 +19,14 @@ mod call;
 mod disk;
 mod instance;
 mod memory;
+mod serve;
 mod store;
 
 use std::ffi::{CStr, c_char};
 
 pub use disk::*;
 pub use instance::*;
+pub use serve::*;
 pub use store::*;
 
 /// Bytes of a page: disks are as long as a whole number of them.

@@ -69,17 +69,24 @@ pub unsafe fn bytes_mut<'a>(
     Ok(unsafe { slice::from_raw_parts_mut(pointer.cast(), length) })
 }
 
+/// The text of the caller; `None` for `NULL`.
+///
+/// # Safety
+/// `pointer` is null, or the text ends with a zero and stays.
+pub unsafe fn text<'a>(pointer: *const c_char) -> Option<&'a CStr> {
+    // SAFETY: not null; the rest is the caller's.
+    (!pointer.is_null()).then(|| unsafe { CStr::from_ptr(pointer) })
+}
+
 /// The algorithm of a name, as `zstd:9`; the default for `NULL`.
 ///
 /// # Safety
 /// `pointer` is null, or the text ends with a zero.
 pub unsafe fn algorithm(pointer: *const c_char) -> Result<Algorithm, Failure> {
-    if pointer.is_null() {
-        return Ok(Algorithm::default());
-    }
-    // SAFETY: not null; the rest is the caller's.
-    let name = unsafe { CStr::from_ptr(pointer) }.to_string_lossy();
-    name.parse().map_err(|error: rampack::UnknownAlgorithm| Failure::invalid(error.to_string()))
+    // SAFETY: as the caller says.
+    let Some(name) = (unsafe { text(pointer) }) else { return Ok(Algorithm::default()) };
+    let parsed = name.to_string_lossy().parse();
+    parsed.map_err(|error: rampack::UnknownAlgorithm| Failure::invalid(error.to_string()))
 }
 
 /// A pointer that the caller has for a function of his own.

@@ -2,13 +2,15 @@
 
 use std::env;
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use testkit::{Need, Output, TempDir, is_long, met, run, try_run};
 
 const CC: Need = Need::program("cc", "build-essential");
 const CXX: Need = Need::program("c++", "build-essential");
+const QEMU_IO: Need = Need::program("qemu-io", "qemu-utils");
 const WARNINGS: [&str; 4] = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
 
 fn here(path: &str) -> PathBuf {
@@ -50,7 +52,10 @@ fn build(place: &TempDir, example: &str, words: &[&str]) {
     run(compiler.arg(format!("-Wl,-rpath,{}", place.path().display())));
 }
 
-const EXAMPLES: [(&str, &str); 3] = [
+/// The example that serves a disk to a client.
+const SERVES: &str = "serve.c";
+
+const EXAMPLES: [(&str, &str); 4] = [
     (
         "cold.c",
         "user:7 is {\"user\": 7, \"name\": \"somebody\", \"mails\": []}, 45 bytes\n\
@@ -67,7 +72,33 @@ const EXAMPLES: [(&str, &str); 3] = [
         "disk.c",
         "the last page: page 255\nbehind it: the range passes the end of the disk\n128 pages\n",
     ),
+    (SERVES, "clients; a client wrote \"www\"\n"),
 ];
+
+/// Runs an example. One that serves a disk has a client that reads and writes it.
+fn run_example(example: &str, program: &mut Command) -> Output {
+    if example != SERVES {
+        return run(program);
+    }
+    let place = TempDir::new();
+    let socket = place.join("s");
+    let (stdin, stdout) = (Stdio::piped(), Stdio::piped());
+    let mut child = program.arg(&socket).stdin(stdin).stdout(stdout).spawn().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap());
+    let mut text = String::new();
+    said.read_line(&mut text).unwrap();
+    let commands = ["read -P 0x6f 0 1", "read -P 0x73 13 1", "write -P 0x77 4096 3"];
+    let uri = format!("nbd+unix:///disk?socket={}", socket.display());
+    let mut client = Command::new("qemu-io");
+    run(client.args(["-f", "raw"]).args(commands.map(|it| ["-c", it]).concat()).arg(&uri));
+    // One that goes without a word must not end the program.
+    drop(std::os::unix::net::UnixStream::connect(&socket).unwrap());
+    child.stdin.take().unwrap().write_all(b"\n").unwrap();
+    said.read_to_string(&mut text).unwrap();
+    let status = child.wait().unwrap();
+    assert!(status.success() && !socket.exists(), "{example}: {status}, and said {text}");
+    Output { status, stdout: text, stderr: String::new() }
+}
 
 fn check_said(example: &str, output: &Output) {
     let said = EXAMPLES.iter().find(|(name, _)| *name == example).unwrap().1;
@@ -147,7 +178,7 @@ fn the_shared_library_has_a_number() {
 
 #[test]
 fn examples_run_with_the_static_library() {
-    if !met("examples_run_with_the_static_library", &[CC, CXX]) {
+    if !met("examples_run_with_the_static_library", &[CC, CXX, QEMU_IO]) {
         return;
     }
     for (example, _) in EXAMPLES {
@@ -155,7 +186,7 @@ fn examples_run_with_the_static_library() {
         let mut compiler = compiler(&place, example);
         compiler.arg(library("librampack_capi.a"));
         run(compiler.args(["-lpthread", "-ldl", "-lm", "-lgcc_s"]));
-        check_said(example, &run(&mut Command::new(place.join("program"))));
+        check_said(example, &run_example(example, &mut Command::new(place.join("program"))));
     }
 }
 
@@ -169,7 +200,8 @@ fn examples_run_under_valgrind() {
         return;
     }
     // For a disk memcheck would look at each byte of the 32 GiB of addresses of its table.
-    for (example, _) in EXAMPLES.into_iter().filter(|(name, _)| *name != "disk.c") {
+    for (example, _) in EXAMPLES.into_iter().filter(|(name, _)| !["disk.c", SERVES].contains(name))
+    {
         let place = linked();
         build(&place, example, &[]);
         let mut under = Command::new("valgrind");
@@ -184,13 +216,13 @@ fn examples_run_under_valgrind() {
 
 #[test]
 fn examples_run_under_address_sanitizer() {
-    if !met("examples_run_under_address_sanitizer", &[CC, CXX]) {
+    if !met("examples_run_under_address_sanitizer", &[CC, CXX, QEMU_IO]) {
         return;
     }
     for (example, _) in EXAMPLES {
         let place = linked();
         build(&place, example, &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]);
-        check_said(example, &run(&mut Command::new(place.join("program"))));
+        check_said(example, &run_example(example, &mut Command::new(place.join("program"))));
     }
 }
 
@@ -199,6 +231,7 @@ fn refuses(place: &TempDir, number: i32, words: &str, expression: &str) {
     let source = place.join("refuses.c");
     let text = format!(
         "#include <rampack.h>\n#include <stdio.h>\n#include <stdint.h>\n\
+         #include <string.h>\n\
          struct rampack *memory; struct rampack_disk *disk; struct rampack_store *store;\n\
          size_t length; char bytes[8192];\n\
          int main(void) {{\n\
@@ -270,6 +303,23 @@ fn what_cannot_be_is_refused_in_words() {
          if (i[0].status != -22 || i[1].status != 0) code = 1",
     );
     refuses(-22, "visit is NULL", "rampack_store_keys(store, NULL, NULL)");
+    let serve = |number, words, path: &str| {
+        let call = format!(
+            "0; struct rampack_server *server; memset(bytes, 'x', 108); \
+             code = rampack_disk_serve_nbd(disk, NULL, {path}, &server)"
+        );
+        self::refuses(&place, number, words, &call);
+    };
+    serve(-22, "path is NULL", "NULL");
+    serve(-2, "/none/s: cannot listen", "\"/none/s\"");
+    serve(-22, "cannot listen", "\"\"");
+    serve(-36, "at most 107 bytes", "bytes");
+    serve(-98, "refuses.c: exists and is not a socket", &format!("{:?}", place.join("refuses.c")));
+    refuses(-22, "disk is NULL", "rampack_disk_serve_nbd(NULL, NULL, \"/s\", NULL)");
+    let path = place.join("s");
+    let call = format!("rampack_disk_serve_nbd(disk, \"a\", {path:?}, NULL)");
+    self::refuses(&place, -22, "made is NULL", &call);
+    assert!(!path.exists(), "nobody has the server, and it goes on");
 }
 
 #[test]

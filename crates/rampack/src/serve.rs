@@ -1,6 +1,5 @@
 //! Disks, served to other programs.
 
-use std::error::Error as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,9 +35,15 @@ impl Disk {
             Address::Unix(path) => Listener::unix(path),
             Address::Tcp(address) => Listener::tcp(*address),
         };
-        let listener = listener.map_err(|error: ListenError| {
-            let why = error.source().and_then(|source| source.downcast_ref());
-            refused(&error, why.and_then(io::Error::raw_os_error).unwrap_or(EADDRINUSE))
+        let listener = listener.map_err(|error| {
+            let errno = match &error {
+                ListenError::Path(_, why) | ListenError::Address(_, why) => {
+                    why.raw_os_error().unwrap_or(Errno::EINVAL.0)
+                }
+                ListenError::TooLong(_) => Errno::ENAMETOOLONG.0,
+                _ => EADDRINUSE,
+            };
+            refused(&error, errno)
         })?;
         let tcp = listener.tcp_address();
         let export = One::new(name, "compressed disk", Arc::new(self.clone()));

@@ -13,6 +13,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/capi/src/instance.rs",
     "crates/capi/src/lib.rs",
     "crates/capi/src/memory.rs",
+    "crates/capi/src/serve.rs",
     "crates/capi/src/store.rs",
     "crates/host/src/cpu.rs",
     "crates/host/src/descriptors.rs",
