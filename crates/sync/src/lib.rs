@@ -29,6 +29,7 @@ pub use prefetch::{prefetch, prefetch_bytes, touch};
 pub use published::Published;
 pub use reader_epochs::{Reader, ReaderEpochs};
 pub use retired::Retired;
+pub use std::sync::OnceLock;
 
 #[cfg(test)]
 mod tests;

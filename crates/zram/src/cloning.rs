@@ -39,9 +39,10 @@ pub struct Cloned {
 impl Disk {
     /// Makes a clone: what the device has at an instant within this call. Users of the device go on
     /// meanwhile, but post-processing waits for the end, and so does a write for which room must be
-    /// made. It takes 8 bytes for each page, 4 more if times of last use are kept, and 16 for each
-    /// object that becomes a shared one. Pages on the backing device, and those filled with eight
-    /// bytes whose halves differ, take memory as when they are stored.
+    /// made. It takes 1 byte for each page, half a byte more if times of last use are kept, and 16
+    /// for each object that becomes a shared one; later 16 for eight neighbours of which one is
+    /// written, and 80 if more are. Pages on the backing device, and those filled with eight bytes
+    /// whose halves differ, take memory as when they are stored.
     ///
     /// The clone of a clone has the same origin. The calling thread is no reader.
     ///
@@ -68,13 +69,14 @@ impl Disk {
         let counts = Arc::new(Counts::new(self.resources.counting_cpus));
         // Until the clone is removed, the origin may double its size.
         let behind = origin.pages().saturating_mul(2);
-        let window = engine.windows().take(behind, engine.capacity(), from.len(), counts.clone());
+        let memory = &*self.resources.provider;
+        let window = engine.take_window(memory, behind, from.len(), counts.clone());
         let window = window.ok_or_else(|| {
             let message = format!("there are no addresses for a clone of {bytes} bytes");
             ControlError::new(Errno::ENOMEM, message)
         })?;
         let base = window.start;
-        let filled = engine.begin_cut(&*self.resources.provider, from.clone()).and_then(|()| {
+        let filled = engine.begin_cut(memory, from.clone()).and_then(|()| {
             let filled = self.fill_window(&engine, from, base);
             engine.end_cut(CPU);
             filled

@@ -53,7 +53,7 @@ use crate::counts::Counts;
 use crate::record::Record;
 use crate::resources::Resources;
 use crate::slots::Slots;
-use access::{Accesses, TIME_BYTES};
+use access::{Accesses, TIME_BYTES, WITH_ONE_TIME};
 use shared::{ENTRY_BYTES, SharedObjects};
 use windows::Windows;
 
@@ -289,7 +289,10 @@ impl Engine {
     #[inline]
     fn note(&self, index: usize) {
         if let Some(accesses) = &self.accesses {
-            accesses.note(index);
+            match self.windows.is_of_origin(index) {
+                true => accesses.note(index),
+                false => accesses.note_clone_now(index),
+            }
         }
     }
 }
@@ -415,9 +418,15 @@ impl Engine {
 
     /// Empties `count` pages from `first` on.
     pub(crate) fn discard(&self, cpu: Cpu, first: usize, count: usize) {
-        for index in self.touched(first..first + count) {
-            if self.slots.peek(index) != Slot::EMPTY {
-                self.commit(cpu, index, Slot::EMPTY);
+        let (mut from, end) = (first, (first + count).min(self.capacity()));
+        while from < end {
+            let index = self.slots.next_touched(from, end);
+            from = ((index | 7) + 1).min(end);
+            // From the last one on: of a clone, the slots before it stay a run.
+            for index in (index..from).rev() {
+                if self.slots.peek(index) != Slot::EMPTY {
+                    self.commit(cpu, index, Slot::EMPTY);
+                }
             }
         }
         if count >= MANY {
@@ -528,7 +537,10 @@ impl Engine {
     /// The time when a page was last used, in seconds of the machine's clock; `None` if times are
     /// not kept.
     pub(crate) fn last_access(&self, index: usize) -> Option<u32> {
-        self.accesses.as_ref().map(|accesses| accesses.last(index))
+        self.accesses.as_ref().map(|accesses| match self.windows.is_of_origin(index) {
+            true => accesses.last(index),
+            false => accesses.last_of_clone(index),
+        })
     }
 
     /// The backing device.
@@ -569,13 +581,17 @@ impl Engine {
     /// Bytes of memory that the tables of these pages take now; with the first page also the table
     /// of shared objects.
     pub(crate) fn table_bytes(&self, pages: Range<usize>) -> u64 {
-        let times = if self.accesses.is_some() { TIME_BYTES } else { 0 };
+        let touched = self.slots.touched(pages.clone());
+        let times = match &self.accesses {
+            None => 0,
+            Some(_) if self.windows.is_of_origin(pages.start) => touched * TIME_BYTES,
+            Some(_) => touched * TIME_BYTES / WITH_ONE_TIME as u64,
+        };
         let shared = match pages.start {
             0 => u64::from(self.shared.ever_used()) * ENTRY_BYTES,
             _ => 0,
         };
-        let touched = self.slots.touched(pages.end) - self.slots.touched(pages.start);
-        touched * (self.slots.slot_bytes() as u64 + times) + shared
+        self.slots.bytes(pages) + times + shared
     }
 
     /// The parts of the slots that clones have.

@@ -90,7 +90,7 @@ impl Resources {
         if let Some(make) = &self.slots {
             return make(provider, count, self.cpus).map(Slots::Other);
         }
-        BitLock::new(provider, count, self.cpus).map(Slots::Own)
+        BitLock::new(provider, count, self.cpus).map(Slots::own)
     }
 
     /// Opens a codec.

@@ -1,7 +1,7 @@
 //! The interface between the engine and the schemes that guard its slots.
 //!
 //! A scheme defines how the word of a slot is swapped, and when the object it named may be freed.
-//! The product has one, [`BitLock`]. With the feature `designs`, a test or an experiment
+//! The product has [`BitLock`], and [`Lines`] for clones. With the feature `designs`, a test or an experiment
 //! brings others (`MakeSlots`).
 //!
 //! # Why unsafe
@@ -11,6 +11,7 @@ mod any;
 mod bit_lock;
 #[cfg(feature = "designs")]
 mod brought;
+mod lines;
 
 use pagealloc::{MemoryProvider, NoMemory};
 
@@ -18,6 +19,7 @@ pub(crate) use any::Slots;
 pub use bit_lock::BitLock;
 #[cfg(feature = "designs")]
 pub use brought::{AnySlots, MakeSlots};
+pub use lines::Lines;
 pub use pagealloc::Touched;
 use units::Cpu;
 

@@ -17,7 +17,7 @@ use provider::{Act, run};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use units::Cpu;
 use zram::Slot;
-use zram::slots::{BitLock, SlotTable};
+use zram::slots::{BitLock, Lines, SlotTable};
 
 /// Every order of these acts, each a thread's, with at most `preemptions` switches away from a
 /// thread that could go on.
@@ -67,6 +67,18 @@ fn an_object_is_moved_only_if_the_slot_still_names_it() {
 fn a_glance_sees_a_slot_and_no_lock() {
     every::<BitLock>(&[Peek, Store]);
     every::<BitLock>(&[Peek, Claim]);
+}
+
+/// The table of clones: at first the slot is of a line that gets words of its own.
+#[test]
+fn lines_keep_what_their_slots_name() {
+    every::<Lines>(&[Load, Store]);
+    every::<Lines>(&[Store, Store]);
+    bounded::<Lines>(3, &[Change, Store]);
+    bounded::<Lines>(2, &[Load, Store, Discard]);
+    bounded::<Lines>(3, &[Move, Store]);
+    every::<Lines>(&[Peek, Claim]);
+    Builder::new().check(provider::told::<Lines>);
 }
 
 /// A slot that nobody has written yet, in a part of the table that nobody has.

@@ -12,13 +12,75 @@ use std::time::Duration;
 
 use broken::{FreesAtOnce, HoldsNothing, LosesUpdates};
 use slot_suite::{conforming, conforms};
+use testkit::Rng;
 use units::Cpu;
-use zram::Slot;
-use zram::slots::{BitLock, SlotTable};
+use zram::slots::{BitLock, Lines, SlotTable};
+use zram::{Part, Slot};
 
 conforming! {
     bit_lock_conforms: BitLock, 8;
+    lines_conform: Lines, 11;
 }
+
+/// What neighbours of a clone are like: parts whose entries mostly follow one another, the same
+/// patterns, holes, and slots that belong to nothing.
+fn neighbour(rng: &mut Rng, index: usize) -> Slot {
+    let shared = |entry, huge| Slot::shared(Part { entry, part: 0, packed: false, huge });
+    match rng.below(40) {
+        0 => Slot::EMPTY,
+        1 => shared(rng.below(1 << 32) as u32 | 1, true),
+        2 => shared(u32::MAX - rng.below(8) as u32, false),
+        3 => Slot::shared(Part { entry: 7 + index as u32, part: 2, packed: true, huge: false }),
+        4 => Slot::same_filled(index as u64 / 8 * ((1 << 32) + 1)).unwrap().claimed(),
+        5 => Slot::LOST,
+        6 => shared(7 + index as u32, false).with_idle(true),
+        7..12 => Slot::same_filled(0).unwrap(),
+        _ => shared(7 + index as u32, false),
+    }
+}
+
+/// Lines against a model: in the order in which a clone is made and given up, and in any other.
+#[test]
+fn lines_are_as_their_slots() {
+    const SLOTS: usize = 4096;
+    let mut rng = Rng::new(testkit::seed("lines"));
+    for round in 0..30 {
+        let table = Lines::new(&host::Mmap, SLOTS, 1).unwrap();
+        let mut model = [Slot::EMPTY; SLOTS];
+        let set = |model: &mut [Slot; SLOTS], index: usize, new: Slot| {
+            assert_eq!(table.update(index, |_| Some(new)), Ok(model[index]), "slot {index}");
+            model[index] = new;
+            let line = index / 8 * 8;
+            for (near, slot) in model.iter().enumerate().skip(line).take(8) {
+                assert_eq!(table.peek(near), *slot, "slot {near} after {index}");
+                assert_eq!(table.load(Cpu(0), near, |now| now), *slot);
+                assert_eq!(table.update(near, |_| None), Err(*slot));
+            }
+        };
+        if round % 3 > 0 {
+            for index in 0..SLOTS {
+                let new = Slot::shared(Part { entry: 7 + index as u32, ..WHOLE });
+                set(
+                    &mut model,
+                    index,
+                    if round % 3 == 1 { new } else { neighbour(&mut rng, index) },
+                );
+            }
+        }
+        if round % 3 == 1 {
+            assert_eq!(table.split_bytes(), 0, "runs take no words of their own");
+        }
+        for _ in 0..round * 40 {
+            let index = rng.below(SLOTS as u64) as usize;
+            set(&mut model, index, neighbour(&mut rng, index));
+        }
+        let split = table.split_bytes();
+        (0..SLOTS).rev().for_each(|index| set(&mut model, index, Slot::EMPTY));
+        assert_eq!(table.split_bytes(), split, "to give slots up takes no memory");
+    }
+}
+
+const WHOLE: Part = Part { entry: 0, part: 0, packed: false, huge: false };
 
 #[test]
 fn schemes_that_free_at_once_are_rejected() {

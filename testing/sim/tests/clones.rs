@@ -474,8 +474,17 @@ fn ten_clones_share_what_is_not_written() {
     let (pool, before) = (all.pool_bytes + all.overhead_bytes, one.pool_bytes + one.overhead_bytes);
     assert!(pool * 2 <= before * 3, "{pool} bytes of objects, {before} before");
     let tables: u64 = clones.iter().map(|copy| copy.stats().metadata_bytes).sum();
-    // 12 bytes a page and clone, in whole groups of slots.
-    assert!(tables <= 10 * (PAGES + 512) * 12, "{tables} bytes of slots");
+    // A byte a page and clone, and half a byte of times.
+    assert!(tables <= 10 * PAGES * 3 / 2, "{tables} bytes of slots");
+    // Entries of shared objects, and two bytes for each of eight neighbours of which one is new,
+    // ten if more are.
+    let written = all.metadata_bytes - one.metadata_bytes - 16 * PAGES;
+    assert!(
+        written <= 10 * PAGES * (30 * 2 + 7 * 10) / 100,
+        "{written} bytes of slots that were written"
+    );
+    let (after, before) = (pool + all.metadata_bytes + tables, before + one.metadata_bytes);
+    assert!(after * 100 <= before * 151, "{after} bytes with all tables, {before} before");
     drop(clones);
     from.end();
 }

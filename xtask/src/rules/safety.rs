@@ -55,6 +55,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/zram/src/engine/contents.rs",
     "crates/zram/src/slots.rs",
     "crates/zram/src/slots/bit_lock.rs",
+    "crates/zram/src/slots/lines.rs",
     "crates/zsmalloc/src/compact.rs",
     "crates/zsmalloc/src/pool.rs",
     "crates/zsmalloc/src/zspage.rs",

@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
+use sync::OnceLock;
 use sync::atomic::{AtomicU32, Ordering};
 
 /// The clock that dates the pages, in seconds. The engine reads no clock of its own: the daemon
@@ -23,14 +24,19 @@ impl Clock {
     }
 }
 
-/// The time of last use of each page. It takes four bytes for each page that is used.
+/// The time of last use of each page. It takes four bytes for each page that is used. Eight
+/// neighbours of a clone have one time: that of the last use of any of them.
 pub(crate) struct Accesses {
     clock: Arc<Clock>,
     times: LazyTable<AtomicU32>,
+    /// The times of clones. They come with the first clone.
+    of_clones: OnceLock<LazyTable<AtomicU32>>,
 }
 
 /// Bytes of the time of one page.
 pub(crate) const TIME_BYTES: u64 = 4;
+/// Pages of a clone that have one time.
+pub(crate) const WITH_ONE_TIME: usize = 8;
 
 impl Accesses {
     pub(crate) fn new(
@@ -38,7 +44,18 @@ impl Accesses {
         clock: Arc<Clock>,
         pages: usize,
     ) -> Result<Accesses, NoMemory> {
-        Ok(Accesses { clock, times: LazyTable::new(provider, pages)? })
+        let times = LazyTable::new(provider, pages)?;
+        Ok(Accesses { clock, times, of_clones: OnceLock::new() })
+    }
+
+    /// Gets ready for clones.
+    pub(crate) fn expect_clones(&self, provider: &dyn MemoryProvider) -> Result<(), NoMemory> {
+        if self.of_clones.get().is_none() {
+            let times = LazyTable::new(provider, self.times.len().div_ceil(WITH_ONE_TIME))?;
+            // Another thread may have been quicker.
+            let _ = self.of_clones.set(times);
+        }
+        Ok(())
     }
 
     /// Notes that the page is used now.
@@ -51,9 +68,26 @@ impl Accesses {
         }
     }
 
-    /// Gives a page the time of another.
-    pub(crate) fn copy(&self, from: usize, to: usize) {
-        self.times.get(to).store(self.last(from), Ordering::Relaxed);
+    /// Notes that a page of a clone was used at this time, or later.
+    #[cold]
+    pub(crate) fn note_clone(&self, index: usize, at: u32) {
+        let Some(times) = self.of_clones.get() else { return };
+        let time = times.get(index / WITH_ONE_TIME);
+        if time.load(Ordering::Relaxed) < at {
+            time.fetch_max(at, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that a page of a clone is used now.
+    #[cold]
+    pub(crate) fn note_clone_now(&self, index: usize) {
+        self.note_clone(index, self.clock.now());
+    }
+
+    /// The time when a page of a clone, or a neighbour, was last used.
+    pub(crate) fn last_of_clone(&self, index: usize) -> u32 {
+        let time = self.of_clones.get().map(|times| times.get(index / WITH_ONE_TIME));
+        time.map_or(0, |time| time.load(Ordering::Relaxed))
     }
 
     /// The time when the page was last used.

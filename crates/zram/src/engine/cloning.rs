@@ -1,13 +1,17 @@
 //! Pages that a clone gets from its origin: both slots name one object then.
 
+use alloc::sync::Arc;
+use core::ops::Range;
+
 use block::IoError;
 use objects::{Compressed, Object};
+use pagealloc::MemoryProvider;
 use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 
 use super::Engine;
-use crate::counts::Count;
+use crate::counts::{Count, Counts};
 use crate::engine::cut::Cut;
 use crate::engine::page_ops::Fetched;
 use crate::engine::shared::Shared;
@@ -126,16 +130,32 @@ impl Engine {
 
     fn fill_clone(&self, cpu: Cpu, from: usize, to: usize, slot: Slot) {
         if let Some(accesses) = &self.accesses {
-            accesses.copy(from, to);
+            accesses.note_clone(to, self.last_access(from).unwrap_or(0));
         }
         self.reform(cpu, to, slot, |_| Some(slot));
+    }
+
+    /// Takes a window of `pages` pages behind page `behind`, for a clone that counts in `counts`.
+    /// `None` if there are no addresses.
+    pub(crate) fn take_window(
+        &self,
+        memory: &dyn MemoryProvider,
+        behind: usize,
+        pages: usize,
+        counts: Arc<Counts>,
+    ) -> Option<Range<usize>> {
+        self.slots.expect_clones(memory).ok()?;
+        if let Some(accesses) = &self.accesses {
+            accesses.expect_clones(memory).ok()?;
+        }
+        self.windows.take(&self.slots, behind, self.capacity(), pages, counts)
     }
 
     /// Gives up all contents of a window, and the window. The calling thread is no reader.
     pub(crate) fn give_window_back(&self, cpu: Cpu, base: usize) {
         let pages = self.windows.at(base);
         self.discard(cpu, pages.start, pages.len());
-        self.windows.give_back(base);
+        self.windows.give_back(&self.slots, base);
     }
 
     /// Gives pages that alone name a shared object the object itself, as they had it before there

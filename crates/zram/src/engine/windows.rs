@@ -8,6 +8,7 @@ use sync::Mutex;
 use sync::atomic::{AtomicUsize, Ordering};
 
 use crate::counts::Counts;
+use crate::slots::Slots;
 
 /// A window begins at a multiple of this: no memory of the slot table has slots of two devices, and
 /// no word of its marks.
@@ -42,6 +43,7 @@ impl Windows {
     /// `end`, for a clone that counts in `counts`. `None` if there is none, or no memory.
     pub(crate) fn take(
         &self,
+        slots: &Slots,
         from: usize,
         end: usize,
         pages: usize,
@@ -61,15 +63,15 @@ impl Windows {
             return None;
         }
         all.insert(at, Window { pages: taken.clone(), counts, id: None });
-        self.note(&all);
+        self.note(slots, &all);
         Some(taken)
     }
 
     /// Gives a window back, which is empty.
-    pub(crate) fn give_back(&self, base: usize) {
+    pub(crate) fn give_back(&self, slots: &Slots, base: usize) {
         let mut all = self.all.lock();
         all.retain(|window| window.pages.start != base);
-        self.note(&all);
+        self.note(slots, &all);
     }
 
     /// The pages of the window that begins with slot `base`; none if there is no such window.
@@ -104,7 +106,9 @@ impl Windows {
 
     /// The slot behind the last window; 0 without one.
     pub(crate) fn end(&self) -> usize {
-        self.end.load(Ordering::Relaxed)
+        // Acquire pairs with the Release in `note`: who walks to this end knows whose slots are
+        // there.
+        self.end.load(Ordering::Acquire)
     }
 
     /// Whether a slot is before all windows.
@@ -133,9 +137,11 @@ impl Windows {
         self.all.lock().iter().for_each(|window| look(&window.counts));
     }
 
-    fn note(&self, all: &[Window]) {
+    fn note(&self, slots: &Slots, all: &[Window]) {
         let start = all.first().map_or(usize::MAX, |window| window.pages.start);
+        slots.clones_begin_at(start);
         self.start.store(start, Ordering::Relaxed);
-        self.end.store(all.last().map_or(0, |window| window.pages.end), Ordering::Relaxed);
+        // Release pairs with the Acquire in `end`.
+        self.end.store(all.last().map_or(0, |window| window.pages.end), Ordering::Release);
     }
 }

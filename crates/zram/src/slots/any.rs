@@ -1,14 +1,51 @@
-//! The slot table of a device: the product's own.
+//! The slot table of a device: the product's own, and that of its clones behind it.
 //!
 //! With the feature `designs` it may also be one that an experiment or a test brings. A build
 //! without it, as the product's, has one design and no branch for others.
 
+use core::ops::Range;
+
+use pagealloc::{MemoryProvider, NoMemory};
+use sync::OnceLock;
+use sync::atomic::{AtomicUsize, Ordering};
 use units::Cpu;
 
 #[cfg(feature = "designs")]
 use super::brought::AnySlots;
-use super::{BitLock, SlotTable};
+use super::lines::LINE;
+use super::{BitLock, Lines, SlotTable};
 use crate::engine::Slot;
+
+/// The slots of a device, and of its clones.
+pub(crate) struct Own {
+    table: BitLock,
+    /// The slots of clones from `first` on. It comes with the first clone.
+    lines: OnceLock<Lines>,
+    /// The slots before are those of the device; `usize::MAX` without a clone.
+    first: AtomicUsize,
+}
+
+impl Own {
+    /// The table of clones, if it has a slot.
+    #[inline]
+    fn of_clones(&self, index: usize) -> Option<&Lines> {
+        // Relaxed: who has a slot of a clone has got it from a device that was published later.
+        match index < self.first.load(Ordering::Relaxed) {
+            true => None,
+            false => self.lines.get(),
+        }
+    }
+
+    #[inline]
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        let first = self.first.load(Ordering::Relaxed);
+        let Some(lines) = self.of_clones(end.saturating_sub(1)) else {
+            return self.table.next_touched(from, end);
+        };
+        let found = if from < first { self.table.next_touched(from, first) } else { first };
+        if found < first { found } else { lines.next_touched(from.max(first), end) }
+    }
+}
 
 /// The slot table of a device. A request reaches the product's table without a pointer. The methods
 /// are those of [`SlotTable`].
@@ -17,18 +54,69 @@ use crate::engine::Slot;
     expect(clippy::large_enum_variant, reason = "the product's is a part of its engine")
 )]
 pub(crate) enum Slots {
-    Own(BitLock),
+    Own(Own),
     #[cfg(feature = "designs")]
     Other(AnySlots),
 }
 
 impl Slots {
-    /// Bytes of one slot.
-    pub(crate) fn slot_bytes(&self) -> usize {
+    /// The product's table.
+    pub(crate) fn own(table: BitLock) -> Slots {
+        Slots::Own(Own { table, lines: OnceLock::new(), first: AtomicUsize::new(usize::MAX) })
+    }
+
+    /// Gets ready for clones.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when addresses are out.
+    pub(crate) fn expect_clones(&self, provider: &dyn MemoryProvider) -> Result<(), NoMemory> {
+        if let Slots::Own(own) = self
+            && own.lines.get().is_none()
+        {
+            let lines = Lines::new(provider, own.table.count(), 0)?;
+            // Another thread may have been quicker.
+            let _ = own.lines.set(lines);
+        }
+        Ok(())
+    }
+
+    /// From now on the slots from `first` on are those of clones, if they are expected. Slots that
+    /// change their table are empty, and nobody stores to them meanwhile.
+    pub(crate) fn clones_begin_at(&self, first: usize) {
         match self {
-            Slots::Own(_) => BitLock::BYTES,
+            Slots::Own(own) => own.first.store(first, Ordering::Relaxed),
             #[cfg(feature = "designs")]
-            Slots::Other(AnySlots(other)) => other.slot_bytes(),
+            Slots::Other(_) => {}
+        }
+    }
+
+    /// How many slots of a device, or of a clone, lie in parts that were ever written.
+    pub(crate) fn touched(&self, pages: Range<usize>) -> u64 {
+        let of = |up_to: &dyn Fn(usize) -> u64| up_to(pages.end) - up_to(pages.start);
+        match self {
+            Slots::Own(own) => match own.of_clones(pages.start) {
+                None => of(&|end| own.table.touched(end)),
+                Some(lines) => of(&|end| lines.touched(end)),
+            },
+            #[cfg(feature = "designs")]
+            Slots::Other(AnySlots(other)) => of(&|end| other.touched(end)),
+        }
+    }
+
+    /// Bytes of memory that they take. What clones take because they were written to counts with
+    /// their origin, whose slots begin with 0.
+    pub(crate) fn bytes(&self, pages: Range<usize>) -> u64 {
+        let start = pages.start;
+        let touched = self.touched(pages);
+        match self {
+            Slots::Own(own) if own.of_clones(start).is_some() => touched * 8 / LINE as u64,
+            Slots::Own(own) => {
+                let of_clones =
+                    own.lines.get().filter(|_| start == 0).map_or(0, Lines::split_bytes);
+                touched * BitLock::BYTES as u64 + of_clones as u64
+            }
+            #[cfg(feature = "designs")]
+            Slots::Other(AnySlots(other)) => touched * other.slot_bytes() as u64,
         }
     }
 
@@ -39,7 +127,7 @@ impl Slots {
 
     pub(crate) fn count(&self) -> usize {
         match self {
-            Slots::Own(table) => SlotTable::count(table),
+            Slots::Own(own) => own.table.count(),
             #[cfg(feature = "designs")]
             Slots::Other(AnySlots(other)) => other.count(),
         }
@@ -48,7 +136,10 @@ impl Slots {
     #[inline]
     pub(crate) fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R {
         match self {
-            Slots::Own(table) => SlotTable::load(table, cpu, index, read),
+            Slots::Own(own) => match own.of_clones(index) {
+                None => own.table.load(cpu, index, read),
+                Some(lines) => lines.load(cpu, index, read),
+            },
             #[cfg(feature = "designs")]
             Slots::Other(other) => other.load(cpu, index, read),
         }
@@ -61,7 +152,10 @@ impl Slots {
         next: impl FnMut(Slot) -> Option<Slot>,
     ) -> Result<Slot, Slot> {
         match self {
-            Slots::Own(table) => SlotTable::update(table, index, next),
+            Slots::Own(own) => match own.of_clones(index) {
+                None => own.table.update(index, next),
+                Some(lines) => lines.update(index, next),
+            },
             #[cfg(feature = "designs")]
             Slots::Other(other) => other.update(index, next),
         }
@@ -70,7 +164,8 @@ impl Slots {
     #[inline]
     pub(crate) fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
         match self {
-            Slots::Own(table) => SlotTable::retire(table, cpu, displaced, free),
+            // Both tables have done with it when it is displaced.
+            Slots::Own(own) => own.table.retire(cpu, displaced, free),
             #[cfg(feature = "designs")]
             Slots::Other(other) => other.retire(cpu, displaced, free),
         }
@@ -78,7 +173,7 @@ impl Slots {
 
     pub(crate) fn quiesce(&self, mut free: impl FnMut(Slot)) -> bool {
         match self {
-            Slots::Own(table) => SlotTable::quiesce(table, &mut free),
+            Slots::Own(own) => own.table.quiesce(&mut free),
             #[cfg(feature = "designs")]
             Slots::Other(AnySlots(other)) => other.quiesce(&mut free),
         }
@@ -88,7 +183,7 @@ impl Slots {
     /// the product's table it held there. No other thread uses the slot meanwhile.
     pub(crate) fn repair(&self, index: usize, judge: impl FnOnce(Slot) -> Slot) {
         match self {
-            Slots::Own(table) => table.repair(index, judge),
+            Slots::Own(own) => own.table.repair(index, judge),
             #[cfg(feature = "designs")]
             Slots::Other(_) => {
                 let right = judge(self.peek(index));
@@ -100,7 +195,10 @@ impl Slots {
     #[inline]
     pub(crate) fn peek(&self, index: usize) -> Slot {
         match self {
-            Slots::Own(table) => SlotTable::peek(table, index),
+            Slots::Own(own) => match own.of_clones(index) {
+                None => own.table.peek(index),
+                Some(lines) => lines.peek(index),
+            },
             #[cfg(feature = "designs")]
             Slots::Other(AnySlots(other)) => other.peek(index),
         }
@@ -109,24 +207,16 @@ impl Slots {
     #[inline]
     pub(crate) fn next_touched(&self, from: usize, end: usize) -> usize {
         match self {
-            Slots::Own(table) => SlotTable::next_touched(table, from, end),
+            Slots::Own(own) => own.next_touched(from, end),
             #[cfg(feature = "designs")]
             Slots::Other(AnySlots(other)) => other.next_touched(from, end),
-        }
-    }
-
-    pub(crate) fn touched(&self, end: usize) -> u64 {
-        match self {
-            Slots::Own(table) => SlotTable::touched(table, end),
-            #[cfg(feature = "designs")]
-            Slots::Other(AnySlots(other)) => other.touched(end),
         }
     }
 
     #[inline]
     pub(crate) fn prefetch(&self, index: usize) {
         match self {
-            Slots::Own(table) => SlotTable::prefetch(table, index),
+            Slots::Own(own) => own.table.prefetch(index),
             #[cfg(feature = "designs")]
             Slots::Other(AnySlots(other)) => other.prefetch(index),
         }
