@@ -7,36 +7,20 @@
 //! cargo bench -p rampack-cli --bench latencies
 //! ```
 
+mod common;
+
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use common::{Daemon, measures, program, serve};
 use testkit::TempDir;
 
 const PAGE: usize = 4096;
 /// Pages between two readings of the clock.
 const PAGES: u64 = 2000;
 const SIZE: &str = "16M";
-
-/// A daemon that is asked to end, and waited for.
-struct Daemon(Child);
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        let id = self.0.id().to_string();
-        let _ = Command::new("kill").args(["-TERM", &id]).status();
-        let _ = self.0.wait();
-    }
-}
-
-fn program(root: &Path) -> Command {
-    let mut program = Command::new(env!("CARGO_BIN_EXE_rampack"));
-    program.arg("--root").arg(root).stdin(Stdio::null()).stdout(Stdio::null());
-    program
-}
 
 fn time(root: &Path, on: bool) {
     let value = format!("latencies={}", u8::from(on));
@@ -70,21 +54,10 @@ fn turn(daemon: &Daemon, file: &File, page: &mut [u8], writes: bool) -> [f64; 2]
 }
 
 fn main() {
-    // `cargo test` only sees that it runs.
-    let rounds = if std::env::args().any(|word| word == "--bench") { 801 } else { 1 };
-    if !Path::new("/dev/fuse").exists() {
-        return println!("no /dev/fuse, and so no file to measure with");
-    }
+    let rounds = if measures() { 801 } else { 1 };
     let directory = TempDir::new();
     let root = directory.path().join("root");
-    let serve = ["serve", "--transport", "fuse", "--size", SIZE];
-    let daemon = Daemon(program(&root).args(serve).spawn().expect("the program"));
-    let path = root.join("files/zram0");
-    let begun = Instant::now();
-    while !path.exists() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "the daemon does not serve");
-        thread::sleep(Duration::from_millis(20));
-    }
+    let Some((daemon, path)) = serve(&root, SIZE) else { return };
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_DIRECT).open(&path);
     let file = file.expect("the file");
