@@ -19,8 +19,8 @@
 //! * **`None` is exact.** Before the zone reports that memory is out, it takes every lock and puts
 //!   all pcp lists and reservations back. A frame that is not found then does not exist.
 //!
-//! Locks are taken in this order: unwanted, housekeeping, growing, CPUs ascending, the zone's. A CPU
-//! without frames may look into the reservations of other CPUs, but only tries their locks. No
+//! Locks are taken in this order: unwanted, housekeeping, growing, CPUs ascending, the zone's. A
+//! CPU without frames may look into the reservations of other CPUs, but only tries their locks. No
 //! system call is made under the lock of a CPU or of the zone. Memory is released and collapsed
 //! under the housekeeping lock, with the pageblock reserved; addresses are committed under the
 //! growing lock.
@@ -51,7 +51,7 @@ use self::filling::Filling;
 use self::index::Index;
 use self::pageblock::Pageblock;
 use self::percpu::CpuState;
-use self::release_idle::Unwanted;
+use self::unwanted::Unwanted;
 use crate::{
     Frames, LazyTable, LockTrace, MemoryProvider, NoMemory, Region, Zeroed, ZoneStats, watch,
 };
@@ -69,6 +69,7 @@ mod provide;
 mod refill;
 mod release_idle;
 mod runs;
+mod unwanted;
 
 // SAFETY: an atomic integer has the representation of the integer, for which all bytes are valid.
 unsafe impl Zeroed for AtomicU8 {}

@@ -8,24 +8,6 @@ use super::pageblock::{FreeList, State};
 use super::{Zone, runs};
 use crate::LockTrace;
 
-/// Calls of [`crate::Frames::maintain`] after which memory goes back that was free all the time.
-pub(super) const REST: u32 = 10;
-/// Less stays: an eighth of a pageblock, and a thirty-second part of what is allocated.
-const FEW: u32 = FRAMES_PER_PAGEBLOCK / 8;
-const FEW_OF_ALLOCATED: u32 = 32;
-
-/// How much free memory nobody wanted lately.
-#[derive(Clone, Copy)]
-pub(super) struct Unwanted {
-    /// The fewest free frames with memory.
-    frames: u32,
-    calls: u32,
-}
-
-impl Unwanted {
-    pub(super) const NEW: Unwanted = Unwanted { frames: u32::MAX, calls: 0 };
-}
-
 impl<P: LockTrace> Zone<P> {
     /// Called each second or so: gives the memory of free frames back if there were many of them
     /// the whole time. What is freed and soon allocated again keeps its memory.
@@ -35,16 +17,10 @@ impl<P: LockTrace> Zone<P> {
         let states = (0..blocks).map(|number| self.block(number).state());
         let (free, idle) =
             states.fold((0, 0), |(free, idle), it| (free + it.count(), idle + it.idle()));
-        unwanted.frames = unwanted.frames.min(idle);
-        unwanted.calls += 1;
-        if unwanted.calls < REST {
-            return;
-        }
         let allocated = (blocks * FRAMES_PER_PAGEBLOCK).saturating_sub(free);
-        if unwanted.frames > FEW + allocated / FEW_OF_ALLOCATED {
+        if unwanted.are_many(idle, allocated) {
             self.trim();
         }
-        *unwanted = Unwanted::NEW;
     }
 
     /// Gives idle blocks back to the system; `keep` of them may stay. If another thread is doing

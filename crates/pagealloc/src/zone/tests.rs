@@ -2,7 +2,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::pageblock::{FreeList, State};
-use super::release_idle::REST;
+use super::unwanted::REST;
 use super::*;
 use crate::LockClass;
 use crate::pretended::HeapProvider;
