@@ -33,6 +33,7 @@ const SWAP: &[Field] = &[
     ("backing_created", "boolean", "whether that file is removed with it"),
     ("cached", "integer", "bytes of its pages in the cache"),
     ("on_disk", "integer", "bytes of its pages on the backing device"),
+    ("front", "string?", "what of the kernel takes pages before it, as was asked for"),
     ("notes", "string[]", "what stands in front of it although it should not"),
 ];
 

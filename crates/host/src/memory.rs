@@ -31,6 +31,14 @@ pub fn machine_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
 }
 
+/// Bytes of memory that the kernel's zswap takes, and of pages that it holds (`Zswap` and `Zswapped`
+/// of /proc/meminfo, Linux 5.19). `None` where there is none.
+#[must_use]
+pub fn kernel_zswap() -> Option<(u64, u64)> {
+    let field = |name| field_in_kib("/proc/meminfo", name);
+    Some((field("Zswap:")?, field("Zswapped:")?))
+}
+
 /// A limit that a process inherits (getrlimit(2)), which a shell sets with ulimit(1).
 #[derive(Clone, Copy)]
 enum Inherited {

@@ -185,6 +185,14 @@ pub enum BackingLayout {
     Log,
 }
 
+/// What of the kernel takes pages before a swap device does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Front {
+    /// Its zswap: the swap device gets the oldest pages.
+    Zswap,
+}
+
 /// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
 /// it.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
@@ -206,6 +214,10 @@ pub struct SwapOn {
     pub max_pool: Option<String>,
     /// How the kernel reaches it; without it, the best way here.
     pub transport: Option<SwapTransport>,
+    /// What of the kernel is in front of all swap devices of the daemon. An older daemon knows no
+    /// such field.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub front: Option<Front>,
     /// The memory kept ready for the next pages, as a size.
     pub headroom: Option<String>,
     /// Seconds for which a machine is stuck before the OOM killer is called; 0: never.

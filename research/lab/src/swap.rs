@@ -25,7 +25,8 @@ impl Shop {
             Kind::File => area::Plain::new(self).map(|area| Box::new(area) as _),
             Kind::KernelZswap => zswap::Zswap::new(self, variant).map(|area| Box::new(area) as _),
             Kind::KernelZram => zram::Zram::new(self, variant).map(|area| Box::new(area) as _),
-            Kind::Rampack => ours::Ours::new(self, variant).map(|area| Box::new(area) as _),
+            Kind::Rampack => ours::Ours::new(self, variant, &[]).map(|area| Box::new(area) as _),
+            Kind::Behind => zswap::Behind::new(self, variant).map(|area| Box::new(area) as _),
             Kind::Design => design::Design::new(self, variant).map(|area| Box::new(area) as _),
         };
         made.map(Some).with_context(|| mode.to_string())

@@ -6,10 +6,10 @@ use clap::{Args, Subcommand};
 
 use super::sandbox::SandboxOptions;
 use super::values::{
-    LAYOUTS, SWAP_TRANSPORTS, SWITCH, Size, algorithm, algorithm_help, assignment, disk_size,
-    one_of, pool_size, size,
+    FRONTS, LAYOUTS, SWAP_TRANSPORTS, SWITCH, Size, algorithm, algorithm_help, assignment,
+    disk_size, one_of, pool_size, size,
 };
-use service::protocol::{Attribute, BackingLayout};
+use service::protocol::{Attribute, BackingLayout, Front};
 use service::transport::SwapTransport;
 
 pub(super) const SWAP_NOTES: &str = "\
@@ -91,6 +91,12 @@ pub struct SwapOn {
     #[arg(long, value_name = "WAY", env = "RAMPACK_SWAP_TRANSPORT")]
     #[arg(value_parser = one_of(SWAP_TRANSPORTS))]
     pub transport: Option<SwapTransport>,
+
+    /// Have the kernel's zswap keep pages first, as long as there is a swap device: faults take the
+    /// kernel's own time, and the oldest pages come to the cache, instead of to a disk [default:
+    /// zswap stays as it is]
+    #[arg(long, value_name = "WHAT", value_parser = one_of(FRONTS))]
+    pub front: Option<Front>,
 
     /// The memory to keep ready for the next pages [default: 1/32 of all memory, 8M to 64M]. With
     /// 0, pages that need memory are refused

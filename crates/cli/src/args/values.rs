@@ -16,7 +16,7 @@ use crate::columns;
 use service::engine::{ALGORITHMS, DEFAULT_ALGORITHM};
 use service::failure::{failed, sentence};
 use service::filesystem;
-use service::protocol::{Attribute, BackingLayout};
+use service::protocol::{Attribute, BackingLayout, Front};
 use service::transport::{SwapTransport, Transport};
 
 /// A value of an option, its names and its help. The names stand between bars; only the first is
@@ -44,6 +44,9 @@ pub(super) const SWAP_TRANSPORTS: &[Choice<SwapTransport>] = &[
     ("ublk", SwapTransport::Ublk, "The driver ublk: it needs no memory for a request"),
     ("fuse|loop", SwapTransport::Loop, "A loop device on a file through FUSE"),
 ];
+
+/// The values of `--front` of a swap device.
+pub(super) const FRONTS: &[Choice<Front>] = &[("zswap", Front::Zswap, "The kernel's zswap")];
 
 /// The values of an option that is on or off.
 pub(super) const SWITCH: &[Choice<bool>] = &[("on", true, ""), ("off", false, "")];

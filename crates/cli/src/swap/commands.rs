@@ -30,6 +30,7 @@ impl SwapOn {
             backing_layout: self.backing_layout.unwrap_or_default(),
             max_pool: self.memory.clone(),
             transport: self.transport,
+            front: self.front,
             headroom: self.headroom.as_ref().map(|size| size.text.clone()),
             oom_after: self.oom_after,
             auto: self.auto.or(self.no_auto.then_some(false)),

@@ -112,6 +112,9 @@ pub(crate) fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool
     }
     // Every device of a daemon has the same protections and notes.
     for swap in swaps.iter().take(1) {
+        if let Some(front) = &swap.front {
+            let _ = writeln!(text, "in front: {front}");
+        }
         let notes = swap.notes.iter().map(|note| format!("NOTE: {note}"));
         swap.missing().chain(notes).for_each(|line| text += &format!("{line}\n"));
     }

@@ -372,7 +372,7 @@ fn zswap(it: &Observed) -> Finding {
         return Finding::ok(NAME, "is off, or not in this kernel");
     }
     let text = "the kernel's zswap is on, in front of every swap device: pages are compressed \
-                twice";
+                twice, and `swap on --front zswap` makes the best of it";
     Finding::new(NAME, Level::Note, text).mended(write(it, "N", in_front::ENABLED))
 }
 

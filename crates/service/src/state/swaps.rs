@@ -19,6 +19,8 @@ const SHARED: &str = "swap";
 const OWN: &str = "daemon.";
 const HEADROOM: &str = "daemon.headroom_frames";
 const OOM_AFTER: &str = "daemon.oom_after";
+/// Only there if it is so: an older program refuses no other state.
+const BEHIND_ZSWAP: &str = "daemon.behind_zswap";
 
 const UBLK: &str = "ublk";
 /// Its backing device, by path.
@@ -38,6 +40,8 @@ pub struct SharedSwap {
     pub headroom: u64,
     /// Seconds until a stuck machine has a program ended; 0 is never.
     pub oom_after: u64,
+    /// Whether the kernel's zswap is on in front of them.
+    pub behind_zswap: bool,
 }
 
 /// The file or device below a swap device.
@@ -114,6 +118,9 @@ pub(super) fn devices<'a>(
             cache.unwrap_or_default().settings.into_iter().collect();
         settings.insert(HEADROOM.into(), shared.headroom.to_string());
         settings.insert(OOM_AFTER.into(), shared.oom_after.to_string());
+        if shared.behind_zswap {
+            settings.insert(BEHIND_ZSWAP.into(), u8::from(true).to_string());
+        }
         devices.push(Device { name: SHARED.into(), bytes: 0, generation: 0, settings });
     }
     devices
@@ -172,7 +179,8 @@ pub fn left(devices: &[Device]) -> Result<LeftSwap, ControlError> {
 
 fn shared(settings: &BTreeMap<String, String>) -> Option<SharedSwap> {
     let number = |name: &str| settings.get(name)?.parse().ok();
-    Some(SharedSwap { headroom: number(HEADROOM)?, oom_after: number(OOM_AFTER)? })
+    let behind_zswap = settings.contains_key(BEHIND_ZSWAP);
+    Some(SharedSwap { headroom: number(HEADROOM)?, oom_after: number(OOM_AFTER)?, behind_zswap })
 }
 
 fn area(device: &Device) -> Option<SavedArea> {
@@ -233,7 +241,7 @@ mod tests {
             SavedArea { number: 5, pages: 1 << 10, ublk: None, backing: Some(named) },
             SavedArea { number: 12, pages: 77, ublk, backing: None },
         ];
-        let shared = SharedSwap { headroom: 2048, oom_after: 10 };
+        let shared = SharedSwap { headroom: 2048, oom_after: 10, behind_zswap: true };
         let settings = vec![("max_pool_percent".to_owned(), "33".to_owned())];
         let cache = SavedSwap { areas: Vec::new(), settings: settings.clone() };
         let devices = devices(areas.iter(), shared, Some(cache));

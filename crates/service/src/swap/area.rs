@@ -427,6 +427,7 @@ impl Area {
             log: self.log.as_ref().map(|log| LogReport::of(&log.stats())),
             serving: self.served.report(),
             protections: Vec::new(),
+            front: None,
             notes: Vec::new(),
         }
     }

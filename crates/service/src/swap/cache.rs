@@ -15,7 +15,7 @@ use super::report::PoolReport;
 use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::plan::{Asked, Followed, of_device};
-use crate::protocol::{Attribute, SwapOn};
+use crate::protocol::{Attribute, Front, SwapOn};
 
 /// Pages per writeback when memory is short, as many as a scan of Linux's shrinkers
 /// (`SHRINK_BATCH`).
@@ -151,6 +151,7 @@ pub fn asked(options: &SwapOn) -> Asked {
     let own = [
         ("size", options.size.clone()),
         ("backing", options.backing.clone()),
+        ("front", options.front.map(|Front::Zswap| "zswap".to_owned())),
         ("headroom", options.headroom.clone()),
         ("oom_after", options.oom_after.map(|it| it.to_string())),
         ("priority", options.priority.map(|it| it.to_string())),

@@ -17,8 +17,11 @@ use crate::failure::failed;
 
 use super::awake::Awake;
 use super::group::{self, OwnGroup};
-use super::in_place::InPlace;
 use super::report::{Protection, protection};
+use super::setting::Setting;
+
+/// Whether the kernel moves locked memory. It does not as long as a daemon has a swap device.
+const COMPACTED: &str = "/proc/sys/vm/compact_unevictable_allowed";
 
 /// The `oom_score_adj` of a process that is never ended because memory is out.
 pub const NEVER: i32 = -1000;
@@ -28,7 +31,7 @@ pub struct Protections {
     had: Vec<Protection>,
     locked: bool,
     score: Option<i32>,
-    _in_place: Option<InPlace>,
+    _in_place: Option<Setting>,
     _group: OwnGroup,
     _awake: Awake,
 }
@@ -78,7 +81,7 @@ impl Protections {
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
-        let kept = InPlace::keep();
+        let kept = Setting::keep(COMPACTED, "compact-unevictable-allowed", "0");
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
         let group = group::own_group();
         let (awake, sleepless) = Awake::keep();

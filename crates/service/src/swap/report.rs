@@ -61,6 +61,9 @@ pub struct SwapReport {
     pub serving: ServingReport,
     /// The protections of the daemon.
     pub protections: Vec<Protection>,
+    /// What of the kernel takes pages before it, as was asked for.
+    #[serde(default)]
+    pub front: Option<String>,
     /// What stands in front of it now although it should not: the user can change it.
     #[serde(default)]
     pub notes: Vec<String>,

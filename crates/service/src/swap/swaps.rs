@@ -26,7 +26,7 @@ use crate::devices::Devices;
 use crate::loops::Loops;
 use crate::observed::used_areas;
 use crate::plan::KeptArea;
-use crate::protocol::SwapOn;
+use crate::protocol::{Front, SwapOn};
 use crate::state::swaps::SharedSwap;
 
 const PAGE: u64 = PAGE_SIZE as u64;
@@ -43,6 +43,7 @@ struct Guard {
     protections: Protections,
     helpers: Helpers,
     shared: SharedSwap,
+    front: Option<in_front::Zswap>,
     _signals: HeldSignals,
 }
 
@@ -88,7 +89,13 @@ impl Swaps {
         protections.note(watched);
         drop(zswap);
         let shared = self.devices.state().map(|state| state.shared_swap()).unwrap_or_default();
-        let guard = Guard { protections, helpers, shared, _signals: HeldSignals::begin() };
+        let front = shared.behind_zswap.then(in_front::Zswap::keep).transpose();
+        let front = front.unwrap_or_else(|error| {
+            notes.push(format!("the kernel's zswap may be off: {}", error.message));
+            None
+        });
+        let signals = HeldSignals::begin();
+        let guard = Guard { protections, helpers, shared, front, _signals: signals };
         *self.guard.lock() = Some(guard);
         kill_point("protected");
         let loops = self.loops.lock().clone();
@@ -192,6 +199,12 @@ impl Swaps {
             (Some(guard), _) | (None, Some(guard)) => guard.shared,
             (None, None) => SharedSwap::default(),
         };
+        let front = match options.front {
+            Some(Front::Zswap) if !shared.behind_zswap => Some(in_front::Zswap::keep()?),
+            _ => None,
+        };
+        let behind_zswap = shared.behind_zswap || front.is_some();
+        let shared = SharedSwap { behind_zswap, ..shared };
         let before = cache::set(machine, options, backing.is_some(), guard.is_some())?;
         let (layout, seal) = (options.backing_layout, !options.plain_backing);
         let making = Making { number, pages, backing, layout, seal, by, shared };
@@ -204,9 +217,12 @@ impl Swaps {
         let area = area.inspect_err(|_| cache::restore(machine, &before))?;
         let area = Arc::new(area);
         self.areas.lock().insert(number, area.clone());
-        if let Some(guard) = guard {
-            *self.guard.lock() = Some(guard);
+        let mut own = self.guard.lock();
+        if let Some(guard) = guard.or_else(|| own.take()) {
+            let front = front.or(guard.front);
+            *own = Some(Guard { shared, front, ..guard });
         }
+        drop(own);
         tracing::info!("{} is swapped to", name(number));
         Ok(self.report(&area))
     }
@@ -279,6 +295,7 @@ impl Swaps {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
+        in_front::Zswap::end_left();
         // Memory that is mapped after this is locked from the start.
         let mut protections = Protections::take();
         let state = self.devices.state().filter(|state| state.keeps_swap());
@@ -289,8 +306,9 @@ impl Swaps {
         let (watcher, said) = Watcher::new(Duration::from_secs(oom_after));
         protections.note(said);
         let helpers = Helpers::start(&zswap, headroom, watcher)?;
-        let shared = SharedSwap { headroom: headroom.frames, oom_after };
-        Ok(Some(Guard { protections, helpers, shared, _signals: HeldSignals::begin() }))
+        let shared = SharedSwap { headroom: headroom.frames, oom_after, behind_zswap: false };
+        let signals = HeldSignals::begin();
+        Ok(Some(Guard { protections, helpers, shared, front: None, _signals: signals }))
     }
 
     /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
@@ -414,8 +432,13 @@ impl Swaps {
             );
             Protection { name: "outlives the daemon".into(), had, text }
         }));
-        let notes = in_front::kernel_zswap().into_iter().collect();
-        SwapReport { protections, notes, ..area.report() }
+        let front = guard.as_ref().and_then(|guard| guard.front.as_ref());
+        let front = front.map(in_front::Zswap::report);
+        let notes = match &front {
+            Some(_) => Vec::new(),
+            None => in_front::kernel_zswap().into_iter().collect(),
+        };
+        SwapReport { protections, front, notes, ..area.report() }
     }
 
     /// The report of the cache that they share; `None` without a swap device.

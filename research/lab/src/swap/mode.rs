@@ -20,6 +20,9 @@ pub enum Kind {
     KernelZram,
     /// Ours: `rampack swap on`, with a file on a disk behind it
     Rampack,
+    /// The same, with the kernel's zswap in front: `rampack swap on --front zswap`
+    #[value(name = "zswap+rampack")]
+    Behind,
     /// The same cache with another index, served by this program
     Design,
 }
@@ -28,7 +31,7 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mode {
     pub kind: Kind,
-    /// The codec of kernel-zswap, kernel-zram and rampack. For a design, the index and optionally
+    /// The codec of kernel-zswap, kernel-zram and rampack, also of that behind zswap. For a design, the index and optionally
     /// `+` and a codec.
     pub variant: Option<String>,
 }
@@ -85,5 +88,5 @@ impl fmt::Display for Mode {
 }
 
 /// All kinds of products, in the order of tables.
-const KINDS: [Kind; 5] =
-    [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack];
+const KINDS: [Kind; 6] =
+    [Kind::None, Kind::File, Kind::KernelZswap, Kind::KernelZram, Kind::Rampack, Kind::Behind];

@@ -41,6 +41,8 @@ pub struct Ours {
     /// `Some` until the end.
     parts: Option<(Running, SwapFile)>,
     before: State,
+    /// Bytes of memory of the pool when it was looked at last.
+    pub pool: i64,
     peak: Option<i64>,
 }
 
@@ -52,8 +54,8 @@ struct State {
 }
 
 impl Ours {
-    /// Starts the daemon. The variant is a codec.
-    pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Ours> {
+    /// Starts the daemon, with more options. The variant is a codec.
+    pub fn new(shop: &Shop, variant: Option<&str>, more: &[&str]) -> Result<Ours> {
         let program = shop.rampack.clone().context("the program rampack is not known")?;
         let backing = SwapFile::new(shop)?;
         let root = backing.directory().join("root");
@@ -61,7 +63,9 @@ impl Ours {
         command
             .arg("--root")
             .arg(&root)
-            .args(["swap", "on", "--force", "--backing"])
+            .args(["swap", "on", "--force"])
+            .args(more)
+            .arg("--backing")
             .arg(backing.path());
         command.args(["--size", &shop.bytes.to_string()]);
         if let Some(bytes) = shop.max_pool {
@@ -86,6 +90,7 @@ impl Ours {
             device,
             parts: Some((running, backing)),
             before: State::default(),
+            pool: 0,
             peak: None,
         })
     }
@@ -142,8 +147,8 @@ impl Area for Ours {
 
     fn sample(&mut self) -> Result<()> {
         self.running()?.check()?;
-        let pool = self.rows()?.get(POOL).copied();
-        self.peak = self.peak.max(pool);
+        self.pool = self.rows()?.get(POOL).copied().unwrap_or(0);
+        self.peak = self.peak.max(Some(self.pool));
         Ok(())
     }
 

@@ -83,10 +83,11 @@ pub struct Shop {
 impl Shop {
     /// Waits until no other process has swap, then is ready to make swap in `directory`.
     pub fn new(args: &KernelBuildArgs, modes: &[Mode]) -> Result<Shop> {
-        let rampack = match modes.iter().any(|mode| mode.kind == Kind::Rampack) {
-            true => Some(programs::rampack(args.rampack.as_deref())?),
-            false => None,
-        };
+        let rampack =
+            match modes.iter().any(|mode| matches!(mode.kind, Kind::Rampack | Kind::Behind)) {
+                true => Some(programs::rampack(args.rampack.as_deref())?),
+                false => None,
+            };
         let lock = turn()?;
         let others = active().iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
         let others = others.join(", ");

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::area::{Plain, on_disk};
-use super::{Area, Shop, Told};
+use super::{Area, Shop, Told, ours::Ours};
 use crate::proc_files::{Counters, kib};
 
 const PARAMETERS: &str = "/sys/module/zswap/parameters";
@@ -54,6 +54,24 @@ pub fn percent(bytes: u64, total: u64) -> u64 {
     (bytes.saturating_mul(100)).div_ceil(total.max(1)).clamp(1, 100)
 }
 
+/// The limit of its pool.
+fn limited(shop: &Shop) -> Result<Vec<(&'static str, String)>> {
+    let Some(bytes) = shop.max_pool else { return Ok(Vec::new()) };
+    let total = kib("/proc/meminfo", "MemTotal").context("/proc/meminfo")?;
+    Ok(vec![("max_pool_percent", percent(bytes, total).to_string())])
+}
+
+/// The pages that it takes, gives and writes back.
+fn of_zswap(counted: &Counters, other: Told) -> Told {
+    let pages = |name: &str| counted.get(name).copied();
+    Told {
+        stored: pages("zswpout"),
+        loaded: pages("zswpin"),
+        written_back: pages("zswpwb"),
+        ..other
+    }
+}
+
 /// Swap in a file, with zswap in front.
 pub struct Zswap {
     // Dropped in this order.
@@ -65,11 +83,7 @@ pub struct Zswap {
 impl Zswap {
     /// Sets zswap up and swaps to a file.
     pub fn new(shop: &Shop, compressor: Option<&str>) -> Result<Zswap> {
-        let mut values = Vec::new();
-        if let Some(bytes) = shop.max_pool {
-            let total = kib("/proc/meminfo", "MemTotal").context("/proc/meminfo")?;
-            values.push(("max_pool_percent", percent(bytes, total).to_string()));
-        }
+        let mut values = limited(shop)?;
         if let Some(name) = compressor {
             values.push(("compressor", name.to_owned()));
         }
@@ -86,19 +100,52 @@ impl Area for Zswap {
     }
 
     fn told(&mut self, counted: &Counters) -> Result<Told> {
-        let pages = |name: &str| counted.get(name).copied();
-        Ok(Told {
-            stored: pages("zswpout"),
-            loaded: pages("zswpin"),
-            written_back: pages("zswpwb"),
-            pool_peak_bytes: self.peak,
-            ..on_disk(counted)
-        })
+        Ok(of_zswap(counted, Told { pool_peak_bytes: self.peak, ..on_disk(counted) }))
     }
 
     fn end(self: Box<Self>) -> Result<()> {
         let Zswap { file, _parameters, .. } = *self;
         Box::new(file).end()
+    }
+}
+
+/// Ours, with zswap in front. The daemon turns zswap on.
+pub struct Behind {
+    // Dropped in this order.
+    ours: Ours,
+    _parameters: Parameters,
+    peak: Option<i64>,
+}
+
+impl Behind {
+    /// Limits both pools, and starts the daemon.
+    pub fn new(shop: &Shop, variant: Option<&str>) -> Result<Behind> {
+        let parameters = Parameters::set(&limited(shop)?)?;
+        let ours = Ours::new(shop, variant, &["--front", "zswap"])?;
+        Ok(Behind { ours, _parameters: parameters, peak: None })
+    }
+}
+
+impl Area for Behind {
+    fn begin(&mut self) -> Result<()> {
+        self.ours.begin()
+    }
+
+    fn sample(&mut self) -> Result<()> {
+        self.ours.sample()?;
+        let both = kib("/proc/meminfo", "Zswap").unwrap_or(0) as i64 + self.ours.pool;
+        self.peak = self.peak.max(Some(both));
+        Ok(())
+    }
+
+    fn told(&mut self, counted: &Counters) -> Result<Told> {
+        let ours = self.ours.told(counted)?;
+        Ok(of_zswap(counted, Told { pool_peak_bytes: self.peak, ..ours }))
+    }
+
+    fn end(self: Box<Self>) -> Result<()> {
+        let Behind { ours, _parameters, .. } = *self;
+        Box::new(ours).end()
     }
 }
 

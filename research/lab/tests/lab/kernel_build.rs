@@ -75,15 +75,15 @@ fn the_kernels_own() {
     let _alone = common::zram();
     let place = place();
     let before = common::zswap_parameters();
-    let result = build(&place, "--swap kernel-zswap,kernel-zram --max-pool 64M");
+    let result = build(&place, "--swap kernel-zswap,zswap+rampack,kernel-zram --max-pool 64M");
     let runs = list(&result, "runs");
-    assert_eq!(runs.len(), 2);
+    assert_eq!(runs.len(), 3);
     for run in runs {
         assert_eq!(run["outcome"], "done", "{run}");
         assert!(number(run, "/measured/swap/stored") > 0, "{run}");
         assert!(number(run, "/measured/swap/loaded") > 0, "{run}");
     }
-    assert_eq!(number(&runs[1], "/measured/swap/disk_written_bytes"), 0);
+    assert_eq!(number(&runs[2], "/measured/swap/disk_written_bytes"), 0);
     assert_eq!(common::zswap_parameters(), before);
     let state = fs::read_to_string("/sys/block/zram0/initstate").expect("its state");
     assert_eq!(state.trim(), "0");

@@ -1,5 +1,4 @@
-//! Keeps locked memory in place: `vm.compact_unevictable_allowed` is 0 as long as any daemon of the
-//! machine has a swap device.
+//! Settings of the kernel that have another value as long as any daemon of the machine wants it.
 //!
 //! A file in /run holds the earlier value. Each such daemon has a shared lock on it. The daemon
 //! that can lock it exclusively is the last one, and restores the value. The lock of a killed
@@ -15,59 +14,77 @@ use host::{flags, is_at, try_lock};
 
 use crate::failure::failed;
 
-const SETTING: &str = "/proc/sys/vm/compact_unevictable_allowed";
-const BEFORE: &str = "/run/rampack-compact-unevictable-allowed";
+/// Files of earlier values begin with this.
+const BEFORE: &str = "/run/rampack";
 
-/// The kernel does not move locked memory as long as one of these lives, in any process.
-pub struct InPlace {
-    setting: PathBuf,
+/// What a switch of the kernel may be, in /proc/sys and in /sys/module.
+const VALUES: [&str; 4] = ["0", "1", "N", "Y"];
+
+/// A setting has the value that it was given as long as one of these lives, in any process.
+pub struct Setting {
+    path: PathBuf,
     before: PathBuf,
     lock: File,
 }
 
-impl InPlace {
-    /// Has the kernel move no locked memory. `None` where the kernel never moves it.
+impl Setting {
+    /// Gives the switch at `path` a value; `name` is its own in /run. `None` where the kernel has
+    /// no such switch.
     ///
     /// # Errors
     /// The error of the system call; the setting is unchanged then.
-    pub fn keep() -> Result<Option<InPlace>, ControlError> {
-        let (setting, before) = (Path::new(SETTING), Path::new(BEFORE));
+    pub fn keep(path: &str, name: &str, wanted: &str) -> Result<Option<Setting>, ControlError> {
+        let (setting, before) = (Path::new(path), PathBuf::from(format!("{BEFORE}-{name}")));
         if !setting.exists() {
             return Ok(None);
         }
-        let what = "vm.compact_unevictable_allowed cannot be set to 0";
-        InPlace::begin(setting, before).map(Some).map_err(|error| failed(what, &error))
+        let what = || format!("{path} cannot be set to {wanted}");
+        Setting::begin(setting, &before, wanted).map(Some).map_err(|error| failed(&what(), &error))
     }
 
-    fn begin(setting: &Path, before: &Path) -> io::Result<InPlace> {
+    /// Gives the switch the value back that a killed process left of it, unless another one still
+    /// wants it.
+    pub fn restore(path: &str, name: &str) {
+        Setting::end_left(Path::new(path), Path::new(&format!("{BEFORE}-{name}")));
+    }
+
+    fn end_left(path: &Path, before: &Path) {
+        if before.exists()
+            && let Ok(lock) = open(before)
+        {
+            drop(Setting { path: path.to_path_buf(), before: before.to_path_buf(), lock });
+        }
+    }
+
+    fn begin(path: &Path, before: &Path, wanted: &str) -> io::Result<Setting> {
         loop {
             let mut lock = open(before)?;
             let is_alone = try_lock(&lock)?;
             if is_alone && value(&mut lock)?.is_none() {
                 lock.set_len(0)?;
                 lock.rewind()?;
-                lock.write_all(fs::read_to_string(setting)?.as_bytes())?;
+                lock.write_all(fs::read_to_string(path)?.as_bytes())?;
             }
             lock.lock_shared()?;
             // The last daemon may have removed the file meanwhile, or the first may not have
             // written it yet.
             if is_at(&lock, before) && value(&mut lock)?.is_some() {
-                let (setting, before) = (setting.to_path_buf(), before.to_path_buf());
-                let kept = InPlace { setting, before, lock };
-                fs::write(&kept.setting, "0")?;
+                let (path, before) = (path.to_path_buf(), before.to_path_buf());
+                let kept = Setting { path, before, lock };
+                fs::write(&kept.path, wanted)?;
                 return Ok(kept);
             }
         }
     }
 }
 
-impl Drop for InPlace {
+impl Drop for Setting {
     fn drop(&mut self) {
         if !matches!(try_lock(&self.lock), Ok(true)) {
             return;
         }
         if let Ok(Some(value)) = value(&mut self.lock) {
-            let _ = fs::write(&self.setting, value);
+            let _ = fs::write(&self.path, value);
         }
         let _ = fs::remove_file(&self.before);
     }
@@ -84,7 +101,7 @@ fn value(file: &mut File) -> io::Result<Option<&'static str>> {
     let mut text = String::new();
     file.rewind()?;
     file.take(16).read_to_string(&mut text)?;
-    Ok(["0", "1"].into_iter().find(|value| *value == text.trim()))
+    Ok(VALUES.into_iter().find(|value| *value == text.trim()))
 }
 
 #[cfg(test)]
