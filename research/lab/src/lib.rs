@@ -10,6 +10,7 @@ mod density;
 mod drive;
 mod figures;
 mod index;
+#[path = "../../../testing/soak/src/interrupt.rs"]
 mod interrupt;
 mod kernel_build;
 mod locks;

@@ -52,9 +52,9 @@ const LEFT: u32 = 1;
 struct Engine<'a> {
     demand: &'a Demand,
     load: &'a Load,
-    /// Nanoseconds in which a line moves to another CPU: so long it takes to pass a lock to a waiter,
-    /// or to take one that another CPU had last; and each waiter at a head of a list adds it, because
-    /// it looks at the same line.
+    /// Nanoseconds in which a line moves to another CPU: so long it takes to pass a lock to a
+    /// waiter, or to take one that another CPU had last; and each waiter at a head of a list adds
+    /// it, because it looks at the same line.
     transfer: f64,
     threads: Vec<Thread>,
     /// From when on everything counts, and until when.
