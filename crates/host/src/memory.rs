@@ -31,8 +31,8 @@ pub fn machine_memory() -> u64 {
     field_in_kib("/proc/meminfo", "MemTotal:").unwrap_or(0)
 }
 
-/// Bytes of memory that the kernel's zswap takes, and of pages that it holds (`Zswap` and `Zswapped`
-/// of /proc/meminfo, Linux 5.19). `None` where there is none.
+/// Bytes of memory that the kernel's zswap takes, and of pages that it holds (`Zswap` and
+/// `Zswapped` of /proc/meminfo, Linux 5.19). `None` where there is none.
 #[must_use]
 pub fn kernel_zswap() -> Option<(u64, u64)> {
     let field = |name| field_in_kib("/proc/meminfo", name);

@@ -18,7 +18,7 @@ use crate::failure::symbol;
 use crate::latency::Latency;
 use crate::plan::Asked;
 use crate::swap::report::{PoolReport, SwapReport};
-use crate::transport::SwapTransport;
+use crate::transport::{Front, SwapTransport};
 use crate::zone::ZoneReport;
 
 /// The version of the protocol.
@@ -183,14 +183,6 @@ pub enum BackingLayout {
     Pages,
     /// Compressed pages lie one behind the other.
     Log,
-}
-
-/// What of the kernel takes pages before a swap device does.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Front {
-    /// Its zswap: the swap device gets the oldest pages.
-    Zswap,
 }
 
 /// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes

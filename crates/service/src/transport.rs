@@ -29,6 +29,14 @@ pub enum SwapTransport {
     Loop,
 }
 
+/// What of the kernel takes pages before a swap device does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Front {
+    /// Its zswap: the swap device gets the oldest pages.
+    Zswap,
+}
+
 /// How NBD is served.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NbdOptions {

@@ -80,8 +80,8 @@ impl Command {
 pub struct KernelBuildArgs {
     /// Kinds of swap, with commas between them: `file` (on a disk), `kernel-zswap` (the same file
     /// behind zswap), `kernel-zram`, `rampack` (ours, with the same file behind it),
-    /// `zswap+rampack` (that behind zswap), `none` (no limit either), or `all`. A codec may follow a
-    /// colon: kernel-zswap:lzo, kernel-zram:lz4, rampack:zstd. `design:INDEX` or
+    /// `zswap+rampack` (that behind zswap), `none` (no limit either), or `all`. A codec may follow
+    /// a colon: kernel-zswap:lzo, kernel-zram:lz4, rampack:zstd. `design:INDEX` or
     /// `design:INDEX+CODEC` is our cache with an index of an experiment
     #[arg(long, value_name = "KIND[:VARIANT]", value_delimiter = ',', default_value = "all")]
     pub swap: Vec<String>,

@@ -10,7 +10,6 @@ mod density;
 mod drive;
 mod figures;
 mod index;
-#[path = "../../../testing/soak/src/interrupt.rs"]
 mod interrupt;
 mod kernel_build;
 mod locks;

@@ -9,8 +9,8 @@ use super::values::{
     FRONTS, LAYOUTS, SWAP_TRANSPORTS, SWITCH, Size, algorithm, algorithm_help, assignment,
     disk_size, one_of, pool_size, size,
 };
-use service::protocol::{Attribute, BackingLayout, Front};
-use service::transport::SwapTransport;
+use service::protocol::{Attribute, BackingLayout};
+use service::transport::{Front, SwapTransport};
 
 pub(super) const SWAP_NOTES: &str = "\
 The daemon compresses the pages that the kernel swaps out and keeps them in memory. If there is a \

@@ -16,8 +16,8 @@ use crate::columns;
 use service::engine::{ALGORITHMS, DEFAULT_ALGORITHM};
 use service::failure::{failed, sentence};
 use service::filesystem;
-use service::protocol::{Attribute, BackingLayout, Front};
-use service::transport::{SwapTransport, Transport};
+use service::protocol::{Attribute, BackingLayout};
+use service::transport::{Front, SwapTransport, Transport};
 
 /// A value of an option, its names and its help. The names stand between bars; only the first is
 /// shown.

@@ -15,7 +15,8 @@ use super::report::PoolReport;
 use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::plan::{Asked, Followed, of_device};
-use crate::protocol::{Attribute, Front, SwapOn};
+use crate::protocol::{Attribute, SwapOn};
+use crate::transport::Front;
 
 /// Pages per writeback when memory is short, as many as a scan of Linux's shrinkers
 /// (`SHRINK_BATCH`).

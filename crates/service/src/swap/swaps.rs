@@ -26,8 +26,9 @@ use crate::devices::Devices;
 use crate::loops::Loops;
 use crate::observed::used_areas;
 use crate::plan::KeptArea;
-use crate::protocol::{Front, SwapOn};
+use crate::protocol::SwapOn;
 use crate::state::swaps::SharedSwap;
+use crate::transport::Front;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 

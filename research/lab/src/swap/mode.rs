@@ -31,8 +31,8 @@ pub enum Kind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mode {
     pub kind: Kind,
-    /// The codec of kernel-zswap, kernel-zram and rampack, also of that behind zswap. For a design, the index and optionally
-    /// `+` and a codec.
+    /// The codec of kernel-zswap, kernel-zram and rampack, also of that behind zswap. For a
+    /// design, the index and optionally `+` and a codec.
     pub variant: Option<String>,
 }
 

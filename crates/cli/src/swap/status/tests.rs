@@ -19,6 +19,7 @@ fn swap() -> SwapReport {
         log: None,
         serving: ServingReport { by: "ublk".into(), threads: 3, minor_faults: 0, major_faults: 0 },
         protections: vec![protection("memory locked", true), protection("no I/O", false)],
+        front: Some("what is in front".into()),
         notes: vec!["a filter stands in front".into()],
     }
 }
@@ -44,6 +45,7 @@ cache: 6M in 3M of 1G memory, ratio 2.00, lz4; 2M written back, 0B not taken
 recompressed: 2M of it, when not read for 64 seconds
 headroom: 8M of memory ready; 1M came too early for it
 swap0: served by ublk, 3 threads with 0 page faults since it is on
+in front: what is in front
 NOT PROTECTED (no I/O): what follows
 NOTE: a filter stands in front
 ";
