@@ -5,7 +5,8 @@
 //!
 //! # The file
 //! All numbers are little-endian. It begins with the letters `rampack-snap` and its version in four
-//! bytes, now 1. *Records* follow:
+//! bytes, now 1. (A store of values has `rampack-vals` and other kinds of records: see its crate.)
+//! *Records* follow:
 //!
 //! | bytes | what |
 //! |---|---|
@@ -47,7 +48,7 @@ mod read;
 mod restore;
 mod save;
 
-pub use format::{Codec, Form, Item, put_record};
-pub use read::read_snapshot;
+pub use format::{Codec, Form, Item, MOST, Of, put_beginning, put_record};
+pub use read::{Place, Record, read_records, read_snapshot};
 pub use restore::{Restored, Restoring};
 pub use save::Snapshot;

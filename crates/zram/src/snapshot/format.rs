@@ -7,14 +7,45 @@ use twox_hash::XxHash3_64;
 use units::{PAGE_SIZE, Page};
 use zcomp::Params;
 
-/// What a file begins with.
-pub(super) const LETTERS: &[u8; 12] = b"rampack-snap";
 /// The version of the format.
 pub(super) const VERSION: u32 = 1;
+
+/// What a file is a snapshot of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Of {
+    /// A disk.
+    Disk,
+    /// A store of values by keys: the crate `values` says what its records have.
+    Store,
+}
+
+impl Of {
+    /// What a file begins with.
+    pub(super) const fn letters(self) -> &'static [u8; 12] {
+        match self {
+            Of::Disk => b"rampack-snap",
+            Of::Store => b"rampack-vals",
+        }
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Of::Disk => "a disk",
+            Of::Store => "a store of values",
+        }
+    }
+}
+
+/// Appends what a file begins with.
+pub fn put_beginning(out: &mut Vec<u8>, of: Of) {
+    out.extend(of.letters());
+    out.extend(VERSION.to_le_bytes());
+}
+
 /// The bytes before the contents of a record.
 pub(super) const HEAD: usize = 16;
 /// The most bytes of the contents of a record.
-pub(super) const MOST: usize = 2 << 20;
+pub const MOST: usize = 2 << 20;
 
 pub(super) mod record {
     pub(in super::super) const BEGIN: u32 = 1;

@@ -9,8 +9,7 @@ use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
 
 use super::format::{
-    Codec, Form, HEAD, Item, LETTERS, MOST, VERSION, Wrong, entry, form, record, sum, take,
-    take_entry,
+    Codec, Form, HEAD, Item, MOST, Of, VERSION, Wrong, entry, form, record, sum, take, take_entry,
 };
 
 /// Reads the bytes that come next, as many as there are and fit; 0 at the end.
@@ -19,24 +18,62 @@ pub type Source<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<usize, ControlError
 /// The most bytes of a device.
 const MOST_BYTES: u64 = pagelog::MOST_PAGES * PAGE_SIZE as u64;
 
-/// Reads a snapshot to its end, and passes what it has to `see`. When this returns, all was there.
-/// Until then nothing that was passed counts.
+/// Reads a snapshot of a disk to its end, and passes what it has to `see`. When this returns, all
+/// was there. Until then nothing that was passed counts.
 ///
 /// # Errors
-/// `EINVAL` for what is no snapshot, is damaged, or ends early: the message names the record and
-/// the byte. Those of `source` and `see`.
+/// As of [`read_records`], and those of `see`.
 pub fn read_snapshot(
     source: Source<'_>,
     see: &mut dyn FnMut(Item<'_>) -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
+    let mut seen = Seen::default();
+    read_records(source, Of::Disk, &mut |record, place| {
+        seen.record(record, place, see)?;
+        Ok(record.kind == record::END)
+    })
+}
+
+/// A record of a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// The number of records before it.
+    pub number: u64,
+    /// What it has.
+    pub kind: u32,
+    /// What it says, as it was written.
+    pub contents: &'a [u8],
+}
+
+/// Says where in the file something is wrong.
+pub type Place<'a> = &'a dyn Fn(String) -> ControlError;
+
+/// Reads a snapshot to its end, and passes its records to `see`, which says whether one is the
+/// last. When this returns, all was there. Until then nothing that was passed counts.
+///
+/// # Errors
+/// `EINVAL` for what is no snapshot of that kind, is damaged, or ends early: the message names the
+/// record and the byte. Those of `source` and `see`.
+pub fn read_records(
+    source: Source<'_>,
+    of: Of,
+    see: &mut dyn FnMut(Record<'_>, Place<'_>) -> Result<bool, ControlError>,
+) -> Result<(), ControlError> {
     let mut input = Input { source, at: 0 };
-    let mut first = [0; LETTERS.len() + 4];
+    let mut first = [0; 16];
     let got = input.fill(&mut first)?;
-    let (letters, version) = first.split_at(LETTERS.len());
-    if got < first.len() || letters != LETTERS {
-        return Err(ControlError::invalid(match got {
-            0 => "there is nothing to restore: the input is empty".into(),
-            _ => String::from("this is no snapshot: it does not begin with rampack-snap"),
+    let (letters, version) = first.split_at(of.letters().len());
+    if got < first.len() || letters != of.letters() {
+        let other = [Of::Disk, Of::Store].into_iter().find(|of| letters == of.letters());
+        return Err(ControlError::invalid(match (got, other) {
+            (0, _) => "there is nothing to restore: the input is empty".into(),
+            (16, Some(other)) => {
+                format!("this is a snapshot of {}, not of {}", other.name(), of.name())
+            }
+            _ => {
+                let begins = of.letters().escape_ascii();
+                format!("this is no snapshot: it does not begin with {begins}")
+            }
         }));
     }
     if version != VERSION.to_le_bytes() {
@@ -45,7 +82,7 @@ pub fn read_snapshot(
             format!("it is a snapshot of version {version}; this program reads {VERSION}");
         return Err(ControlError::invalid(message));
     }
-    let (mut seen, mut contents) = (Seen::default(), Vec::new());
+    let mut contents = Vec::new();
     for number in 0u64.. {
         let began = input.at;
         let place = |wrong: Wrong| {
@@ -76,8 +113,7 @@ pub fn read_snapshot(
         if sum(number, kind, &contents) != u64::from_le_bytes(rest) {
             return Err(place("its bytes are not those that were written".into()));
         }
-        seen.record(number, kind, &contents, &place, see)?;
-        if kind == record::END {
+        if see(Record { number, kind, contents: &contents }, &place)? {
             break;
         }
     }
@@ -123,15 +159,12 @@ struct Seen {
     pages: u64,
 }
 
-type Place<'a> = &'a dyn Fn(Wrong) -> ControlError;
 type See<'a> = &'a mut dyn FnMut(Item<'_>) -> Result<(), ControlError>;
 
 impl Seen {
     fn record(
         &mut self,
-        number: u64,
-        kind: u32,
-        mut contents: &[u8],
+        Record { number, kind, mut contents }: Record<'_>,
         place: Place<'_>,
         see: See<'_>,
     ) -> Result<(), ControlError> {

@@ -12,7 +12,7 @@ use sync::Reader;
 use units::{PAGE_SIZE, Page};
 use zcomp::Chosen;
 
-use super::format::{Codec, LETTERS, VERSION, begin, entry, put_entry, put_record, record};
+use super::format::{Codec, Of, begin, entry, put_beginning, put_entry, put_record, record};
 use crate::disk::Disk;
 use crate::engine::{Cut, Engine, Kind, Shared, Slot};
 use crate::resources::CPU;
@@ -150,8 +150,7 @@ impl Snapshot {
 
     fn begin(&mut self) -> Result<(), ControlError> {
         let engine = self.engine()?;
-        self.out.extend(LETTERS);
-        self.out.extend(VERSION.to_le_bytes());
+        put_beginning(&mut self.out, Of::Disk);
         let contents = begin(self.bytes, self.time, &self.disk.name());
         self.record(record::BEGIN, &contents);
         let reader = self.disk.readers.clone();
