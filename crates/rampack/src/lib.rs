@@ -39,6 +39,7 @@ mod held;
 mod instance;
 mod kept;
 mod options;
+mod saved;
 #[cfg(feature = "serve")]
 mod serve;
 mod stats;

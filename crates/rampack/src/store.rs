@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
-use values::{At, Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Tell, Values};
+use values::{
+    At, Cursor, Evicted, GetError, NoStore, Parts, PutError, PutOptions, Recompress, Tell, Values,
+};
 
 use crate::held::Held;
 use crate::kept;
@@ -24,6 +26,7 @@ pub struct StoreOptions {
     group: bool,
     on_evict: Option<Box<Tell>>,
     keep: Option<PathBuf>,
+    recompress: Option<(Algorithm, Duration)>,
 }
 
 impl Default for StoreOptions {
@@ -36,6 +39,7 @@ impl Default for StoreOptions {
             group: true,
             on_evict: None,
             keep: None,
+            recompress: None,
         }
     }
 }
@@ -81,6 +85,30 @@ impl StoreOptions {
         StoreOptions { group, ..self }
     }
 
+    /// Upkeep compresses values that were not read for so long (it may take twice as long) once
+    /// more: with lz4hc, zstd or deflate. They take less memory from then on, and their reads more
+    /// time, until they are stored again. Values that are compressed together are so together, when
+    /// most of them were not read. [`StoreStats::saved_bytes`] tells what it is worth.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), rampack::Error> {
+    /// use std::time::Duration;
+    ///
+    /// use rampack::{Algorithm, Rampack, StoreOptions};
+    ///
+    /// # #[cfg(all(any(feature = "lz4", feature = "lz4-rust"), feature = "zstd"))] {
+    /// let options = StoreOptions::new().recompress(Algorithm::ZSTD, Duration::from_secs(60));
+    /// let store = Rampack::new()?.store(options)?;
+    /// store.put("old", "text ".repeat(1000))?;
+    /// # }
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn recompress(self, algorithm: Algorithm, idle: Duration) -> StoreOptions {
+        StoreOptions { recompress: Some((algorithm, idle)), ..self }
+    }
+
     /// Is called with each value that left by itself, when nobody finds it any more: by the thread
     /// that stored another one, or that does upkeep. It may use the store, but must not put a value
     /// into it.
@@ -93,8 +121,8 @@ impl StoreOptions {
     /// Keeps all values in files of a directory, which is made if it is not there, so that they
     /// outlive the process. It may be killed at any instant: the next one that makes a store of the
     /// same directory finds every value whose put had returned, and of a put under way the old
-    /// value or the new one. One process at a time has the store. The algorithm (not its level) and
-    /// the unit must be those of the first time; the other options may change.
+    /// value or the new one. One process at a time has the store. The algorithms (not their levels)
+    /// and the unit must be those of the first time; the other options may change.
     ///
     /// A directory in `/dev/shm`, or of another tmpfs, is memory, and ends with the system. On a
     /// disk the store also comes back after a reboot, if it was dropped before; one that the end of
@@ -188,6 +216,10 @@ pub struct StoreStats {
     pub evicted: u64,
     /// Values whose lives ended, so far.
     pub expired: u64,
+    /// Values, and groups of small ones, that were compressed once more, so far.
+    pub recompressed: u64,
+    /// Bytes of memory that this has saved, so far.
+    pub saved_bytes: u64,
     /// Values of a store that is kept that were lost: what another process left of them was
     /// damaged.
     pub lost: u64,
@@ -205,16 +237,29 @@ pub struct Store {
 
 impl Store {
     pub(crate) fn create(inner: &Arc<Inner>, options: StoreOptions) -> Result<Store, Error> {
-        let StoreOptions { algorithm, limit, unit, evict, group, on_evict, keep } = options;
-        let codec = zcomp::open(algorithm.name(), &algorithm.params())
-            .map_err(|error| Error::Invalid(Cow::Owned(error.0)))?;
+        let StoreOptions { algorithm, limit, unit, evict, group, on_evict, keep, recompress } =
+            options;
+        let open = |algorithm: Algorithm| {
+            let codec = zcomp::open(algorithm.name(), &algorithm.params());
+            codec.map_err(|error| Error::Invalid(Cow::Owned(error.0)))
+        };
+        let codec = open(algorithm)?;
+        let mut names = Cow::Borrowed(algorithm.name());
+        let recompress = match recompress {
+            None => None,
+            Some((second, idle)) => {
+                names = format!("{names}, then {}", second.name()).into();
+                let after = seconds(idle).unwrap_or(u32::MAX);
+                Some(Recompress { codec: open(second)?, after })
+            }
+        };
         let seed = RandomState::new().hash_one(unit);
         let parts = |frames, seed, limit| Parts {
             frames,
             cpus: host::cpus(),
             codec,
             seed,
-            options: values::Options { limit, unit, evict, group, evicted: on_evict },
+            options: values::Options { limit, unit, evict, group, recompress, evicted: on_evict },
         };
         let (values, kept) = match keep {
             None => {
@@ -222,7 +267,7 @@ impl Store {
                 (Values::new(&host::Mmap, parts(frames, seed, limit))?, None)
             }
             Some(path) => {
-                let told = (unit, algorithm.name(), seed);
+                let told = (unit, &*names, seed);
                 let (values, kept) = kept::open(&path, inner.limit(), parts, told, limit)?;
                 (values, Some(kept))
             }
@@ -252,8 +297,7 @@ impl Store {
         value: impl AsRef<[u8]>,
         ttl: Duration,
     ) -> Result<(), Error> {
-        let seconds = ttl.as_secs().saturating_add(u64::from(ttl.subsec_nanos() > 0));
-        let options = PutOptions { ttl: u32::try_from(seconds).ok() };
+        let options = PutOptions { ttl: seconds(ttl) };
         Ok(self.values.put(self.here(), key.as_ref(), value.as_ref(), options)?)
     }
 
@@ -324,8 +368,12 @@ impl Store {
         self.values.remove(self.here(), key.as_ref())
     }
 
-    fn here(&self) -> At {
+    pub(crate) fn here(&self) -> At {
         self.values.here()
+    }
+
+    pub(crate) fn values(&self) -> &Values {
+        &self.values
     }
 
     /// Takes all values out.
@@ -368,9 +416,16 @@ impl Store {
             puts: stats.puts,
             evicted: stats.evicted,
             expired: stats.expired,
+            recompressed: stats.recompressed,
+            saved_bytes: stats.saved_bytes,
             lost: stats.lost,
         }
     }
+}
+
+/// A time in seconds, rounded up; `None` for one that is too long.
+fn seconds(time: Duration) -> Option<u32> {
+    u32::try_from(time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0))).ok()
 }
 
 /// The keys of a [`Store`]: see [`Store::keys`].

@@ -105,6 +105,27 @@ fn values_outlive_a_store_that_is_dropped() {
 }
 
 #[test]
+fn what_was_recompressed_outlives_its_process_too() {
+    let directory = TempDir::new();
+    let options = || options(directory.path()).recompress(Algorithm::ZSTD, Duration::ZERO);
+    let rampack = rampack();
+    let store = rampack.store(options()).unwrap();
+    fill(&store, 1000);
+    for _ in 0..60 {
+        rampack.upkeep().unwrap();
+    }
+    let before = store.stats();
+    assert!(before.recompressed > 100, "{before:?}");
+    drop(store);
+    let said = refused(self::options(directory.path()));
+    assert!(said.contains("compressed by lz4, then zstd, not by lz4"), "{said}");
+    let store = rampack.store(options()).unwrap();
+    let after = store.stats();
+    assert_eq!((after.values, after.data_bytes, after.lost), (1000, before.data_bytes, 0));
+    assert_eq!(count(&store, 1000), (1000, 0));
+}
+
+#[test]
 fn what_is_not_the_same_is_refused_by_name_and_stays() {
     let directory = TempDir::new();
     let path = directory.path().join("store");

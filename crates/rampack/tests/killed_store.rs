@@ -15,8 +15,9 @@ use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rampack::{Rampack, Store, StoreOptions, Upkeep};
+use rampack::{Algorithm, Rampack, Store, StoreOptions, Upkeep};
 use sync::atomic::killed::end_after;
 use testkit::{Rng, TempDir};
 
@@ -38,8 +39,10 @@ struct Case {
     /// What is there before, in this order.
     before: Vec<Put>,
     changes: Vec<Put>,
+    /// What is loaded from a snapshot, in any order.
+    loads: Vec<Put>,
     /// What is done besides.
-    run: fn(&Store),
+    run: fn(&Rampack, &Store),
     /// The store is opened again by steps.
     opens: bool,
 }
@@ -48,7 +51,14 @@ fn cases() -> Vec<Case> {
     let puts = |keys: std::ops::Range<u64>, version: u64, length: usize| -> Vec<Put> {
         keys.map(|key| (key, version, length)).collect()
     };
-    let of = |name, before, changes| Case { name, before, changes, run: |_| (), opens: false };
+    let of = |name, before, changes| Case {
+        name,
+        before,
+        changes,
+        loads: vec![],
+        run: |_, _| (),
+        opens: false,
+    };
     let mixed = || [puts(0..60, 1, 400), puts(60..90, 1, ALONE), puts(90..95, 1, LARGE)].concat();
     let thinned = || {
         let gone = (60..95).filter(|key| key % 3 != 0).map(|key| (key, 0, 0));
@@ -66,7 +76,15 @@ fn cases() -> Vec<Case> {
             [puts(0..330, 1, ALONE), (0..89).map(|key| (key, 0, 0)).collect()].concat(),
             (89..93).map(|key| (key, 0, 0)).collect(),
         ),
-        Case { run: |store| _ = store.compact(), ..of("compact", thinned(), vec![]) },
+        Case { run: |_, store| _ = store.compact(), ..of("compact", thinned(), vec![]) },
+        Case {
+            run: |rampack, _| (0..3).for_each(|_| _ = rampack.upkeep().unwrap()),
+            ..of("recompress", mixed(), vec![])
+        },
+        Case {
+            loads: [puts(50..95, 2, 400), puts(85..100, 2, ALONE), vec![(7, 2, LARGE)]].concat(),
+            ..of("load", mixed(), vec![])
+        },
         Case { opens: true, ..of("open", mixed(), vec![]) },
     ]
 }
@@ -78,10 +96,19 @@ fn value((key, version, length): Put) -> Option<Vec<u8>> {
     (version > 0).then(|| head.into_iter().chain(rest).collect())
 }
 
-fn open(directory: &Path) -> Store {
+fn open(directory: &Path) -> (Rampack, Store) {
     let rampack = Rampack::builder().memory(64 << 20).upkeep(Upkeep::Manual).build().unwrap();
     let options = StoreOptions::new().limit(32 << 20).evict(false).keep(directory);
-    rampack.store(options).unwrap()
+    let store = rampack.store(options.recompress(Algorithm::ZSTD, Duration::ZERO)).unwrap();
+    (rampack, store)
+}
+
+/// A snapshot of values.
+fn saved(rampack: &Rampack, values: &[Put]) -> Vec<u8> {
+    let (store, mut file) = (rampack.store(StoreOptions::new()).unwrap(), Vec::new());
+    apply(&store, values);
+    store.save(&mut file).unwrap();
+    file
 }
 
 fn apply(store: &Store, puts: &[Put]) {
@@ -100,17 +127,21 @@ fn child() {
     let number = |name| env::var(name).unwrap().parse::<u64>().unwrap();
     let case = &cases()[number(OPERATION) as usize];
     let directory = PathBuf::from(directory);
-    let mut store = open(&directory);
+    let (mut rampack, mut store) = open(&directory);
     apply(&store, &case.before);
+    let file = saved(&rampack, &case.loads);
     if case.opens {
         drop(store);
         end_after(number(STEP));
-        store = open(&directory);
+        (rampack, store) = open(&directory);
     } else {
         end_after(number(STEP));
     }
     apply(&store, &case.changes);
-    (case.run)(&store);
+    if !case.loads.is_empty() {
+        store.load(&file[..]).unwrap();
+    }
+    (case.run)(&rampack, &store);
     println!("steps {}", number(STEP) - end_after(0));
 }
 
@@ -127,7 +158,7 @@ fn try_step(number: usize, step: u64) -> Option<u64> {
     child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
     child.wait().unwrap();
     let steps = said.lines().find_map(|line| line.split_once("steps ")).map(|(_, steps)| steps);
-    check(case, &open(directory.path()), steps.is_some());
+    check(case, &open(directory.path()).1, steps.is_some());
     steps.map(|steps| steps.parse().unwrap())
 }
 
@@ -140,7 +171,7 @@ fn check(case: &Case, store: &Store, done: bool) {
         let found = store.get(key.to_ne_bytes()).unwrap();
         there += u64::from(found.is_some());
         let before = of(&case.before, key).and_then(value);
-        let right = match of(&case.changes, key) {
+        let right = match of(&case.changes, key).or_else(|| of(&case.loads, key)) {
             None => found == before,
             Some(after) => found == value(after) || !done && found == before,
         };

@@ -122,6 +122,33 @@ fn the_memory_of_the_process_is_a_limit_too() {
 }
 
 #[test]
+fn values_that_are_not_read_take_less() {
+    let rampack = rampack();
+    let options = StoreOptions::new().recompress(Algorithm::ZSTD, Duration::ZERO);
+    let store = rampack.store(options).unwrap();
+    let value = |n: u32| format!("value {n} of {} and {} ", n * 7919, n * 31).repeat(400);
+    (0..200).for_each(|n: u32| store.put(n.to_be_bytes(), value(n)).unwrap());
+    let before = store.stats();
+    rampack.upkeep().unwrap();
+    assert_eq!(store.stats().recompressed, 0);
+    (0..100).for_each(|n: u32| assert!(store.contains(n.to_be_bytes())));
+    // In a round there is time for some.
+    for _ in 0..8 {
+        rampack.upkeep().unwrap();
+    }
+    (0..200).for_each(|n: u32| {
+        assert_eq!(store.get(n.to_be_bytes()).unwrap(), Some(value(n).into_bytes()));
+    });
+    let after = store.stats();
+    assert_eq!((after.recompressed, after.data_bytes), (200, before.data_bytes));
+    assert!(after.saved_bytes > before.memory_bytes / 8, "{before:?} {after:?}");
+    assert!(after.memory_bytes + after.saved_bytes / 2 < before.memory_bytes, "{after:?}");
+    let lzo = StoreOptions::new().recompress(Algorithm::LZO, Duration::ZERO);
+    let said = rampack.store(lzo).err().unwrap().to_string();
+    assert!(said.contains("lzo") && said.contains("zstd"), "{said}");
+}
+
+#[test]
 fn upkeep_ends_lives() {
     let rampack = rampack();
     let store = rampack.store(StoreOptions::new()).unwrap();

@@ -6,10 +6,17 @@ mod eviction;
 mod frees;
 mod grouping;
 mod keys;
+mod loading;
 mod making;
+mod publishing;
 mod reading;
+mod recompression;
 mod recovery;
+mod saving;
 mod upkeep;
+
+pub use loading::Loading;
+pub use saving::Saving;
 
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
 
@@ -26,7 +33,7 @@ use crate::head::Head;
 use crate::index::{Chain, END, Index};
 use crate::outcome::{NoStore, PutError, Stats};
 use crate::scratch::{Making, Reading, SMALL, judge_unit};
-use crate::state::{Apart, Hands, Pending, Swept};
+use crate::state::{Apart, Cold, Hands, Pending, Swept};
 use crate::word::{Fingerprint, Place, Word};
 use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions, Tell};
 
@@ -52,6 +59,8 @@ enum Count {
     Evicted,
     Expired,
     Refused,
+    Recompressed,
+    Saved,
     All,
 }
 
@@ -62,6 +71,7 @@ pub struct Values {
     groups: Groups,
     retired: Retired,
     codec: Arc<dyn Compressor>,
+    cold: Option<Cold>,
     reading: Box<[Mutex<Reading>]>,
     making: Box<[Mutex<Making>]>,
     pending: PerCpu<Mutex<Pending>>,
@@ -134,7 +144,9 @@ impl Values {
             return Err(too_small(limit));
         }
         let cpus = cpus.max(1);
-        let reading = |_| Ok(Mutex::new(Reading::new(&*codec, options.unit)?));
+        let cold = options.recompress.map(|it| Cold::new(it, options.unit)).transpose()?;
+        let second = cold.as_ref().map(|cold| &*cold.codec);
+        let reading = |_| Ok(Mutex::new(Reading::new(&*codec, second, options.unit)?));
         let making = |_| Ok(Mutex::new(Making::new(&*codec, options.unit)?));
         let pool = PoolOptions { frames, limit_frames: 0 };
         let values = Values {
@@ -157,6 +169,7 @@ impl Values {
             evict: options.evict,
             group: options.group,
             evicted: options.evicted,
+            cold,
             codec,
             kept,
             lost: 0,
@@ -202,19 +215,24 @@ impl Values {
             attempt += 1;
         };
         let word = Word::head(fingerprint, head, expires != 0);
-        match self.commit(at.cpu, key, word) {
-            Ok(old) => old.into_iter().for_each(|old| self.dispose(at.cpu, old)),
-            Err(()) => {
-                self.free_head(at.cpu, head);
-                return Err(PutError::Full);
-            }
-        }
-        self.count(at.cpu, Count::Data, (key.len() + value.len()) as i64);
-        while self.index.grow(|left| self.retire(at.cpu, left)) {
-            self.settle();
+        if self.publish(at.cpu, key, word, value.len()).is_err() {
+            self.free_head(at.cpu, head);
+            return Err(PutError::Full);
         }
         if self.groups_with(value.len()) {
             self.wait_for_group(at.cpu, word, key.len() + value.len());
+        }
+        Ok(())
+    }
+
+    /// Has a key name a value of so many bytes, in place of the one that it had. The calling thread
+    /// is no reader. Fails if there is no room for the word.
+    fn publish(&self, cpu: Cpu, key: &[u8], word: Word, value: usize) -> Result<(), ()> {
+        let old = self.commit(cpu, key, word)?;
+        old.into_iter().for_each(|old| self.dispose(cpu, old));
+        self.count(cpu, Count::Data, (key.len() + value) as i64);
+        while self.index.grow(|left| self.retire(cpu, left)) {
+            self.settle();
         }
         Ok(())
     }
@@ -436,6 +454,8 @@ impl Values {
             evicted: count(Count::Evicted),
             expired: count(Count::Expired),
             refused: count(Count::Refused),
+            recompressed: count(Count::Recompressed),
+            saved_bytes: count(Count::Saved),
             lost: self.lost,
         }
     }

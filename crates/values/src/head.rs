@@ -37,6 +37,10 @@ pub(crate) struct Head {
     /// Bytes of the key.
     pub(crate) key: usize,
     pub(crate) form: Form,
+    /// Its units are compressed with the second codec.
+    pub(crate) cold: bool,
+    /// The second codec does not make it smaller.
+    pub(crate) tried: bool,
     /// The second at which its life ends; 0 for never.
     pub(crate) expires: u32,
 }
@@ -44,9 +48,16 @@ pub(crate) struct Head {
 const VALUE_BITS: u32 = 25;
 const KEY_BITS: u32 = 11;
 const FORM_SHIFT: u32 = VALUE_BITS + KEY_BITS;
+const COLD_SHIFT: u32 = FORM_SHIFT + 3;
 const EXTRA_SHIFT: u32 = FORM_SHIFT + 4;
+const TRIED_SHIFT: u32 = EXTRA_SHIFT + 16;
 
 impl Head {
+    /// The head of a value that is kept as it is, or of which the form is to come.
+    pub(crate) fn new(value: usize, key: usize, expires: u32) -> Head {
+        Head { value, key, form: Form::Raw, cold: false, tried: false, expires }
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEAD_BYTES] {
         let (form, extra) = match self.form {
             Form::Raw => (0, 0),
@@ -58,19 +69,21 @@ impl Head {
         let word = self.value as u64
             | (self.key as u64) << VALUE_BITS
             | form << FORM_SHIFT
-            | (extra as u64) << EXTRA_SHIFT;
+            | u64::from(self.cold) << COLD_SHIFT
+            | (extra as u64) << EXTRA_SHIFT
+            | u64::from(self.tried) << TRIED_SHIFT;
         let mut bytes = [0; HEAD_BYTES];
-        bytes[..8].copy_from_slice(&word.to_ne_bytes());
-        bytes[8..].copy_from_slice(&self.expires.to_ne_bytes());
+        bytes[..8].copy_from_slice(&word.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.expires.to_le_bytes());
         bytes
     }
 
     pub(crate) fn decode(bytes: &[u8; HEAD_BYTES]) -> Head {
         let (word, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let word = u64::from_ne_bytes(*word);
-        let expires = rest.first_chunk().map_or(0, |bytes| u32::from_ne_bytes(*bytes));
+        let word = u64::from_le_bytes(*word);
+        let expires = rest.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let extra = (word >> EXTRA_SHIFT) as u16 as usize;
-        let form = match word >> FORM_SHIFT & 0xf {
+        let form = match word >> FORM_SHIFT & 7 {
             0 => Form::Raw,
             1 => Form::Packed(extra),
             2 => Form::Filled,
@@ -79,7 +92,8 @@ impl Head {
         };
         let value = (word & ((1 << VALUE_BITS) - 1)) as usize;
         let key = (word >> VALUE_BITS & ((1 << KEY_BITS) - 1)) as usize;
-        Head { value, key, form, expires }
+        let is_set = |shift: u32| word >> shift & 1 != 0;
+        Head { value, key, form, cold: is_set(COLD_SHIFT), tried: is_set(TRIED_SHIFT), expires }
     }
 
     /// Bytes of the whole object.
@@ -220,8 +234,10 @@ mod tests {
             [Form::Raw, Form::Packed(3800), Form::Filled, Form::Listed(1021), Form::Long(12)];
         for form in forms {
             for (value, key, expires) in [(MAX_VALUE, MAX_KEY, u32::MAX), (0, 0, 0)] {
-                let head = Head { value, key, form, expires };
-                assert_eq!(Head::decode(&head.encode()), head);
+                for (cold, tried) in [(false, false), (true, false), (false, true)] {
+                    let head = Head { value, key, form, cold, tried, expires };
+                    assert_eq!(Head::decode(&head.encode()), head);
+                }
             }
         }
         for unit in [Unit::Packed(70_000), Unit::Raw(65_536), Unit::Filled] {

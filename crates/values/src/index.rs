@@ -32,7 +32,7 @@ use sync::{CachePadded, Mutex, WaitQueues};
 use units::PAGE_SIZE;
 
 use crate::numbers::Numbers;
-use crate::word::{FINGERPRINT_BITS, Fingerprint, REFERENCED, Word};
+use crate::word::{FINGERPRINT_BITS, Fingerprint, IDLE, REFERENCED, Word};
 
 pub(crate) use chain::Chain;
 pub(crate) use scan::END;
@@ -182,8 +182,8 @@ impl Index {
                         && word.fingerprint() == key
                         && is_it(word)
                     {
-                        if !word.is_referenced() {
-                            mark(slot, word);
+                        if word != word.as_read() {
+                            change(slot, word, word.as_read().get());
                         }
                         return Some(word);
                     }
@@ -232,7 +232,7 @@ impl Index {
                 continue;
             }
             if word.is_referenced() {
-                unmark(slot, word);
+                change(slot, word, word.get() & !REFERENCED);
             } else {
                 see(word);
             }
@@ -245,7 +245,18 @@ impl Index {
         for slot in self.chain(number).flat_map(|bucket| &bucket[1..]) {
             let seen = Word::from_raw(slot.load(Ordering::Relaxed));
             if let Some(seen) = seen.filter(|seen| seen.is(word) && seen.is_referenced()) {
-                unmark(slot, seen);
+                change(slot, seen, seen.get() & !REFERENCED);
+            }
+        }
+    }
+
+    /// Sets the idle bit of a word, if it is there: a read takes it away.
+    pub(crate) fn set_idle(&self, word: Word) {
+        let number = self.number_of(word.fingerprint());
+        for slot in self.chain(number).flat_map(|bucket| &bucket[1..]) {
+            let seen = Word::from_raw(slot.load(Ordering::Relaxed));
+            if let Some(seen) = seen.filter(|seen| seen.is(word)) {
+                change(slot, seen, seen.get() | IDLE);
             }
         }
     }
@@ -304,16 +315,10 @@ fn number_of(key: Fingerprint, count: u64) -> u64 {
     if number < count { number } else { number & (mask >> 1) }
 }
 
-/// Sets the referenced bit of a word, if the slot still has it.
+/// Changes the bits of a word that tell of reads, if the slot still has it.
 #[inline]
-fn mark(slot: &AtomicU64, word: Word) {
-    let (seen, read) = (word.get(), word.get() | REFERENCED);
-    let _ = slot.compare_exchange(seen, read, Ordering::Relaxed, Ordering::Relaxed);
-}
-
-fn unmark(slot: &AtomicU64, word: Word) {
-    let (seen, unread) = (word.get(), word.get() & !REFERENCED);
-    let _ = slot.compare_exchange(seen, unread, Ordering::Relaxed, Ordering::Relaxed);
+fn change(slot: &AtomicU64, word: Word, to: u64) {
+    let _ = slot.compare_exchange(word.get(), to, Ordering::Relaxed, Ordering::Relaxed);
 }
 
 #[cfg(test)]

@@ -26,7 +26,8 @@
 //!
 //! # Operations
 //! [`Values::put`], [`Values::get`], [`Values::get_range`], [`Values::remove`]; [`Values::keys`];
-//! [`Values::upkeep`] for what a thread does that has time.
+//! [`Values::saving`] and [`Values::loading`] for snapshots; [`Values::upkeep`] for what a thread
+//! does that has time, with [`Options::recompress`].
 #![no_std]
 
 extern crate alloc;
@@ -41,13 +42,14 @@ mod numbers;
 mod options;
 mod outcome;
 mod record;
+mod saved;
 mod scratch;
 mod state;
 mod word;
 
-pub use engine::Values;
-pub use options::{At, Options, Parts, PutOptions, Tell, UNITS};
-pub use outcome::{Cursor, Evicted, GetError, NoStore, PutError, Reason, Stats};
+pub use engine::{Loading, Saving, Values};
+pub use options::{At, Options, Parts, PutOptions, Recompress, Tell, UNITS};
+pub use outcome::{Cursor, Evicted, GetError, LoadError, NoStore, PutError, Reason, Stats};
 pub use record::Record;
 
 /// The most bytes of a key.

@@ -50,14 +50,32 @@ pub struct Options {
     pub evict: bool,
     /// Whether values of up to 1 KiB are compressed together.
     pub group: bool,
+    /// How values that are not read are compressed once more. A store that another process left
+    /// must have the same codec.
+    pub recompress: Option<Recompress>,
     /// Called with each value that is evicted or whose life ended, when nobody finds it any more.
     /// Never called for those that are removed or replaced. The calling thread holds no lock.
     pub evicted: Option<Box<Tell>>,
 }
 
+/// How values that are not read are compressed once more, by [`crate::Values::upkeep`].
+pub struct Recompress {
+    /// The codec that does it: one that takes units.
+    pub codec: Arc<dyn Compressor>,
+    /// Seconds for which a value was not read. It may take twice as long.
+    pub after: u32,
+}
+
 impl Default for Options {
     fn default() -> Options {
-        Options { limit: None, unit: 16 << 10, evict: true, group: true, evicted: None }
+        Options {
+            limit: None,
+            unit: 16 << 10,
+            evict: true,
+            group: true,
+            recompress: None,
+            evicted: None,
+        }
     }
 }
 

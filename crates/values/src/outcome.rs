@@ -81,6 +81,28 @@ impl fmt::Display for GetError {
 
 impl core::error::Error for GetError {}
 
+/// The reason why a snapshot was not loaded. The store has what it had.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum LoadError {
+    /// What a record says cannot be; the text says what.
+    Wrong(String),
+    /// This build cannot read it; the text says why.
+    Codec(String),
+    /// There is no room for it beside what is there.
+    Full,
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LoadError::Wrong(message) | LoadError::Codec(message) => f.write_str(message),
+            LoadError::Full => f.write_str("there is no room for the snapshot within the limit"),
+        }
+    }
+}
+
+impl core::error::Error for LoadError {}
+
 /// Why a value left the store by itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -164,6 +186,10 @@ pub struct Stats {
     pub expired: u64,
     /// Values refused.
     pub refused: u64,
+    /// Values and groups that were compressed once more.
+    pub recompressed: u64,
+    /// Bytes of memory that this has saved, so far.
+    pub saved_bytes: u64,
     /// Values that were lost on the way from another process, because what it left of them was
     /// damaged.
     pub lost: u64,

@@ -24,6 +24,8 @@ fn most_words(unit: usize) -> usize {
 /// For a thread that reads a value.
 pub(crate) struct Reading {
     pub(crate) block: Box<dyn Block>,
+    /// Of the second codec.
+    pub(crate) cold: Option<Box<dyn Block>>,
     /// The bytes of a unit in one piece.
     pub(crate) packed: Vec<u8>,
     /// A unit of which a part is wanted.
@@ -44,10 +46,15 @@ pub(crate) struct Making {
 }
 
 impl Reading {
-    pub(crate) fn new(codec: &dyn Compressor, unit: usize) -> Result<Reading, NoStore> {
+    pub(crate) fn new(
+        codec: &dyn Compressor,
+        cold: Option<&dyn Compressor>,
+        unit: usize,
+    ) -> Result<Reading, NoStore> {
         let most = unit.max(GROUP);
         Ok(Reading {
             block: block(codec, most)?,
+            cold: cold.map(|codec| block(codec, most)).transpose()?,
             packed: vec![0; most],
             unit: vec![0; most],
             list: Vec::with_capacity(most_words(unit)),
@@ -69,7 +76,8 @@ impl Making {
     }
 }
 
-fn block(codec: &dyn Compressor, most: usize) -> Result<Box<dyn Block>, NoStore> {
+/// Makes what a thread needs to run a codec on up to `most` bytes.
+pub(crate) fn block(codec: &dyn Compressor, most: usize) -> Result<Box<dyn Block>, NoStore> {
     let block = codec.block(most).map_err(|error| NoStore::NoMemory(format!("{error}")))?;
     block.ok_or_else(|| {
         let name = codec.name();

@@ -1,10 +1,15 @@
 //! What a store remembers of its own work.
 
-use sync::atomic::AtomicU64;
+use alloc::{sync::Arc, vec::Vec};
 
-use crate::scratch::{GROUP, SMALL};
+use sync::Mutex;
+use sync::atomic::AtomicU64;
+use zcomp::Compressor;
+
+use crate::index::END;
+use crate::scratch::{GROUP, Making, SMALL};
 use crate::word::{MAX_MEMBERS, Word};
-use crate::{MAX_KEY, head::HEAD_BYTES};
+use crate::{MAX_KEY, NoStore, Recompress, head::HEAD_BYTES};
 
 /// The hands of the clock: the next bucket, and the next group.
 #[derive(Default)]
@@ -23,6 +28,36 @@ pub(crate) struct Swept {
     pub(crate) place: u64,
     pub(crate) group: u32,
     pub(crate) sparse: u32,
+}
+
+/// How values that are not read are compressed once more.
+pub(crate) struct Cold {
+    pub(crate) codec: Arc<dyn Compressor>,
+    pub(crate) after: u32,
+    pub(crate) pass: Mutex<ColdPass>,
+}
+
+/// A pass over all values that looks for those that are not read.
+pub(crate) struct ColdPass {
+    pub(crate) making: Making,
+    /// When it began; `None` before the first.
+    pub(crate) began: Option<u32>,
+    /// A place of the index, and a group.
+    pub(crate) place: u64,
+    pub(crate) group: u32,
+    /// A value.
+    pub(crate) value: Vec<u8>,
+}
+
+impl Cold {
+    pub(crate) fn new(options: Recompress, unit: usize) -> Result<Cold, NoStore> {
+        let Recompress { codec, after } = options;
+        let making = Making::new(&*codec, unit)?;
+        // Where the last pass ended, so that one begins.
+        let (place, group) = (END, u32::MAX);
+        let pass = ColdPass { making, began: None, place, group, value: Vec::new() };
+        Ok(Cold { codec, after, pass: Mutex::new(pass) })
+    }
 }
 
 /// The words of a CPU that wait for a group.

@@ -6,6 +6,7 @@
 //! | 32 | whether it is a member of a group |
 //! | 33 | referenced: it was read since the hand of the clock came by |
 //! | 34 | whether its life ends |
+//! | 35 | idle: it was not read since recompression came by |
 //! | 36..64 | the fingerprint: the low 28 bits of the hash of the key |
 
 use zsmalloc::Handle;
@@ -19,6 +20,8 @@ const MEMBER: u64 = 1 << 32;
 /// The referenced bit.
 pub(crate) const REFERENCED: u64 = 1 << 33;
 const EXPIRES: u64 = 1 << 34;
+/// The idle bit.
+pub(crate) const IDLE: u64 = 1 << 35;
 
 /// The most members of a group.
 pub(crate) const MAX_MEMBERS: usize = 1 << 8;
@@ -98,14 +101,24 @@ impl Word {
         self.0 & REFERENCED != 0
     }
 
+    pub(crate) fn is_idle(self) -> bool {
+        self.0 & IDLE != 0
+    }
+
+    /// As a read leaves it.
+    #[inline]
+    pub(crate) fn as_read(self) -> Word {
+        Word(self.0 & !IDLE | REFERENCED)
+    }
+
     pub(crate) fn expires(self) -> bool {
         self.0 & EXPIRES != 0
     }
 
-    /// Whether both name the same thing: the referenced bit may differ.
+    /// Whether both name the same thing: the bits that tell of reads may differ.
     #[inline]
     pub(crate) fn is(self, other: Word) -> bool {
-        (self.0 ^ other.0) & !REFERENCED == 0
+        (self.0 ^ other.0) & !(REFERENCED | IDLE) == 0
     }
 }
 
@@ -162,8 +175,9 @@ mod tests {
             let word = Word::member(Fingerprint(5), 0xff_ffff, 255, expires);
             assert_eq!(word.place(), Place::Member(0xff_ffff, 255));
             assert_eq!((word.fingerprint(), word.expires()), (Fingerprint(5), expires));
-            let read = Word::from_raw(word.get() | REFERENCED);
+            let read = Word::from_raw(word.get() | IDLE).map(Word::as_read);
             assert!(read.is_some_and(|read| read.is(word) && read.is_referenced()));
+            assert!(!word.is_idle() && read.is_some_and(|read| !read.is_idle()));
         }
         let handle = Handle::from_raw(9);
         let numbered = [Left::Bucket(9), Left::Group(9), Left::Pages(9)];

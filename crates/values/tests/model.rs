@@ -3,7 +3,8 @@
 mod common;
 
 use testkit::Rng;
-use values::Options;
+use values::{Options, Recompress};
+use zcomp::Params;
 
 /// Does `steps` operations with these options.
 fn run(test: &str, codec: &str, options: Options, steps: usize) {
@@ -37,6 +38,24 @@ fn small_units_with_groups_are_as_the_model() {
 fn large_units_are_as_the_model() {
     let options = Options { unit: 65536, ..Options::default() };
     run("large_units_are_as_the_model", "lz4hc", options, 1500);
+}
+
+fn recompress(codec: &str) -> Option<Recompress> {
+    let codec = zcomp::open(codec, &Params::default()).expect("a codec");
+    Some(Recompress { codec, after: 4 })
+}
+
+#[test]
+fn a_store_that_recompresses_is_as_the_model() {
+    let options = Options { recompress: recompress("zstd"), ..Options::default() };
+    run("a_store_that_recompresses_is_as_the_model", "lz4", options, 6000);
+}
+
+#[test]
+fn a_store_that_recompresses_and_evicts_is_as_the_model() {
+    let recompress = recompress("deflate");
+    let options = Options { limit: Some(1 << 20), unit: 8192, recompress, ..Options::default() };
+    run("a_store_that_recompresses_and_evicts_is_as_the_model", "lz4", options, 4000);
 }
 
 #[test]

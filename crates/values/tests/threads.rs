@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use common::{at, store};
 use sim::values::contents;
 use testkit::Rng;
-use values::{Options, PutError, PutOptions, Values};
+use values::{Options, PutError, PutOptions, Recompress, Values};
+use zcomp::Params;
 
 const KEYS: u64 = 96;
 const WRITERS: u64 = 2;
@@ -38,7 +39,7 @@ fn read(values: &Values, cpu: u32, key: u64, into: &mut [u8]) -> Option<u64> {
 /// Each key has one thread that puts it. All threads read all keys: no version is older than one
 /// that was stored before the read began.
 fn run(test: &str, codec: &str, options: Options) {
-    let forgets = options.limit.is_some();
+    let (forgets, recompresses) = (options.limit.is_some(), options.recompress.is_some());
     let values = store(codec, options);
     let mut rng = Rng::new(testkit::seed(test));
     let stored: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
@@ -95,6 +96,8 @@ fn run(test: &str, codec: &str, options: Options) {
         done.store(true, Ordering::SeqCst);
         ends.into_iter().for_each(|end| end.expect("a writer that met no fault"));
     });
+    let recompressed = values.stats().recompressed;
+    assert_eq!(recompressed > 0, recompresses, "{recompressed} were recompressed");
     values.clear(at(0, 1));
     let stats = values.stats();
     assert_eq!((stats.values, stats.data_bytes, stats.pool_bytes), (0, 0, 0), "{stats:?}");
@@ -103,6 +106,14 @@ fn run(test: &str, codec: &str, options: Options) {
 #[test]
 fn readers_find_whole_values_that_are_not_too_old() {
     run("readers_find_whole_values_that_are_not_too_old", "lz4", Options::default());
+}
+
+#[test]
+fn readers_find_whole_values_while_they_are_recompressed() {
+    let codec = zcomp::open("zstd", &Params::at_level(Some(1))).expect("a codec");
+    let recompress = Some(Recompress { codec, after: 0 });
+    let options = Options { recompress, ..Options::default() };
+    run("readers_find_whole_values_while_they_are_recompressed", "lz4", options);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod nbd_client;
 mod plain_blocks;
 mod put_off;
 mod remote_stores;
+mod saved_values;
 mod segment_walk;
 mod snapshots;
 mod swap_contents;

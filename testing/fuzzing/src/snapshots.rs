@@ -1,4 +1,4 @@
-//! The target of a disk that is restored from bytes of anybody.
+//! The target of a disk that is restored from bytes of anybody, and of a store that loads them.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,6 +6,8 @@ use pagealloc::{Zone, ZoneOptions};
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::snapshot::put_record;
 use zram::{Disk, NoHostFiles, Pack, Resources, Restoring, Select, Share};
+
+use crate::saved_values;
 
 const CPU: Cpu = Cpu(0);
 /// The letters and the version.
@@ -28,7 +30,7 @@ fn saved(disk: &Arc<Disk>) -> Vec<u8> {
     file
 }
 
-/// The bytes of a snapshot.
+/// The bytes of a snapshot. If bit 2 of the first byte is set, see [`saved_values`].
 ///
 /// If the first byte is even, the rest is the file. Otherwise it describes records: a kind, a
 /// length of two bytes and the contents each, which get the right sums. Whatever it is, a disk is
@@ -36,6 +38,9 @@ fn saved(disk: &Arc<Disk>) -> Vec<u8> {
 /// it can be saved again, and its memory comes back.
 pub fn snapshots(input: &[u8]) {
     let Some((first, mut rest)) = input.split_first() else { return };
+    if first & 4 != 0 {
+        return saved_values::load(*first, rest);
+    }
     let mut file = rest.to_vec();
     if first % 2 == 1 {
         file = whole()[..HEAD].to_vec();
@@ -128,5 +133,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let cut = file[..file.len() / 2].to_vec();
     let empty = new_disk();
     empty.set_disksize(PAGES * PAGE_SIZE as u64).expect("addresses");
-    vec![file, described(), cut, [vec![2], saved(&empty)].concat()]
+    let mut seeds = vec![file, described(), cut, [vec![2], saved(&empty)].concat()];
+    seeds.extend(saved_values::seeds());
+    seeds
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use pagealloc::{Zone, ZoneOptions};
-use values::{Options, Parts, Values};
-use zcomp::Params;
+use values::{Options, Parts, Recompress, Values};
+use zcomp::{Compressor, Params};
 
 /// Bytes of operations that are looked at.
 const MOST: usize = 240;
@@ -18,16 +18,21 @@ pub fn value_store(input: &[u8]) {
         evict: options & 2 != 0,
         group: options & 4 != 0,
         unit: if options & 8 != 0 { 4096 } else { 16384 },
+        recompress: (options & 16 != 0).then(|| Recompress { codec: codec("zstd"), after: 4 }),
         evicted: None,
     };
     let make = |options| {
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 16)).expect("address space");
-        let codec = zcomp::open("lz4", &Params::default()).expect("a codec");
-        let parts = Parts { frames: Arc::new(zone), cpus: 1, codec, seed: 1, options };
+        let parts =
+            Parts { frames: Arc::new(zone), cpus: 1, codec: codec("lz4"), seed: 1, options };
         Values::new(&host::Mmap, parts).expect("a store")
     };
     let mut operations = operations.iter().take(MOST);
     sim::values::run(chosen, make, || operations.next().copied());
+}
+
+fn codec(name: &str) -> Arc<dyn Compressor> {
+    zcomp::open(name, &Params::default()).expect("a codec")
 }
 
 pub fn seeds() -> Vec<Vec<u8>> {
@@ -35,10 +40,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let puts = |lengths: u8, count: u8| {
         (0..count).flat_map(move |n| [0, n, n, lengths.wrapping_add(n % 32), 1])
     };
-    let rest = [[13, 20, 19, 20, 10, 90], [21, 20, 21, 21, 25, 255], [27, 28, 24, 9, 25, 200]];
+    let rest = [[13, 20, 19, 20, 10, 90], [21, 20, 21, 21, 25, 255], [27, 8, 24, 9, 25, 200]];
     let all = |options: u8, lengths: u8, count: u8| {
         let start = [options].into_iter().chain(puts(lengths, count));
         start.chain(rest.concat()).chain(puts(lengths / 2, count)).chain([28, 27, 25, 7]).collect()
     };
-    vec![all(4, 128, 20), all(0, 160, 10), all(15, 130, 20), all(5, 200, 20), all(12, 250, 9)]
+    let runs =
+        [(4, 128, 20), (0, 160, 10), (15, 130, 20), (5, 200, 20), (12, 250, 9), (20, 150, 20)];
+    runs.map(|(options, lengths, count)| all(options, lengths, count)).into()
 }

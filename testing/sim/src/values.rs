@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use units::Cpu;
-use values::{At, Cursor, GetError, Options, PutError, PutOptions, Reason, Values};
+use values::{At, Cursor, GetError, LoadError, Options, PutError, PutOptions, Reason, Values};
 
 /// Keys that the operations are on.
 const KEYS: usize = 192;
@@ -24,14 +24,14 @@ type Left = (Vec<u8>, Vec<u8>, Reason);
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, u32)>;
 
 /// Does the operations that the bytes of `next` say, until there are no more, and compares each
-/// outcome with the model. `make` makes the store with the options that it gets. Its limit may be
-/// any; it may evict or refuse.
+/// outcome with the model. `make` makes the store with the options that it gets, and others without
+/// a limit that load its snapshots. Its limit may be any; it may evict or refuse.
 ///
 /// # Panics
 /// When the store differs from the model.
 pub fn run(
     mut options: Options,
-    make: impl FnOnce(Options) -> Values,
+    make: impl Fn(Options) -> Values,
     next: impl FnMut() -> Option<u8>,
 ) {
     let left = Arc::new(Mutex::new(Vec::<Left>::new()));
@@ -45,7 +45,7 @@ pub fn run(
     let (limit, evict) = (options.limit, options.evict);
     let values = make(options);
     let mut world =
-        World { values, left, limit, evict, now: 1, model: Model::new(), next, made: 0 };
+        World { make, values, left, limit, evict, now: 1, model: Model::new(), next, made: 0 };
     while world.step().is_some() {
         world.compare_counts();
     }
@@ -54,6 +54,31 @@ pub fn run(
     let stats = world.values.stats();
     assert_eq!((stats.values, stats.data_bytes, stats.groups), (0, 0, 0), "after all was cleared");
     assert_eq!(stats.pool_bytes, 0, "objects that nothing names");
+}
+
+/// The kinds and contents of the records of a snapshot.
+pub fn saved(values: &Values, at: At) -> Vec<(u32, Vec<u8>)> {
+    let (mut saving, mut records) = (values.saving(7), Vec::new());
+    while let Some((kind, contents)) = saving.next_record(at).expect("no damage") {
+        records.push((kind, contents.to_vec()));
+    }
+    records
+}
+
+/// Loads a snapshot, and returns the number of its values.
+///
+/// # Errors
+/// As of [`values::Loading`].
+///
+/// # Panics
+/// When the last record is not there.
+pub fn load(values: &Values, at: At, records: &[(u32, Vec<u8>)]) -> Result<u64, LoadError> {
+    let (mut loading, mut is_whole) = (values.loading(at.cpu), false);
+    for (kind, contents) in records {
+        is_whole = loading.take(at, *kind, contents)?;
+    }
+    assert!(is_whole, "the snapshot has no end");
+    loading.publish(at.cpu)
 }
 
 /// The key of a number: some are empty, long, or almost as others.
@@ -91,7 +116,8 @@ pub fn contents(kind: u8, length: usize, seed: u64) -> Vec<u8> {
     value
 }
 
-struct World<N> {
+struct World<N, M> {
+    make: M,
     values: Values,
     left: Arc<Mutex<Vec<Left>>>,
     limit: Option<u64>,
@@ -102,7 +128,7 @@ struct World<N> {
     made: u64,
 }
 
-impl<N: FnMut() -> Option<u8>> World<N> {
+impl<N: FnMut() -> Option<u8>, M: Fn(Options) -> Values> World<N, M> {
     fn at(&self) -> At {
         At { cpu: Cpu(self.made as u32 % 3), now: self.now }
     }
@@ -148,6 +174,10 @@ impl<N: FnMut() -> Option<u8>> World<N> {
             }
             27 => {
                 self.values.compact(self.at().cpu);
+                let how = (self.next)()?;
+                if how.is_multiple_of(8) {
+                    self.compare_saved(how);
+                }
             }
             28 => self.compare_keys(),
             29 => self.get_many()?,
@@ -200,8 +230,34 @@ impl<N: FnMut() -> Option<u8>> World<N> {
     }
 
     fn expected(&self, key: &[u8]) -> Option<&Vec<u8>> {
+        self.expected_at(key, self.now)
+    }
+
+    fn expected_at(&self, key: &[u8], now: u32) -> Option<&Vec<u8>> {
         let (value, expires) = self.model.get(key)?;
-        lives(*expires, self.now).then_some(value)
+        lives(*expires, now).then_some(value)
+    }
+
+    /// Another store that loads a snapshot has the values, for as long as they have to live.
+    fn compare_saved(&self, how: u8) {
+        let unit = if how & 8 == 0 { 16_384 } else { 4096 };
+        let other = (self.make)(Options { unit, group: how & 16 == 0, ..Options::default() });
+        let at = At { now: 1000, ..self.at() };
+        other.put(at, b"other", b"it stays", PutOptions::default()).expect("no limit");
+        load(&other, at, &saved(&self.values, self.at())).expect("it is whole");
+        let read = |name: &[u8], at| other.get_vec(at, name).expect("no damage");
+        for number in 0..KEYS {
+            let name = key(number);
+            for later in [0, 3, 60] {
+                let at = At { now: at.now + later, ..at };
+                let expected = self.expected_at(&name, self.now + later);
+                assert!(read(&name, at).as_ref() == expected, "{number} after {later} seconds");
+            }
+        }
+        assert_eq!(read(b"other", at).as_deref(), Some(&b"it stays"[..]));
+        other.clear(at);
+        let stats = other.stats();
+        assert_eq!((stats.values, stats.data_bytes, stats.pool_bytes), (0, 0, 0), "{stats:?}");
     }
 
     fn get(&self, key: &[u8]) {

@@ -1,6 +1,6 @@
-//! A store of values under shuttle: reads while values are replaced, removed, become members of
-//! groups and leave them, while the index grows and objects move. `shuttle.rs` and
-//! docs/internals/testing.md say how to run it.
+//! A store of values under shuttle: reads and snapshots while values are replaced, removed, are
+//! recompressed, become members of groups and leave them, while the index grows and objects move.
+//! `shuttle.rs` and docs/internals/testing.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "shuttle/explore.rs"]
@@ -13,7 +13,7 @@ use pagealloc::{Zone, ZoneOptions};
 use shuttle::thread;
 use sim::values::contents;
 use units::Cpu;
-use values::{At, Options, Parts, PutOptions, Values};
+use values::{At, Options, Parts, PutOptions, Recompress, Values};
 use zcomp::Params;
 
 const CPUS: usize = 2;
@@ -26,12 +26,15 @@ mod scenario {
 }
 
 fn store() -> Arc<Values> {
+    store_of(Options::default())
+}
+
+fn store_of(options: Options) -> Arc<Values> {
     // Frames that are freed are zeroed.
-    let options = ZoneOptions { init_on_free: true, ..ZoneOptions::new(CPUS, 1 << 12) };
-    let zone = Zone::new(&host::Mmap, options).expect("address space");
+    let frames = ZoneOptions { init_on_free: true, ..ZoneOptions::new(CPUS, 1 << 12) };
+    let frames = Arc::new(Zone::new(&host::Mmap, frames).expect("address space"));
     let codec = zcomp::open(zcomp::LZ4, &Params::default()).expect("a codec");
-    let parts =
-        Parts { frames: Arc::new(zone), cpus: CPUS, codec, seed: 3, options: Options::default() };
+    let parts = Parts { frames, cpus: CPUS, codec, seed: 3, options };
     Arc::new(Values::new(&host::Mmap, parts).expect("a store"))
 }
 
@@ -98,6 +101,70 @@ fn replaced(length: usize) -> Play {
         reader.join().expect("the reader ends");
         mover.join().expect("the mover ends");
         assert_eq!(read(&values, 0, 1), Some(4));
+        end(&values);
+    })
+}
+
+/// A value of some length is replaced and read while it is recompressed.
+fn recompressed(length: usize) -> Play {
+    Arc::new(move || {
+        let codec = zcomp::open(zcomp::ZSTD, &Params::default()).expect("a codec");
+        let recompress = Some(Recompress { codec, after: 0 });
+        let values = store_of(Options { recompress, ..Options::default() });
+        (1..4).for_each(|key| put(&values, 0, key, 1, length));
+        // All are idle from then on.
+        values.upkeep(at(0), 1000);
+        let reader = {
+            let values = values.clone();
+            thread::spawn(move || {
+                let mut last = 1;
+                for _ in 0..3 {
+                    let version = read(&values, 1, 1).expect("it is always there");
+                    assert!(version >= last, "{version} after {last}");
+                    last = version;
+                    assert_eq!(read(&values, 1, 2), Some(1));
+                }
+            })
+        };
+        let keeper = {
+            let values = values.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    values.upkeep(at(1), 1000);
+                }
+            })
+        };
+        (2..5).for_each(|version| put(&values, 0, 1, version, length));
+        reader.join().expect("the reader ends");
+        keeper.join().expect("the keeper ends");
+        assert_eq!((read(&values, 0, 1), read(&values, 0, 3)), (Some(4), Some(1)));
+        end(&values);
+    })
+}
+
+/// A snapshot is taken while small values become members of groups and leave them, and while one is
+/// replaced.
+fn saved() -> Play {
+    const KEYS: u64 = 17;
+    Arc::new(|| {
+        let values = store();
+        (0..KEYS - 3).for_each(|key| put(&values, 0, key, 1, 960));
+        let saver = {
+            let values = values.clone();
+            thread::spawn(move || sim::values::saved(&values, at(1)))
+        };
+        (KEYS - 3..KEYS).for_each(|key| put(&values, 0, key, 1, 960));
+        put(&values, 0, 2, 2, 900);
+        (5..KEYS).for_each(|key| assert!(values.remove(at(0), &key.to_ne_bytes())));
+        while values.upkeep(at(0), 200) {}
+        let records = saver.join().expect("the saver ends");
+        let other = store();
+        sim::values::load(&other, at(0), &records).expect("it is whole");
+        for key in (0..5).filter(|key| *key != 2) {
+            assert_eq!(read(&other, 0, key), Some(1), "key {key} was there all the time");
+        }
+        assert!(read(&other, 0, 2).is_some());
+        end(&other);
         end(&values);
     })
 }
@@ -215,6 +282,18 @@ fn a_value_in_chunks_is_read_while_it_is_replaced() {
 #[test]
 fn a_value_in_its_head_is_read_while_it_is_replaced() {
     holds("a_value_in_its_head_is_read_while_it_is_replaced", "store", &replaced(2000));
+}
+
+#[test]
+fn values_are_read_while_they_are_recompressed() {
+    for length in [2000, 20_000] {
+        holds("values_are_read_while_they_are_recompressed", "store", &recompressed(length));
+    }
+}
+
+#[test]
+fn a_snapshot_has_what_is_there_all_the_time() {
+    holds("a_snapshot_has_what_is_there_all_the_time", "store", &saved());
 }
 
 #[test]

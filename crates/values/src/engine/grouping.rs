@@ -214,7 +214,13 @@ impl Values {
     }
 
     /// Copies all members of a group to a buffer, if the group is there.
-    fn copy_group(&self, reader: &Reader<'_>, cpu: Cpu, group: u32, into: &mut Vec<u8>) -> bool {
+    pub(super) fn copy_group(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        group: u32,
+        into: &mut Vec<u8>,
+    ) -> bool {
         if self.groups.get(group).is_none_or(|group| group.live == 0) {
             return false;
         }

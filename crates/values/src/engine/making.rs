@@ -1,5 +1,7 @@
 //! The objects of a value are made.
 
+use alloc::vec::Vec;
+
 use sync::lock_one;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, RAW_THRESHOLD, Room};
@@ -53,44 +55,38 @@ impl Values {
         value: &[u8],
         expires: u32,
     ) -> Result<Handle, Short> {
-        let head = |form| Head { value: value.len(), key: key.len(), form, expires };
-        let inline = |form, bytes: &[u8]| {
-            let mut object = Object::new(&head(form), key);
-            object.push(bytes);
-            self.store(cpu, room, object.bytes())
-        };
+        let head = Head::new(value.len(), key.len(), expires);
         if self.groups_with(value.len()) || value.len() < 8 {
-            return inline(Form::Raw, value);
+            return self.store_head(cpu, room, head, key, value);
         }
         if let Some(pattern) = pattern_of(value) {
-            return inline(Form::Filled, &pattern);
+            return self.store_head(cpu, room, Head { form: Form::Filled, ..head }, key, &pattern);
         }
-        let mut making = lock_one(&self.making, cpu);
-        let Making { block, packed, list } = &mut *making;
+        self.make_units(cpu, room, &mut lock_one(&self.making, cpu), head, key, value)
+    }
+
+    /// Makes the objects of a value of eight bytes at least by the codec of `making`, of which
+    /// `head` tells.
+    pub(super) fn make_units(
+        &self,
+        cpu: Cpu,
+        room: Room,
+        making: &mut Making,
+        head: Head,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<Handle, Short> {
+        let Making { block, packed, list } = making;
         list.clear();
         if value.len() <= self.unit {
-            let before = HEAD_BYTES + key.len();
             let length = block.compress(value, &mut packed[..most(value.len())]);
-            return match length {
-                Some(length) if before + length <= RAW_THRESHOLD => {
-                    inline(Form::Packed(length), &packed[..length])
-                }
-                None if before + value.len() <= PAGE_SIZE => inline(Form::Raw, value),
-                _ => {
-                    let unit = unit_of(length, value, packed);
-                    let stored = self.store_unit(cpu, room, unit, list);
-                    stored.and_then(|()| self.store_list(cpu, room, head(Form::Raw), key, list))
-                }
-            };
+            return self.store_one(cpu, room, head, key, unit_of(length, value, packed), list);
         }
         let mut done = 0;
         for unit in value.chunks(self.unit) {
             let stored = match pattern_of(unit) {
                 Some(pattern) => {
-                    let pattern = u64::from_ne_bytes(pattern);
-                    let words = [pattern as u32, (pattern >> 32) as u32];
-                    list.push(Unit::Filled.encode());
-                    list.extend(words);
+                    list.extend(filled(pattern));
                     Ok(())
                 }
                 None => {
@@ -106,34 +102,76 @@ impl Values {
             }
             done += unit.len();
         }
-        self.store_list(cpu, room, head(Form::Raw), key, list)
+        self.store_list(cpu, room, head, key, list)
     }
 
     /// Makes the object of a group; `None` if the members do not get smaller by a quarter together.
     pub(super) fn make_group(&self, cpu: Cpu, members: &[u8]) -> Option<Handle> {
-        let head = |form| Head { value: members.len(), key: 0, form, expires: 0 };
         let mut making = lock_one(&self.making, cpu);
         let Making { block, packed, list } = &mut *making;
-        list.clear();
         let length = block.compress(members, &mut packed[..members.len() / 4 * 3])?;
-        if HEAD_BYTES + length <= RAW_THRESHOLD {
-            let mut object = Object::new(&head(Form::Packed(length)), &[]);
-            object.push(&packed[..length]);
-            return self.store(cpu, Room::All, object.bytes()).ok();
-        }
-        let unit = (Unit::Packed(length), &packed[..length]);
-        self.store_unit(cpu, Room::All, unit, list).ok()?;
-        self.store_list(cpu, Room::All, head(Form::Raw), &[], list).ok()
+        self.store_group(cpu, Room::All, members.len(), false, &packed[..length], list).ok()
+    }
+
+    /// Stores a group whose members have so many bytes, and are compressed.
+    pub(super) fn store_group(
+        &self,
+        cpu: Cpu,
+        room: Room,
+        members: usize,
+        cold: bool,
+        packed: &[u8],
+        list: &mut Vec<u32>,
+    ) -> Result<Handle, Short> {
+        let head = Head { cold, ..Head::new(members, 0, 0) };
+        self.store_one(cpu, room, head, &[], (Unit::Packed(packed.len()), packed), list)
+    }
+
+    /// Stores a head, its key, and what follows the key.
+    pub(super) fn store_head(
+        &self,
+        cpu: Cpu,
+        room: Room,
+        head: Head,
+        key: &[u8],
+        bytes: &[u8],
+    ) -> Result<Handle, Short> {
+        let mut object = Object::new(&head, key);
+        object.push(bytes);
+        self.store(cpu, room, object.bytes())
+    }
+
+    /// Stores a value of one unit, in its head if it fits there. A list is made in `list`.
+    pub(super) fn store_one(
+        &self,
+        cpu: Cpu,
+        room: Room,
+        head: Head,
+        key: &[u8],
+        (unit, bytes): (Unit, &[u8]),
+        list: &mut Vec<u32>,
+    ) -> Result<Handle, Short> {
+        let length = HEAD_BYTES + key.len() + bytes.len();
+        let form = match unit {
+            Unit::Packed(packed) if length <= RAW_THRESHOLD => Form::Packed(packed),
+            Unit::Raw(_) if length <= PAGE_SIZE => Form::Raw,
+            _ => {
+                list.clear();
+                self.store_unit(cpu, room, (unit, bytes), list)?;
+                return self.store_list(cpu, room, head, key, list);
+            }
+        };
+        self.store_head(cpu, room, Head { form, ..head }, key, bytes)
     }
 
     /// Stores the chunks of a unit, and adds it to a list. If there is no room, all chunks of the
     /// list are freed.
-    fn store_unit(
+    pub(super) fn store_unit(
         &self,
         cpu: Cpu,
         room: Room,
         (unit, bytes): (Unit, &[u8]),
-        list: &mut alloc::vec::Vec<u32>,
+        list: &mut Vec<u32>,
     ) -> Result<(), Short> {
         let before = list.len();
         list.push(unit.encode());
@@ -155,7 +193,7 @@ impl Values {
 
     /// Stores the head of a value that has a list, and the list. If there is no room, all chunks of
     /// the list are freed.
-    fn store_list(
+    pub(super) fn store_list(
         &self,
         cpu: Cpu,
         room: Room,
@@ -203,6 +241,12 @@ impl Values {
         let stored = self.pool.store(cpu, room, bytes, None);
         stored.map_err(|_| Short { bytes: bytes.len() })
     }
+}
+
+/// The words of a unit that a pattern fills.
+pub(super) fn filled(pattern: [u8; 8]) -> [u32; 3] {
+    let pattern = u64::from_ne_bytes(pattern);
+    [Unit::Filled.encode(), pattern as u32, (pattern >> 32) as u32]
 }
 
 /// The most bytes of a unit that is kept compressed: a sixteenth less than it has.

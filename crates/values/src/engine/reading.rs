@@ -178,7 +178,13 @@ impl Values {
         part: Part,
         into: &mut [u8],
     ) -> Result<(), GetError> {
-        let Reading { block, packed, unit, list, .. } = reading;
+        let Reading { block, cold, packed, unit, list, .. } = reading;
+        let block = match (head.cold, cold) {
+            (false, _) => block,
+            (true, Some(cold)) => cold,
+            // No head of this store says so.
+            (true, None) => return Err(GetError::Corrupt),
+        };
         list.clear();
         let only = self.object(reader, handle, head.object_bytes(), |bytes| {
             let kept = &bytes[HEAD_BYTES + head.key..];

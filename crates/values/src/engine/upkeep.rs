@@ -1,4 +1,5 @@
-//! What a thread does that has time: ends lives, makes sparse groups anew, moves objects together.
+//! What a thread does that has time: ends lives, makes sparse groups anew, compresses what is not
+//! read once more, moves objects together.
 
 use alloc::vec::Vec;
 
@@ -14,10 +15,10 @@ const LOOKS_FOR_ONE: usize = 64;
 
 impl Values {
     /// Takes out values whose lives have ended, makes groups anew of which more than half is dead,
-    /// and compacts the pool if that gives much back. Looks at about `budget` buckets and groups,
-    /// and goes on there in the next call. Returns whether there is more to do: a thread that has
-    /// time should call it again then, and otherwise about each second. One call at a time does
-    /// work; others return at once.
+    /// recompresses what was not read ([`crate::Options::recompress`]), and compacts the pool if
+    /// that gives much back. Looks at about `budget` buckets and groups, and goes on there in the
+    /// next call. Returns whether there is more to do: a thread that has time should call it again
+    /// then, and otherwise about each second. One call at a time does work; others return at once.
     pub fn upkeep(&self, at: At, budget: usize) -> bool {
         let Some(mut swept) = self.swept.try_lock() else { return false };
         let mut left = budget.max(1) as u64;
@@ -41,12 +42,13 @@ impl Values {
         drop(swept);
         let most = budget.div_ceil(LOOKS_FOR_ONE);
         let remade = self.remake_sparse(at, most);
+        let recompresses = self.recompress(at, budget);
         while self.shrink(at.cpu) {}
         self.quiesce(at.cpu);
         if is_over {
             self.compacts_for(at.cpu, 0);
         }
-        !is_over || remade == most
+        !is_over || remade == most || recompresses
     }
 
     /// Takes out the values of a bucket with heads of their own whose lives have ended. Returns the

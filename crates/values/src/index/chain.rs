@@ -7,7 +7,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use super::{
     Bucket, FIRST, IN_PAGE, Index, LOAD, NEXT, SLOTS, SPARSE_QUARTERS, VERSION, number_of,
 };
-use crate::word::{Fingerprint, Left, REFERENCED, Word};
+use crate::word::{Fingerprint, IDLE, Left, REFERENCED, Word};
 
 /// A bucket with those behind it, locked until this is dropped.
 pub(crate) struct Chain<'a> {
@@ -156,13 +156,14 @@ impl<'a> Chain<'a> {
         self.find(word.fingerprint(), |seen| seen.is(word))
     }
 
-    /// Puts `word` in the place of the word of `slot`, which is returned: the commit. A referenced
-    /// bit stays if `keep` says so.
+    /// Puts `word` in the place of the word of `slot`, which is returned: the commit. The bits that
+    /// tell of reads stay if `keep` says so.
     pub(crate) fn replace(&mut self, slot: &AtomicU64, word: Word, keep: bool) -> Option<Word> {
         // AcqRel: Release pairs with the Acquire in `find`: the objects of the new word are there.
         let old = Word::from_raw(slot.swap(word.get(), Ordering::AcqRel))?;
-        if keep && old.is_referenced() {
-            slot.fetch_or(REFERENCED, Ordering::Relaxed);
+        let bits = old.get() & (REFERENCED | IDLE);
+        if keep && bits != 0 {
+            slot.fetch_or(bits, Ordering::Relaxed);
         }
         Some(old)
     }
