@@ -2,11 +2,13 @@
  *
  * cc cold.c $(pkg-config --cflags --libs rampack) && ./a.out
  */
+#define _POSIX_C_SOURCE 200809L
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <rampack.h>
 
@@ -84,6 +86,26 @@ static void evict(void)
     rampack_free(memory);
 }
 
+/* All values go to a file, and come back. */
+static void save(struct rampack_store *store)
+{
+    FILE *file = tmpfile();
+    uint64_t saved = 0, loaded = 0;
+    size_t length;
+
+    if (file == NULL)
+        exit(1);
+    check(rampack_store_save(store, fileno(file), &saved), "save");
+    check(rampack_store_clear(store), "clear");
+    lseek(fileno(file), 0, SEEK_SET);
+    check(rampack_store_load(store, fileno(file), &loaded), "load");
+    printf("saved and loaded: %s; user:8 is there: %s\n", saved == loaded ? "yes" : "no",
+           rampack_store_length(store, "user:8", 6, &length) == 0 ? "yes" : "no");
+    if (rampack_store_load(store, fileno(file), NULL) == -EINVAL)
+        printf("again: %s\n", rampack_last_error());
+    fclose(file);
+}
+
 static void use_store(struct rampack *memory)
 {
     struct rampack_store *store = NULL;
@@ -115,6 +137,7 @@ static void use_store(struct rampack *memory)
     printf("%d keys, %" PRIu64 " values; less memory than data: %s\n", seen, stats.values,
            stats.memory_bytes < stats.data_bytes ? "yes" : "no");
     several(store);
+    save(store);
     check(rampack_store_set_limit(store, 4 << 20), "limit");
     check(rampack_store_clear(store), "clear");
     rampack_store_free(store);

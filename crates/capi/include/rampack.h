@@ -438,6 +438,26 @@ int rampack_store_keys(const struct rampack_store *store,
 int rampack_store_set_limit(const struct rampack_store *store,
                             uint64_t bytes);
 
+// Writes a snapshot of the values, with the lives that they have left, to the open file `fd`, a
+// pipe for example. Other threads go on meanwhile: a value is in it as it was at some instant
+// within this call. `values` gets their number; it may be `NULL`. The file stays open.
+//
+// Errors: those of the file; `-EIO` if what is stored does not decompress. What was written is no
+// snapshot then.
+int rampack_store_save(const struct rampack_store *store,
+                       int fd,
+                       uint64_t *values);
+
+// Reads a snapshot from the open file `fd` to its end, and then stores all its values, each in
+// place of the one that its key had. `values` gets their number; it may be `NULL`.
+//
+// Errors: `-EINVAL` for what is no whole and sound snapshot; `-ENOSPC` if there is no room for all
+// of it; `-ENOTSUP` for an algorithm that the library lacks; those of the file. The store has what
+// it had then.
+int rampack_store_load(const struct rampack_store *store,
+                       int fd,
+                       uint64_t *values);
+
 // The statistics of a store now.
 //
 // # Safety

@@ -4,7 +4,9 @@
 //! C calls the functions, with pointers.
 
 use std::ffi::{c_char, c_int, c_void};
+use std::fs::File;
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::ptr;
 use std::time::Duration;
 
@@ -466,6 +468,59 @@ pub extern "C" fn rampack_store_keys(
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_store_set_limit(store: Option<&RampackStore>, bytes: u64) -> c_int {
     call(|| Ok(of(store, "store")?.0.set_limit(bytes)?))
+}
+
+/// Writes a snapshot of the values, with the lives that they have left, to the open file `fd`, a
+/// pipe for example. Other threads go on meanwhile: a value is in it as it was at some instant
+/// within this call. `values` gets their number; it may be `NULL`. The file stays open.
+///
+/// Errors: those of the file; `-EIO` if what is stored does not decompress. What was written is no
+/// snapshot then.
+#[unsafe(no_mangle)]
+pub extern "C" fn rampack_store_save(
+    store: Option<&RampackStore>,
+    fd: c_int,
+    values: Option<&mut MaybeUninit<u64>>,
+) -> c_int {
+    call(|| {
+        let saved = of(store, "store")?.0.save(file(fd)?)?;
+        if let Some(values) = values {
+            values.write(saved);
+        }
+        Ok(())
+    })
+}
+
+/// Reads a snapshot from the open file `fd` to its end, and then stores all its values, each in
+/// place of the one that its key had. `values` gets their number; it may be `NULL`.
+///
+/// Errors: `-EINVAL` for what is no whole and sound snapshot; `-ENOSPC` if there is no room for all
+/// of it; `-ENOTSUP` for an algorithm that the library lacks; those of the file. The store has what
+/// it had then.
+#[unsafe(no_mangle)]
+pub extern "C" fn rampack_store_load(
+    store: Option<&RampackStore>,
+    fd: c_int,
+    values: Option<&mut MaybeUninit<u64>>,
+) -> c_int {
+    call(|| {
+        let loaded = of(store, "store")?.0.load(file(fd)?)?;
+        if let Some(values) = values {
+            values.write(loaded);
+        }
+        Ok(())
+    })
+}
+
+/// Another descriptor of the file of the caller, who keeps his.
+fn file(fd: c_int) -> Result<File, Failure> {
+    if fd < 0 {
+        return Err(Failure::plain(Errno::EINVAL, c"fd is no open file"));
+    }
+    // SAFETY: it is used for the time of the call. If the caller has no such file, the system says
+    // so.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+    file.map(File::from).map_err(|_| Failure::plain(Errno::EINVAL, c"fd is no open file"))
 }
 
 /// The statistics of a store now.

@@ -64,6 +64,8 @@ const EXAMPLES: [(&str, &str); 4] = [
          user:7: there is no value of this key\n\
          999 keys, 999 values; less memory than data: yes\n\
          several: first, 6 bytes; a short buffer for 7: yes; none: yes; the first: yes\n\
+         saved and loaded: yes; user:8 is there: yes\n\
+         again: there is nothing to restore: the input is empty\n\
          at most 64 MiB\n\
          each that left was told: yes; memory is short: yes\n",
     ),
