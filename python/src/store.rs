@@ -1,5 +1,7 @@
 //! A store as Python calls it.
 
+use std::fs::{self, File};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -188,6 +190,27 @@ impl Store {
         let store = self.store.get()?;
         py.detach(|| store.clear());
         Ok(())
+    }
+
+    fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        let store = self.store.get()?;
+        let mut new = path.clone().into_os_string();
+        new.push(".new");
+        let saved = py.detach(|| {
+            let file = File::create(&new)?;
+            let saved = store.save(&file)?;
+            file.sync_all()?;
+            fs::rename(&new, &path).map(|()| saved)
+        });
+        if saved.is_err() {
+            let _ = fs::remove_file(&new);
+        }
+        Ok(saved?)
+    }
+
+    fn load(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
+        let (store, file) = (self.store.get()?, File::open(path)?);
+        py.detach(|| store.load(file)).map_err(raised)
     }
 
     fn set_limit(&self, limit: u64) -> PyResult<()> {

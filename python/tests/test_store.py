@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import MutableMapping
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -290,3 +291,23 @@ def test_a_range_has_the_bytes_of_the_value_alone() -> None:
     assert store.get_range("empty", 0, 4) == b""
     with pytest.raises(KeyError):
         store.get_range("none", 0, 1)
+
+
+def test_a_file_has_all_values(store: rampack.Store, tmp_path: Path) -> None:
+    store.put_many({"array": numpy.arange(9), "bytes": b"as they are"})
+    path = tmp_path / "values"
+    assert store.save(path) == 2
+    other = rampack.Store(algorithm="zstd", unit=4096)
+    other["bytes"] = b"others"
+    assert other.load(str(path)) == 2
+    assert other["bytes"] == b"as they are"
+    assert (other["array"] == numpy.arange(9)).all()
+    path.write_bytes(path.read_bytes()[:-1])
+    other["bytes"] = b"it stays"
+    with pytest.raises(ValueError, match="damaged"):
+        other.load(path)
+    assert other["bytes"] == b"it stays"
+    with pytest.raises(FileNotFoundError):
+        other.load(tmp_path / "none")
+    with pytest.raises(OSError):
+        other.save(tmp_path / "none" / "values")

@@ -1,4 +1,5 @@
 from collections.abc import Iterable, Iterator
+from os import PathLike
 from typing import Any, Self
 
 VERSION: str
@@ -53,6 +54,20 @@ class Store:
     def __iter__(self) -> Iterator[str | bytes]: ...
     def clear(self) -> None:
         """Takes all values out."""
+
+    def save(self, path: str | PathLike[str]) -> int:
+        """Writes a snapshot of all values to a file, and returns their number.
+
+        Other threads go on meanwhile: a value is in it as it was at some instant within this call.
+        If it fails, the file is as it was.
+        """
+
+    def load(self, path: str | PathLike[str]) -> int:
+        """Stores all values of a snapshot, in place of those of their keys; returns their number.
+
+        ``ValueError`` for what is no whole snapshot, ``FullError`` if there is no room for all of
+        it: the store has what it had then.
+        """
 
     def set_limit(self, limit: int) -> None:
         """Limits memory to so many bytes from now on."""
