@@ -14,7 +14,7 @@ use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
-use testkit::{Rng, asked, cases, seed};
+use testkit::{Rng, asked, seed};
 use units::{Cpu, PAGE_SIZE};
 use zram::{Disk, Recompress, Select, Writeback};
 
@@ -56,7 +56,7 @@ fn failing_writeback_loses_nothing() {
 #[test]
 fn every_byte_stays_while_everything_changes() {
     let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));
-    let events = asked("RAMPACK_EVENTS", cases(if cfg!(asan) { 24_000 } else { 48_000 }));
+    let events = asked("RAMPACK_EVENTS", 48_000);
     const THREADS: u64 = 4;
     const PAGES: u64 = 200;
     let plan = plan(THREADS * PAGES * P, zcomp::LZ4);

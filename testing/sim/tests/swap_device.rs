@@ -15,7 +15,7 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
 use sim::swap::{Cache, FRAMES, FaultMode, FaultyDevice, Model, Policy};
-use testkit::{Rng, asked, cases, seed};
+use testkit::{Rng, asked, seed};
 use units::{Cpu, PAGE_SIZE};
 use zswap::AreaOptions;
 
@@ -191,7 +191,7 @@ fn failing_devices_lose_nothing() {
 #[test]
 fn every_byte_stays_while_everything_changes() {
     let mut rng = Rng::new(seed("every_byte_stays_while_everything_changes"));
-    let events = asked("RAMPACK_EVENTS", cases(if cfg!(asan) { 24_000 } else { 48_000 }));
+    let events = asked("RAMPACK_EVENTS", 48_000);
     const THREADS: u64 = 4;
     const PAGES: u64 = FRAMES as u64 / 3;
     for &index in crate::INDEXES {
