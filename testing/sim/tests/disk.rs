@@ -10,7 +10,7 @@ use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::{Drive, drive};
 use sim::suite::{self, Crowd};
-use testkit::{Rng, cases, seed};
+use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -45,7 +45,7 @@ fn long_runs_agree_with_the_model() {
     let mut rng = Rng::new(seed("long_runs_agree_with_the_model"));
     for &algorithm in ALGORITHMS {
         let device = Plan { compact_every: 500, ..Plan::new(1500 * P, algorithm) }.device();
-        let outcome = drive(&*device, rng.next_u64(), cases(12_000));
+        let outcome = drive(&*device, rng.next_u64(), 12_000);
         assert!(outcome.held > 500, "so few pages test little: {outcome:?}");
     }
 }
