@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use shuttle::scheduler::{PctScheduler, RandomScheduler, ReplayScheduler, Scheduler};
 use shuttle::{Config, MaxSteps, Runner};
-use testkit::{Rng, asked, cases, seed};
+use testkit::{Rng, asked, seed};
 
 use crate::scenario;
 
@@ -35,10 +35,7 @@ pub fn holds(test: &str, subject: &str, play: &Play) {
     if again(&what, play) {
         return;
     }
-    // Of the designs that the product does not ship, half, but in a long run.
-    let is_product = env!("CARGO_PKG_NAME") == "rampack-sim";
-    let usual = if is_product { SCHEDULES } else { cases(SCHEDULES) };
-    let schedules = asked("RAMPACK_SCHEDULES", usual);
+    let schedules = asked("RAMPACK_SCHEDULES", SCHEDULES);
     let mut rng = Rng::new(seed(&what));
     let run = AtomicUsize::new(0).into();
     let outcome = explore(&mut rng, schedules, play, &run);
