@@ -20,8 +20,8 @@ use core::ops::Range;
 
 use block::{BlockDevice, Context, Operation};
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
-use sync::EventCount;
 use sync::atomic::{AtomicU64, Ordering};
+use sync::{EventCount, Published, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::index::AreaIndex;
@@ -31,6 +31,10 @@ use crate::{SwapType, lock_bits};
 /// The most pages that are read, written or locked together: as many as one ring of the io_uring
 /// devices takes at once. More pages would wait in our queue instead of the device's queue.
 pub(crate) const BATCH: usize = if cfg!(shuttle) { 4 } else { 64 };
+
+/// A bit for each page of an area, 64 in a word. Whoever frees a page sets its bit: after the last
+/// store of the page has ended, and before the next one begins.
+pub type FreedBits = Arc<dyn AsRef<[AtomicU64]> + Send + Sync>;
 
 /// An area that is on. Any number of threads may call every method at once.
 pub(crate) struct Area {
@@ -47,6 +51,8 @@ pub(crate) struct Area {
     locks: LazyTable<AtomicU64>,
     /// A mark for each page that the device holds, unless the cache does.
     on_device: LazyTable<AtomicU64>,
+    /// The bits of pages that were freed, if frees are heard.
+    pub(crate) freed: Published<FreedBits>,
     given_up: EventCount,
 }
 
@@ -56,6 +62,7 @@ pub(crate) struct AreaForm<'a> {
     pub(crate) provider: &'a dyn MemoryProvider,
     /// The memory of the marks.
     pub(crate) marks: &'a dyn MemoryProvider,
+    pub(crate) readers: &'a Arc<ReaderEpochs>,
     pub(crate) swap: SwapType,
     /// How often the area came on.
     pub(crate) generation: u64,
@@ -85,7 +92,7 @@ impl Area {
         device: Option<Arc<dyn BlockDevice>>,
         memcg: Memcg,
     ) -> Result<Area, NoMemory> {
-        let AreaForm { provider, marks, swap, generation, pages } = what;
+        let AreaForm { provider, marks, readers, swap, generation, pages } = what;
         let words = pages.div_ceil(64) as usize;
         let locks = LazyTable::provided(provider, words)?;
         let on_device = LazyTable::provided(marks, words)?;
@@ -100,6 +107,7 @@ impl Area {
             memcg,
             locks,
             on_device,
+            freed: Published::new(readers.clone()),
             given_up: EventCount::default(),
         })
     }
@@ -123,7 +131,13 @@ impl Area {
         })
     }
 
-    fn unclaim_all(&self, word: usize, bits: u64) {
+    /// Locks those of the pages `bits` of word `word` that are not locked, as
+    /// [`Area::try_lock_page`] does, and returns them.
+    pub(crate) fn try_lock_some(&self, word: usize, bits: u64) -> u64 {
+        lock_bits::try_lock_all(self.locks.get(word), bits)
+    }
+
+    pub(crate) fn unclaim_all(&self, word: usize, bits: u64) {
         lock_bits::unlock(self.locks.get(word), bits);
         self.given_up.notify_all();
     }
@@ -176,6 +190,20 @@ impl Area {
                 self.wait_for(word as u64 * 64 + u64::from(locked.trailing_zeros()));
                 locked &= locked - 1;
             }
+        }
+    }
+
+    /// A store of the page is about to be committed: the page is not freed any more. See `sweep`.
+    #[inline]
+    pub(crate) fn clear_freed(&self, reader: &Reader<'_>, offset: u64) {
+        let Some(bits) = self.freed.get(reader) else { return };
+        let (word, bit) = place(offset);
+        let word = &(**bits).as_ref()[word];
+        // Whoever frees the page did so before this store was asked for, or will after its end. So
+        // a bit that is not there now does not come before that.
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            // The Release of the commit that follows keeps it behind this.
+            word.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 

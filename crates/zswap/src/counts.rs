@@ -20,6 +20,7 @@ counts! {
     Incompressible, "Gauge: pages among them that would not shrink.";
     Lost, "Gauge: pages whose contents could not be right when the cache was recovered.";
     Bytes, "Gauge: bytes of all objects.";
+    Swept, "Pages that were dropped because their user had freed them.";
     Stores, "Pages that were stored.";
     Loads, "Pages that were loaded from the cache.";
     PoolLimitHit, "Stores that found the pool as large as it may be.";

@@ -189,6 +189,10 @@ impl SwapDevice {
         let first = start + run.start as u64;
         let mut locks = PageLocks::of(area);
         (first..first + from.len() as u64).for_each(|offset| locks.add(offset));
+        {
+            let reader = self.zswap.readers.enter(cpu);
+            (first..first + from.len() as u64).for_each(|it| area.clear_freed(&reader, it));
+        }
         // Until the device has the pages, the cache keeps its copies: a read finds them.
         let write = Operation::Write { offset: first * P, from: from.as_flattened() };
         let pages = from.len() as i64;

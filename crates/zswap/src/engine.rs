@@ -16,6 +16,7 @@ mod headroom;
 mod passes;
 mod recompression;
 mod scrub;
+mod sweep;
 
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 
@@ -374,6 +375,7 @@ impl Zswap {
             memcg.0.lru.join(&self.entries, &self.ages, cpu, word.number());
         }
         self.account(cpu, memcg, content, 1);
+        area.clear_freed(reader, key.offset);
         match area.index.insert(cpu, key.offset, word) {
             Ok(old) => {
                 self.counts.add(cpu, Count::Stores, 1);

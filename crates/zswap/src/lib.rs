@@ -39,6 +39,7 @@ mod stats;
 mod warming;
 mod writeback;
 
+pub use area::FreedBits;
 pub use attributes::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS};
 pub use device::SwapDevice;
 pub use engine::{AreaOptions, FindCodec, Parts, Zswap};

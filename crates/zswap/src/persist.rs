@@ -350,8 +350,8 @@ impl Zswap {
         let (index, marks) = (self.memory_of(&index), self.memory_of(&marks));
         let index = Flat::make(&*index, pages, self.entries.capacity(), self.cpus);
         let area = index.map(AreaIndex::Flat).and_then(|index| {
-            let (provider, marks) = (&*self.provider, &*marks);
-            let what = AreaForm { provider, marks, swap, generation, pages };
+            let (provider, marks, readers) = (&*self.provider, &*marks, &self.readers);
+            let what = AreaForm { provider, marks, readers, swap, generation, pages };
             Area::new(what, index, device, memcg)
         });
         let area = area.map_err(|error| {

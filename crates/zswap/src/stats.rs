@@ -29,6 +29,8 @@ pub struct Stats {
     pub overhead_bytes: u64,
     /// Frames that compaction of the pool gained so far.
     pub compacted_pages: u64,
+    /// Pages dropped so far because their user had freed them: see [`Zswap::sweep`].
+    pub swept: u64,
     /// Pages stored so far.
     pub stores: u64,
     /// Pages loaded from the cache so far.
@@ -152,6 +154,7 @@ impl Zswap {
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,
             overhead_bytes: self.entries.touched() * ENTRY_BYTES + indexes,
             compacted_pages: self.pool().frames_compacted(),
+            swept: count(Count::Swept),
             stores: count(Count::Stores),
             loads: count(Count::Loads),
             pool_limit_hit: count(Count::PoolLimitHit),

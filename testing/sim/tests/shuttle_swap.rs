@@ -1,7 +1,7 @@
 //! Caches of swap devices under shuttle: stores, loads, invalidations, refusals and swapoff while
-//! other threads write pages back. Every byte is checked. The same scenarios must reject broken
-//! caches; `testing/mutants` has the engines that they must reject. `shuttle.rs` and
-//! docs/internals/testing.md say how to run it.
+//! other threads write pages back, and frees that are heard. Every byte is checked. The same
+//! scenarios must reject broken caches; `testing/mutants` has the engines that they must reject.
+//! `shuttle.rs` and docs/internals/testing.md say how to run it.
 #![cfg(shuttle)]
 
 #[path = "common/broken_index.rs"]
@@ -12,6 +12,8 @@ mod common;
 mod device_scenario;
 #[path = "shuttle/explore.rs"]
 mod explore;
+#[path = "shuttle/frees_scenario.rs"]
+mod frees_scenario;
 #[path = "shuttle/history.rs"]
 mod history;
 #[path = "shuttle/swap_scenario.rs"]
@@ -23,6 +25,7 @@ use broken_index::with_flaw;
 use common::{Engine, INDEXES, with_index};
 use device_scenario::{MakeEngine, Scenario as Device};
 use explore::{Play, controls, holds};
+use frees_scenario::Scenario as Frees;
 use scenario::{MakeCache, Scenario};
 use sim::swap::{Cache, Flaw, Naive};
 
@@ -75,7 +78,7 @@ macro_rules! scenarios {
 
 scenario::all!(scenarios);
 
-/// Makes a test for each scenario of an area as a block device.
+/// Makes a test for each scenario of an area as a block device, and of frees of its pages.
 macro_rules! devices {
     ($($test:ident: $scenario:expr;)*) => {
         $(
@@ -92,6 +95,8 @@ macro_rules! devices {
 }
 
 device_scenario::all!(devices);
+
+frees_scenario::all!(devices);
 
 /// The copy behind the broken indexes is right without a flaw.
 #[test]

@@ -53,8 +53,8 @@ impl Zswap {
         let index = index.map_err(no_memory)?;
         let AreaOptions { device, memcg } = options;
         let (marks, number) = (self.memory_of(&marks), memcg.0.number);
-        let (provider, marks) = (&*self.provider, &*marks);
-        let what = AreaForm { provider, marks, swap, generation, pages };
+        let (provider, marks, readers) = (&*self.provider, &*marks, &self.readers);
+        let what = AreaForm { provider, marks, readers, swap, generation, pages };
         let area = Area::new(what, index, device, memcg);
         let area = Box::new(Arc::new(area.map_err(no_memory)?));
         self.record.set_on(swap, pages, number);
