@@ -9,6 +9,7 @@ mod child;
 mod connect;
 mod cpu;
 mod descriptors;
+mod frees;
 mod groups;
 mod heap;
 mod holders;
@@ -46,6 +47,7 @@ pub use descriptors::{
     FIRST_PASSED, close_all_of_this_thread, close_on_exec, copy_for_programs, copy_of_inherited,
     inherited, own_descriptors, place, replace_descriptor,
 };
+pub use frees::{Before, Caller, Frees, Unheard};
 pub use groups::{Controller, GroupLimit, group_limits};
 pub use heap::{Heap, return_freed_memory};
 pub use holders::{Holder, command_of, holders};

@@ -13,10 +13,19 @@ pub fn seconds_since_start() -> u32 {
     u32::try_from(read(libc::CLOCK_BOOTTIME).0).unwrap_or(0)
 }
 
+/// Nanoseconds since the system started, without the time that it slept (`CLOCK_MONOTONIC`).
+pub(crate) fn nanoseconds_since_start() -> u64 {
+    nanoseconds(libc::CLOCK_MONOTONIC)
+}
+
 /// The CPU time that the calling thread has taken, in nanoseconds.
 #[must_use]
 pub fn thread_cpu_time() -> u64 {
-    let (seconds, nanoseconds) = read(libc::CLOCK_THREAD_CPUTIME_ID);
+    nanoseconds(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn nanoseconds(clock: libc::clockid_t) -> u64 {
+    let (seconds, nanoseconds) = read(clock);
     seconds.saturating_mul(1_000_000_000).saturating_add(nanoseconds)
 }
 

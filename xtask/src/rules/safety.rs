@@ -17,6 +17,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/capi/src/store.rs",
     "crates/host/src/cpu.rs",
     "crates/host/src/descriptors.rs",
+    "crates/host/src/frees/bpf.rs",
     "crates/host/src/heap.rs",
     "crates/host/src/ioctl.rs",
     "crates/host/src/memfd.rs",
