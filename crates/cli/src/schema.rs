@@ -34,6 +34,9 @@ const SWAP: &[Field] = &[
     ("cached", "integer", "bytes of its pages in the cache"),
     ("on_disk", "integer", "bytes of its pages on the backing device"),
     ("front", "string?", "what of the kernel takes pages before it, as was asked for"),
+    ("frees_by", "string", "the kernel's function that tells of freed pages, or discards"),
+    ("frees_lack", "string?", "why it is not told of each freed page"),
+    ("freed_pages", "integer", "pages that it was told of one by one"),
     ("notes", "string[]", "what stands in front of it although it should not"),
 ];
 
@@ -69,6 +72,7 @@ const POOL: &[Field] = &[
     ("loads", "integer", "pages loaded from the cache so far"),
     ("read_back_pages", "integer", "pages read from backing devices so far"),
     ("rejected_pages", "integer", "pages refused so far"),
+    ("freed_pages", "integer", "pages dropped because the kernel had freed them"),
     ("warm_pages", "integer", "pages in the cache that were compressed again"),
     ("recompress_age", "integer", "age in seconds at which they are; 0 if they are not"),
     ("late_pages", "integer", "refused pages that came before there was memory for them"),

@@ -146,7 +146,7 @@ fn a_program_whose_pages_are_swapped_out_survives_the_server_of_its_swap_space()
     let mut device = LoopDevice::attach(&kept.path, options).unwrap();
     run(Command::new("mkswap").arg(device.path()));
     let swapped = Swapped(device.path().to_owned());
-    host::swap_on(device.path(), Some(host::HIGHEST_PRIORITY)).unwrap();
+    host::swap_on(device.path(), Some(host::HIGHEST_PRIORITY), true).unwrap();
     let group = Group::make();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture"]).env(PROGRAM, "1");

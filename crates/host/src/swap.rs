@@ -24,15 +24,16 @@ pub const HIGHEST_PRIORITY: u16 = 0x7fff;
 
 const OOM_SCORE: &str = "/proc/self/oom_score_adj";
 
-/// Makes the kernel swap to the block device `path`, with discards. The device must have a swap
-/// header. Without `priority`, the area comes after all others.
+/// Makes the kernel swap to the block device `path`, with `discards` of free clusters or without.
+/// The device must have a swap header. Without `priority`, the area comes after all others.
 ///
 /// # Errors
 /// The error of `swapon(2)`.
-pub fn swap_on(path: &Path, priority: Option<u16>) -> io::Result<()> {
+pub fn swap_on(path: &Path, priority: Option<u16>, discards: bool) -> io::Result<()> {
     let path = c_string(path)?;
     let prefer = |priority: u16| SWAP_FLAG_PREFER | libc::c_int::from(priority & HIGHEST_PRIORITY);
-    let flags = SWAP_FLAG_DISCARD | priority.map_or(0, prefer);
+    let discard = if discards { SWAP_FLAG_DISCARD } else { 0 };
+    let flags = discard | priority.map_or(0, prefer);
     // SAFETY: a C string that lives until the call returns, and a number.
     check(unsafe { libc::swapon(path.as_ptr(), flags) })
 }

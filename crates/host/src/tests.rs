@@ -390,7 +390,7 @@ fn who_waits_for_pressure_is_told_of_the_end() {
 #[test]
 fn swapping_to_what_is_none_fails() {
     let path = std::path::Path::new("/nonexistent/swap");
-    assert!(swap_on(path, Some(1)).is_err());
+    assert!(swap_on(path, Some(1), true).is_err());
     assert!(swap_off(path).is_err());
     assert!((-1000..=1000).contains(&oom_score().unwrap()));
 }

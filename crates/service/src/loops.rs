@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
 use fuse::{self, Hold, KnownLoop, LoopDevice, LoopOptions};
-use host::{self, Unmount, errno};
+use host::{self, Caller, Unmount, errno};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ enum Action {
     Users { of: BlockFile, now: bool },
     Resize { device: BlockFile },
     Detach { device: BlockFile, force: bool },
-    SwapOn { path: Name, priority: Option<u16> },
+    SwapOn { path: Name, priority: Option<u16>, discards: bool },
     MakeFileSystem { kind: String, device: Name },
     Mount { kind: String, device: Name, target: Name },
     Unmount { target: Name, lazily: bool },
@@ -173,12 +173,19 @@ impl Loops {
         self.perform(&Action::Adopt { files: files.into_iter().map(Name).collect() })
     }
 
-    /// Has the kernel swap to the block device `path`, which this process may serve.
+    /// Has the kernel swap to the block device `path`, which this process may serve: see
+    /// [`host::swap_on`]. Returns the thread that made the call.
     ///
     /// # Errors
     /// The error of swapon(2).
-    pub fn swap_on(&self, path: &Path, priority: Option<u16>) -> Result<(), ControlError> {
-        self.perform(&Action::SwapOn { path: path.into(), priority })
+    pub fn swap_on(
+        &self,
+        path: &Path,
+        priority: Option<u16>,
+        discards: bool,
+    ) -> Result<Caller, ControlError> {
+        let caller = self.perform(&Action::SwapOn { path: path.into(), priority, discards });
+        caller.map(|(process, thread)| Caller { process, thread })
     }
 
     /// Makes a file system on the block device `device`, which is empty.
@@ -390,9 +397,12 @@ fn perform(action: &Action) -> Result<Value, ControlError> {
             drop(device.into_known());
             json!(detached.map_err(error)?.map(|hold| hold == Hold::Open))
         }
-        Action::SwapOn { path, priority } => {
+        Action::SwapOn { path, priority, discards } => {
             let what = || format!("cannot swap on {}", path.0.display());
-            json!(host::swap_on(&path.0, *priority).map_err(|error| failed(what(), &error))?)
+            let on = host::swap_on(&path.0, *priority, *discards);
+            on.map_err(|error| failed(what(), &error))?;
+            let Caller { process, thread } = Caller::this();
+            json!((process, thread))
         }
         Action::MakeFileSystem { kind, device } => {
             json!(filesystem::kind(kind)?.make(&device.0)?)

@@ -100,6 +100,10 @@ const POOL: &[Row<PoolReport>] = &[
         ),
         |pool| Some(pool.silent_seconds),
     ),
+    (
+        Number::counter("freed", "pages", "pages dropped because the kernel had freed them"),
+        |pool| Some(pool.freed_pages),
+    ),
 ];
 
 /// Metrics by their names.

@@ -213,12 +213,15 @@ impl State {
             if let Some(channels) = others.get_mut(&swaps::descriptor(number)) {
                 left.channels.insert(number, channels.take()?);
             }
+            if let Some(frees) = others.get_mut(&swaps::frees(number)) {
+                left.frees.insert(number, frees.take()?);
+            }
         }
         Ok((!left.areas.is_empty()).then_some(left))
     }
 
-    /// Lets a swap device outlive the daemon, from the next [`State::save`] on. `channels` are the
-    /// descriptors of its file, if it has one.
+    /// Lets a swap device outlive the daemon, from the next [`State::save`] on. The descriptors are
+    /// those of its file, if it has one, and those by which its freed pages are heard of.
     ///
     /// # Errors
     /// As [`State::keep`].
@@ -226,10 +229,13 @@ impl State {
         &self,
         area: SavedArea,
         shared: SharedSwap,
-        channels: &[BorrowedFd<'_>],
+        (channels, frees): (&[BorrowedFd<'_>], &[BorrowedFd<'_>]),
     ) -> Result<(), ControlError> {
-        if !channels.is_empty() {
-            self.keep_named(&swaps::descriptor(area.number), channels)?;
+        let number = area.number;
+        for (name, fds) in [(swaps::descriptor(number), channels), (swaps::frees(number), frees)] {
+            if !fds.is_empty() {
+                self.keep_named(&name, fds)?;
+            }
         }
         let mut swaps = self.swaps.lock();
         swaps.1 = shared;
@@ -241,6 +247,7 @@ impl State {
     pub fn give_up_swap(&self, number: usize) {
         self.swaps.lock().0.remove(&number);
         self.forget(&swaps::descriptor(number));
+        self.forget(&swaps::frees(number));
     }
 
     /// What the swap devices share.

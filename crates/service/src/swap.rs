@@ -12,6 +12,7 @@ pub mod backing;
 pub mod beneath;
 pub mod cache;
 pub mod contents;
+pub mod frees;
 pub mod group;
 pub mod header;
 pub mod helpers;

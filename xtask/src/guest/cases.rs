@@ -58,6 +58,14 @@ const CASES: &[Case] = &[
         "--time 480 -- \
          pressure rampack --backing /dev/vdd --size 1G --memory 60M -- 500 1 1 240",
     ),
+    // Every freed page is heard of: the cache has what the kernel has in use.
+    Case {
+        name: Cow::Borrowed("freed_pages_are_dropped"),
+        long: false,
+        words: Cow::Borrowed("--time 600 -- frees rampack --size 1G -- 600 2"),
+        status: 0,
+        says: &["heard of by swap_entry_range_free", "FREES kind=rampack", " rc=0"],
+    },
     // The log is smaller than what is swapped out, and is cleaned.
     short(
         "a_400MB_program_in_512MB_with_a_log",

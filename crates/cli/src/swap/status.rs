@@ -110,6 +110,24 @@ pub(crate) fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool
             minor_faults + major_faults
         );
     }
+    for swap in swaps.iter().filter(|swap| !swap.frees_by.is_empty()) {
+        let _ = match &swap.frees_lack {
+            Some(why) => {
+                writeln!(
+                    text,
+                    "{}: freed pages are heard of by {}: {why}",
+                    swap.name, swap.frees_by
+                )
+            }
+            None => writeln!(
+                text,
+                "{}: freed pages are heard of by {}, {} so far",
+                swap.name,
+                swap.frees_by,
+                pages(swap.freed_pages, exact)
+            ),
+        };
+    }
     // Every device of a daemon has the same protections and notes.
     for swap in swaps.iter().take(1) {
         if let Some(front) = &swap.front {

@@ -312,7 +312,7 @@ fn a_program_whose_pages_are_on_a_disk_survives_the_daemon() {
     let device = keeper.block_device("zram0");
     run(Command::new("mkswap").arg(&device));
     let swapped = Swapped(&device);
-    host::swap_on(&device, Some(host::HIGHEST_PRIORITY)).unwrap();
+    host::swap_on(&device, Some(host::HIGHEST_PRIORITY), true).unwrap();
     let seed = rng.next_u64();
     let rounds = survive(&mut keeper, kills(25), &mut rng, |stop| {
         let (mut rounds, mut most) = (0, 0);

@@ -119,7 +119,7 @@ pub fn abilities(observed: &Observed) -> Vec<Ability> {
 #[must_use]
 pub fn findings(observed: &Observed) -> Vec<Finding> {
     type Line = fn(&Observed) -> Finding;
-    const LINES: [Line; 16] = [
+    const LINES: [Line; 17] = [
         container,
         proc_files,
         pages,
@@ -132,6 +132,7 @@ pub fn findings(observed: &Observed) -> Vec<Finding> {
         user_namespaces,
         loops,
         by_ublk,
+        frees,
         nbd,
         sandbox,
         locked,
@@ -313,6 +314,21 @@ fn by_ublk(it: &Observed) -> Finding {
         ublk::Error::NoDriver(_) => found.mended(load(it, "ublk_drv", "--privileged -v /dev:/dev")),
         ublk::Error::NoUring(_) => found.mended(to_kernel(it, "sysctl kernel.io_uring_disabled=0")),
         _ => found,
+    }
+}
+
+fn frees(it: &Observed) -> Finding {
+    const NAME: &str = "freed pages";
+    match &it.frees {
+        Ok(function) => Finding::ok(NAME, format!("of swap space are heard of by {function}")),
+        Err(_) if !it.is_privileged() => Finding::ok(NAME, "of swap space are heard of by root"),
+        Err(why) => {
+            let text = format!(
+                "of swap space are heard of by discards alone, and keep memory for longer: {}",
+                why.0
+            );
+            Finding::new(NAME, Level::Note, text)
+        }
     }
 }
 

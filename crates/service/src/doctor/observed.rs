@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use control::ControlError;
 use host::{
-    self, GroupLimit, NoFiles, Sandbox, command_of, effective_user, group_limits, in_user_namespace,
+    self, Frees, GroupLimit, NoFiles, Sandbox, Unheard, command_of, effective_user, group_limits,
+    in_user_namespace,
 };
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities, no_new_privs};
@@ -59,6 +60,8 @@ pub struct Observed {
     pub page: u64,
     /// Asks the driver ublk.
     pub ublk: Result<(), ublk::Error>,
+    /// The function of the kernel that tells of freed pages of swap space.
+    pub frees: Result<&'static str, Unheard>,
     /// Has the kernel its NBD client now?
     pub has_nbd: bool,
     /// Programs that were found.
@@ -114,6 +117,7 @@ impl Observed {
             loops: opens("/dev/loop-control"),
             page: host::page_bytes(),
             ublk: ublk::available(),
+            frees: Frees::of(1).map(|frees| frees.function()),
             has_nbd: Path::new("/dev/nbd0").exists(),
             helper_has_rights: helper.is_some_and(is_set_user_id)
                 && !no_new_privs().unwrap_or(false),

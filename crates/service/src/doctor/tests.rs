@@ -3,7 +3,7 @@ use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 
 use control::{ControlError, Errno};
-use host::{GroupLimit, NoFiles, errno};
+use host::{GroupLimit, NoFiles, Unheard, errno};
 use rustix::thread::CapabilitySet;
 
 use super::observed::{chosen, distribution};
@@ -29,6 +29,7 @@ fn whole() -> Observed {
         loops: Ok(()),
         page: 4096,
         ublk: Ok(()),
+        frees: Ok("zswap_invalidate"),
         has_nbd: true,
         programs: ["fusermount3", "fuse2fs", "mkfs.ext4", "nbd-client"].map(at).into(),
         helper_has_rights: true,
@@ -251,6 +252,13 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             Some("sysctl kernel.io_uring_disabled=0"),
         ),
         (|it| it.ublk = Err(ublk::Error::TooOld), "ublk", Problem, "Linux 6.4", None),
+        (
+            |it| it.frees = Err(Unheard("this kernel has no kprobes".into())),
+            "freed pages",
+            Note,
+            "by discards alone, and keep memory for longer: this kernel has no kprobes",
+            None,
+        ),
         (|it| it.has_nbd = false, "nbd", Note, "only a block device", Some("modprobe nbd")),
         (
             |it| _ = it.programs.remove("nbd-client"),

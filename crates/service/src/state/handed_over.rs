@@ -10,7 +10,7 @@ use host::Memfds;
 use kept::{Mount, Region, Store};
 
 use super::connections::CONNECTIONS;
-use super::swaps::{SavedArea, descriptor};
+use super::swaps::{SavedArea, descriptor, frees};
 
 /// How long the service manager may take to store a descriptor.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ impl Other {
 }
 
 /// Takes what connects a daemon with others out of `handed_over`: connections, the mount of the
-/// files if it is among `mounts`, and the files of `areas`. A connection that was handed over twice
+/// files if it is among `mounts`, and what `areas` have. A connection that was handed over twice
 /// is of a change that was under way: then both are the same.
 pub(super) fn others(
     handed_over: &mut Named,
@@ -51,10 +51,11 @@ pub(super) fn others(
     };
     let files = areas.iter().filter(|area| area.ublk.is_none());
     let files = files.map(|area| (descriptor(area.number), usize::MAX));
+    let heard = areas.iter().map(|area| (frees(area.number), usize::MAX));
     let is_named = |name: &str| mounts.iter().any(|mount| mount.descriptor == name);
     let connections = CONNECTIONS.iter().filter(|it| !it.is_mount() || is_named(it.name()));
     let connections = connections.map(|it| (it.name().to_owned(), 1));
-    connections.chain(files).filter_map(|(name, most)| take(&name, most)).collect()
+    connections.chain(files).chain(heard).filter_map(|(name, most)| take(&name, most)).collect()
 }
 
 /// Takes the regions of a table. What misses one that was not handed over is refused by its name

@@ -84,6 +84,8 @@ pub struct LeftSwap {
     pub cache: SavedSwap,
     /// The descriptors of the files of those that have loop devices.
     pub channels: BTreeMap<usize, Vec<OwnedFd>>,
+    /// The descriptors by which freed pages are heard of.
+    pub frees: BTreeMap<usize, Vec<OwnedFd>>,
 }
 
 /// The name of swap device `number` in the table.
@@ -94,6 +96,12 @@ fn name(number: usize) -> String {
 /// The name of the descriptors of the file of swap device `number`.
 pub(super) fn descriptor(number: usize) -> String {
     format!("rampack.mount.{}", name(number))
+}
+
+/// The name of the descriptors by which freed pages of swap device `number` are heard of. An older
+/// program closes them, and hears of none.
+pub(super) fn frees(number: usize) -> String {
+    format!("rampack.frees.{}", name(number))
 }
 
 /// Is this device of a table one of swap devices?

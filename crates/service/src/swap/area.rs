@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use block::{BlockDevice, Operation};
 use control::{ControlError, Errno};
-use host::{MmapAhead, swaps};
+use host::{Before, MmapAhead, swaps};
 use pagelog::LogDevice;
 use store::{Memory, NotOpened, Spec, Store};
 use sync::Mutex;
@@ -16,6 +16,7 @@ use zswap::Headroom;
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
+use super::frees::Hearing;
 use super::recovery::TakenArea;
 use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
@@ -47,6 +48,7 @@ pub struct Area {
     loops: Arc<Loops>,
     // Dropped in this order: each field uses the next one.
     served: Served,
+    hearing: Hearing,
     cache: Cache,
     log: Option<Arc<LogDevice>>,
     backing: Option<OpenedBacking>,
@@ -107,9 +109,10 @@ impl Part {
         served.parts().iter().zip(ranges).map(part).collect()
     }
 
-    fn swap_on(&self, loops: &Loops) -> Result<(), ControlError> {
-        let priority = *self.priority.lock();
-        loops.swap_on(&self.path, priority).map_err(|error| match error.errno {
+    fn swap_on(&self, loops: &Loops, hearing: &Hearing) -> Result<(), ControlError> {
+        let (priority, before) = (*self.priority.lock(), Before::now());
+        let on = loops.swap_on(&self.path, priority, hearing.needs_discards());
+        let caller = on.map_err(|error| match error.errno {
             Errno::EPERM => {
                 let message = format!(
                     "cannot swap on {}: it needs CAP_SYS_ADMIN, and the kernel has at most some \
@@ -119,7 +122,9 @@ impl Part {
                 ControlError::new(Errno::EPERM, message)
             }
             _ => error,
-        })
+        })?;
+        hearing.swapped_on(caller, before, self.pages.clone());
+        Ok(())
     }
 
     fn is_active(&self) -> bool {
@@ -156,11 +161,12 @@ fn write_header(
 fn keep(
     devices: &Devices,
     saved: SavedArea,
-    (shared, serving): (SharedSwap, &Serving),
+    (shared, serving, hearing): (SharedSwap, &Serving, &Hearing),
 ) -> Result<(), ControlError> {
     let Some(state) = devices.state() else { return Ok(()) };
     let number = saved.number;
-    let kept = state.keep_swap(saved, shared, &serving.channels());
+    let descriptors = (&*serving.channels(), &*hearing.descriptors());
+    let kept = state.keep_swap(saved, shared, descriptors);
     kept.and_then(|()| devices.save()).inspect_err(|_| give_up(devices, number))
 }
 
@@ -214,7 +220,7 @@ impl Area {
         // The header of the swap device needs a frame, however small the headroom is.
         let headroom = Headroom::of_frames(shared.headroom);
         cache.provide(headroom.at_least(FOR_HEADER * parts.len() as u64));
-        let device = Arc::new(cache.device());
+        let (hearing, device) = (Hearing::begin(&cache, pages), Arc::new(cache.device()));
         for part in &parts {
             write_header(&*device, part, &name)?;
         }
@@ -231,13 +237,13 @@ impl Area {
             let saved = |backing: &OpenedBacking| backing.saved(state, seal, layout);
             let backing = backing.as_ref().map(saved).transpose()?;
             let saved = SavedArea { number, pages, ublk: serving.ublk(), backing };
-            keep(devices, saved, (shared, &serving))?;
+            keep(devices, saved, (shared, &serving, &hearing))?;
         }
         let place = (root.device(&name), made);
         let served = Served::finish((serving, true), place, loops, None);
         let served = served.inspect_err(|_| give_up(devices, number))?;
         let (parts, loops) = (Part::all(&served, pages), loops.clone());
-        Ok(Area { number, pages, parts, lasts, loops, served, cache, log, backing })
+        Ok(Area { number, pages, parts, lasts, loops, served, hearing, cache, log, backing })
     }
 
     /// A device of the daemon before, which is served again. If the kernel does not swap to it,
@@ -267,11 +273,17 @@ impl Area {
             }
         };
         let TakenArea {
-            saved: SavedArea { number, pages, .. }, serving, cache, log, backing, ..
+            saved: SavedArea { number, pages, .. },
+            serving,
+            hearing,
+            cache,
+            log,
+            backing,
+            ..
         } = taken;
         let (Some(serving), true) = (serving, !is_file || there.is_some()) else {
             give_up(devices, number);
-            drop((cache, log, backing));
+            drop((hearing, cache, log, backing));
             return Ok(Adopted::Gone);
         };
         if is_file && let Err(error) = made.directory(&root.swap()) {
@@ -280,7 +292,8 @@ impl Area {
         let place = (root.device(&name(number)), made);
         let served = Served::finish((serving, false), place, loops, there)?;
         let (parts, lasts, loops) = (Part::all(&served, pages), Some(Ok(())), loops.clone());
-        let area = Area { number, pages, parts, lasts, loops, served, cache, log, backing };
+        let area =
+            Area { number, pages, parts, lasts, loops, served, hearing, cache, log, backing };
         let current = swaps::all();
         for part in &area.parts {
             let found = current.iter().find(|active| active.path == part.path);
@@ -334,16 +347,17 @@ impl Area {
         let (count, dead) = (self.parts.len(), swaps::above_dead());
         for (number, part) in self.parts.iter().enumerate() {
             *part.priority.lock() = parts::priority(priority, number, count, dead);
-            if let Err(error) = part.swap_on(&self.loops) {
+            if let Err(error) = part.swap_on(&self.loops, &self.hearing) {
                 let stays = |part: &&Part| off::swap_off(&part.path).is_err();
                 if self.parts[..number].iter().filter(stays).count() == 0 {
                     return Err(error);
                 }
                 // Pages were swapped out meanwhile and cannot be read back: they are kept.
                 tracing::error!("{} is smaller than it should be: {error}", name(self.number));
-                return Ok(());
+                break;
             }
         }
+        self.hearing.say(&name(self.number));
         Ok(())
     }
 
@@ -363,6 +377,7 @@ impl Area {
                 continue;
             }
             let Err(why) = off::swap_off(&part.path) else {
+                self.hearing.swapped_off(&part.pages);
                 part.forget(&*device);
                 ended.push(part);
                 continue;
@@ -372,7 +387,7 @@ impl Area {
                 continue;
             }
             for part in ended {
-                if let Err(error) = part.swap_on(&self.loops) {
+                if let Err(error) = part.swap_on(&self.loops, &self.hearing) {
                     tracing::error!("{} is smaller than before: {error}", name(self.number));
                 }
             }
@@ -413,7 +428,7 @@ impl Area {
     pub fn report(&self) -> SwapReport {
         let active = swaps::find(self.path());
         let stats = self.cache.stats();
-        SwapReport {
+        let mut report = SwapReport {
             name: name(self.number),
             block_device: machine::text_of(self.path()),
             bytes: self.pages * PAGE,
@@ -426,9 +441,9 @@ impl Area {
             disk_pages: stats.on_device,
             log: self.log.as_ref().map(|log| LogReport::of(&log.stats())),
             serving: self.served.report(),
-            protections: Vec::new(),
-            front: None,
-            notes: Vec::new(),
-        }
+            ..SwapReport::default()
+        };
+        self.hearing.report(&mut report);
+        report
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use block::BlockDevice;
 use control::{Bound, ControlError, Errno, Object};
-use host::{Memfds, Watermark, Watermarks};
+use host::{Frees, Memfds, Watermark, Watermarks};
 use units::PAGE_SIZE;
 use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Zswap};
 
@@ -61,6 +61,14 @@ impl Cache {
         if !self.zswap.provide(host::cpu(), want) {
             tracing::warn!("there is less memory for swap devices than there should be: {want}");
         }
+    }
+
+    /// Has its freed pages dropped. Nobody uses its device yet.
+    ///
+    /// # Errors
+    /// Those of [`Zswap::hear_frees`].
+    pub fn hear_frees(&self, frees: Arc<Frees>) -> Result<(), ControlError> {
+        self.zswap.hear_frees(self.swap, frees)
     }
 
     /// The device that is served.
@@ -345,6 +353,7 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
         loads: stats.loads,
         read_back_pages: stats.read_back,
         rejected_pages: rejected.iter().sum(),
+        freed_pages: stats.swept,
         warm_pages: stats.warm_pages,
         recompress_age: stats.recompress_age,
         late_pages: stats.reject_alloc_fail + stats.reject_entry_fail,

@@ -1,5 +1,6 @@
 //! The threads beside the swap devices of a daemon: one provides memory ahead of its use, one does
-//! the background work of the engine, one watches memory, one writes the log of that.
+//! the background work of the engine, one watches memory and drops freed pages, one writes the log
+//! of that.
 //!
 //! The one that watches writes nothing itself. The log may be a file in memory that is swapped out
 //! to a device that does not answer; a write to it waits then.
@@ -22,6 +23,8 @@ use crate::failure::failed;
 
 /// How often available memory is checked when no pressure is reported.
 const LOOK: Duration = Duration::from_secs(1);
+/// The time between two sweeps while pages are freed.
+const SWEEP: Duration = Duration::from_millis(50);
 
 /// The size of a stack in bytes. The whole stack is in memory, so it is as small as possible.
 const STACK: usize = 256 << 10;
@@ -132,11 +135,20 @@ fn watch(
     (silent, log): (&AtomicU64, &Sender<String>),
 ) {
     let (begun, mut trouble) = (Instant::now(), Trouble::default());
+    let (mut pause, mut looked) = (LOOK, begun);
     loop {
-        let waited = pressure.wait(LOOK);
+        let waited = pressure.wait(pause);
         if waited == Waited::Ended {
             return;
         }
+        pause = match zswap.sweep(host::cpu()) {
+            0 => LOOK.min(pause * 2),
+            _ => SWEEP,
+        };
+        if waited == Waited::Quiet && looked.elapsed() + SWEEP < LOOK {
+            continue;
+        }
+        looked = Instant::now();
         let stuck = watcher.as_mut().and_then(|watcher| watcher.look(zswap));
         let said = trouble.look(begun.elapsed(), zswap.device_answers());
         for line in stuck.into_iter().chain(said) {

@@ -23,6 +23,7 @@ use zswap::{Headroom, Recovered, SwapType, Zswap};
 
 use super::backing::OpenedBacking;
 use super::cache::Cache;
+use super::frees::Hearing;
 use super::helpers::Helpers;
 use super::report::Protection;
 use super::served::Serving;
@@ -49,6 +50,7 @@ pub struct TakenArea {
     pub(super) saved: SavedArea,
     /// None if it is gone, or stays.
     pub(super) serving: Option<Serving>,
+    pub(super) hearing: Hearing,
     /// It cannot be served, and the kernel swaps to it: all that is left of it must stay.
     pub(super) stays: bool,
     pub(super) cache: Cache,
@@ -95,7 +97,7 @@ pub fn take_over(
     left: LeftSwap,
     fates: &BTreeMap<usize, Fate>,
 ) -> Result<(Taken, Vec<String>), ControlError> {
-    let LeftSwap { areas: saved, shared, cache, mut channels } = left;
+    let LeftSwap { areas: saved, shared, cache, mut channels, mut frees } = left;
     kill_point("begun");
     let mut told = Vec::new();
     let (watcher, watched) = Watcher::new(Duration::from_secs(shared.oom_after));
@@ -114,6 +116,9 @@ pub fn take_over(
             let (cache, _) =
                 taking.next.insert((Cache::recovered(zswap.clone(), number)?, backing));
             let channels = channels.remove(&number).unwrap_or_default();
+            // Before anybody uses it again.
+            let left = frees.remove(&number).unwrap_or_default();
+            let hearing = Hearing::take_over(cache, saved.pages, left);
             let at = root.swap().join(name(number));
             let (device, waits) = (device_of(cache, &saved), saved.backing.is_some());
             kill_point("unserved");
@@ -129,7 +134,15 @@ pub fn take_over(
             };
             kill_point("served");
             if let Some((cache, backing)) = taking.next.take() {
-                taking.areas.push(TakenArea { saved, serving, stays, cache, log, backing });
+                taking.areas.push(TakenArea {
+                    saved,
+                    serving,
+                    hearing,
+                    stays,
+                    cache,
+                    log,
+                    backing,
+                });
             }
         }
         Ok::<(), ControlError>(())

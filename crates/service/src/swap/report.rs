@@ -59,6 +59,16 @@ pub struct SwapReport {
     /// The threads that serve it.
     #[serde(default)]
     pub serving: ServingReport,
+    /// How it learns of freed pages: the function of the kernel that tells of each, or `discards`
+    /// of whole free clusters.
+    #[serde(default)]
+    pub frees_by: String,
+    /// Why it does not learn of each freed page.
+    #[serde(default)]
+    pub frees_lack: Option<String>,
+    /// Pages that the kernel told it of one by one.
+    #[serde(default)]
+    pub freed_pages: u64,
     /// The protections of the daemon.
     pub protections: Vec<Protection>,
     /// What of the kernel takes pages before it, as was asked for.
@@ -139,6 +149,9 @@ pub struct PoolReport {
     pub read_back_pages: u64,
     /// Pages that were refused since the beginning, for any reason.
     pub rejected_pages: u64,
+    /// Pages dropped since the beginning because the kernel told that it had freed them.
+    #[serde(default)]
+    pub freed_pages: u64,
     /// Pages in the cache that were compressed again because nobody read them.
     #[serde(default)]
     pub warm_pages: u64,

@@ -18,6 +18,9 @@ fn swap() -> SwapReport {
         disk_pages: 512,
         log: None,
         serving: ServingReport { by: "ublk".into(), threads: 3, minor_faults: 0, major_faults: 0 },
+        frees_by: "zswap_invalidate".into(),
+        frees_lack: None,
+        freed_pages: 256,
         protections: vec![protection("memory locked", true), protection("no I/O", false)],
         front: Some("what is in front".into()),
         notes: vec!["a filter stands in front".into()],
@@ -45,6 +48,7 @@ cache: 6M in 3M of 1G memory, ratio 2.00, lz4; 2M written back, 0B not taken
 recompressed: 2M of it, when not read for 64 seconds
 headroom: 8M of memory ready; 1M came too early for it
 swap0: served by ublk, 3 threads with 0 page faults since it is on
+swap0: freed pages are heard of by zswap_invalidate, 1M so far
 in front: what is in front
 NOT PROTECTED (no I/O): what follows
 NOTE: a filter stands in front
@@ -62,6 +66,10 @@ NOTE: a filter stands in front
     assert!(table(&[swap()], Some(&silent), false).contains(said));
     assert_eq!(pool_object(&pool)["ratio"], 2.0);
     assert_eq!(object(&swap())["on_disk"], 2 << 20);
+    let why = Some("this kernel has no kprobes".to_owned());
+    let deaf = SwapReport { frees_by: "discards".into(), frees_lack: why, ..swap() };
+    let said = "swap0: freed pages are heard of by discards: this kernel has no kprobes\n";
+    assert!(table(std::slice::from_ref(&deaf), Some(&pool), false).contains(said));
     let log = LogReport { capacity: 64 << 20, live: 640 << 10, written: 1 << 20, copied: 4 << 10 };
     let logged = SwapReport { log: Some(log), ..swap() };
     let said = "swap0: 2M in 640K of a log of 64M; 1M written, 4K of it again to make room\n";

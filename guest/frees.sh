@@ -1,0 +1,137 @@
+# Programs come, are swapped out and end, beside one that stays: what the pool holds beside what the
+# kernel has in use.
+#
+#   frees [--deaf] KIND [SWAP OPTIONS] -- MIB ROUNDS
+#
+# MIB are shared by the program that stays and the one of each round. KIND is as in `pressure`, of
+# rampack, zram and zswap. Every page is checked. With rampack, freed pages must be heard of, and once
+# no program is left, the pool must hold no more pages than the kernel has in use, and a few; unless
+# --deaf is given: then the kernel does not describe itself. The last line is `FREES kind=… rc=…`:
+# pool and used bytes are means and maxima of a look each half second; `end` is after all programs
+# have ended.
+. ./lib.sh
+
+deaf=
+if [ "$1" = --deaf ]; then
+  deaf=yes
+  mount -t tmpfs tmpfs /sys/kernel/btf
+  shift
+fi
+kind=$1
+shift
+swap=()
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  swap+=("$1")
+  shift
+done
+mib=$2 rounds=$3
+
+swap_on() {
+  case $kind in
+    rampack) rampack_on "${swap[@]}" ;;
+    zram)
+      modprobe zram num_devices=1
+      echo "${swap[0]:-lz4}" > /sys/block/zram0/comp_algorithm
+      echo 1G > /sys/block/zram0/disksize
+      mkswap /dev/zram0 > /dev/null
+      swapon -d -p 100 /dev/zram0
+      ;;
+    zswap)
+      modprobe -q "${swap[0]:-lz4}"
+      echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
+      echo zsmalloc > /sys/module/zswap/parameters/zpool
+      echo 50 > /sys/module/zswap/parameters/max_pool_percent
+      echo 1 > /sys/module/zswap/parameters/enabled
+      fallocate -l 1G /data/swap
+      mkswap /data/swap > /dev/null
+      swapon -p 100 /data/swap
+      ;;
+  esac
+}
+
+# Pages in the pool, and its bytes.
+pool() {
+  case $kind in
+    rampack)
+      echo "$(timeout 20 rampack get kernel/debug/zswap stored_pages)" \
+        "$(timeout 20 rampack get kernel/debug/zswap pool_total_size)"
+      ;;
+    zram) awk '{ print $1 / 4096, $3 }' /sys/block/zram0/mm_stat ;;
+    zswap) echo "$(cat /sys/kernel/debug/zswap/stored_pages /sys/kernel/debug/zswap/pool_total_size)" ;;
+  esac
+}
+
+# Pages that the kernel has in use.
+used() {
+  awk 'NR > 1 { sum += $4 } END { print sum / 4 }' /proc/swaps
+}
+
+watch_pool() {
+  until [ -e /run/stop ]; do
+    # What is in use changes meanwhile: the mean of before and after.
+    before=$(used)
+    echo "$(pool) $before $(used)" >> /run/looks
+    sleep 0.5
+  done
+}
+
+run_hog() {
+  hungry hog --name "$1" --seed "$2" --mib $((mib / 2)) --seconds 900 --random "${@:3}" | tee "/run/hog.$1"
+  [ "${PIPESTATUS[0]}" -eq 0 ]
+}
+
+rm -f /run/stop /run/end /run/looks /run/hog.*
+rc=0
+fail() {
+  say "FAILED: $*"
+  rc=1
+}
+
+swap_on || exit 7
+out=$(vmstat pswpout) in=$(vmstat pswpin)
+watch_memory $daemon
+watch_pool &
+watcher=$!
+start=$(uptime_seconds)
+run_hog stays 1 --passes 1000 --until /run/end &
+stays=$!
+for round in $(seq "$rounds"); do
+  run_hog "round$round" $((round + 1)) --passes 1 || fail "round $round"
+  say "round $round: pool $(pool), used $(used)"
+done
+touch /run/end
+wait $stays || fail "the program that stays"
+seconds=$(seconds_between "$start" "$(uptime_seconds)")
+touch /run/stop
+wait $watcher
+pages=0 cpu=0
+if [ "$kind" = rampack ]; then
+  cpu=$(daemon_cpu_seconds)
+  timeout 60 rampack status | tee /run/said
+  # The kernel may keep some pages of its own files there.
+  for tries in $(seq 100); do
+    pages=$(pool | cut -d' ' -f1)
+    [ "$pages" -gt $(($(used) + 64)) ] || break
+    sleep 0.2
+  done
+  if grep -q 'heard of by discards' /run/said; then
+    [ -n "$deaf" ] || fail "freed pages are not heard of"
+  elif [ "$pages" -gt $(($(used) + 64)) ]; then
+    fail "$(used) pages are in use, and the cache has $pages"
+  fi
+fi
+pages=$(pool) bytes=${pages#* } pages=${pages%% *}
+swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
+[ "$swapped_in" -gt 0 ] || fail "nothing was swapped"
+looks=$(awk '{ pages += $1; bytes += $2; used += ($3 + $4) / 2; if ($2 > most) most = $2 }
+  END { printf "pool_mean=%d pool_most=%d pages_mean=%d used_mean=%d ratio=%.2f", bytes / NR, most,
+    pages / NR, used / NR, pages / (used + 1) }' /run/looks)
+say "used at the end: $(used) pages"
+if [ "$kind" = rampack ]; then
+  rampack_off || fail "swap off"
+fi
+kill $monitor
+kernel_notes
+echo "FREES kind=$kind${deaf:+-deaf} seconds=$seconds $looks end_pages=$pages end_bytes=$bytes" \
+  "out=$swapped_out in=$swapped_in daemon_cpu_seconds=$cpu rc=$rc"
+exit $rc
