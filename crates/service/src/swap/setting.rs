@@ -39,7 +39,7 @@ impl Setting {
             return Ok(None);
         }
         let what = || format!("{path} cannot be set to {wanted}");
-        Setting::begin(setting, &before, wanted).map(Some).map_err(|error| failed(&what(), &error))
+        Setting::begin(setting, &before, wanted).map(Some).map_err(|error| failed(what(), &error))
     }
 
     /// Gives the switch the value back that a killed process left of it, unless another one still
