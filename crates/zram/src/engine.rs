@@ -53,8 +53,8 @@ use crate::counts::Counts;
 use crate::record::Record;
 use crate::resources::Resources;
 use crate::slots::Slots;
-use access::{Accesses, TIME_BYTES, WITH_ONE_TIME};
-use shared::{ENTRY_BYTES, SharedObjects};
+use access::Accesses;
+use shared::SharedObjects;
 use windows::Windows;
 
 /// The options of an engine.
@@ -576,22 +576,6 @@ impl Engine {
     /// The number of pages it has room for.
     pub(crate) fn capacity(&self) -> usize {
         self.slots.count()
-    }
-
-    /// Bytes of memory that the tables of these pages take now; with the first page also the table
-    /// of shared objects.
-    pub(crate) fn table_bytes(&self, pages: Range<usize>) -> u64 {
-        let touched = self.slots.touched(pages.clone());
-        let times = match &self.accesses {
-            None => 0,
-            Some(_) if self.windows.is_of_origin(pages.start) => touched * TIME_BYTES,
-            Some(_) => touched * TIME_BYTES / WITH_ONE_TIME as u64,
-        };
-        let shared = match pages.start {
-            0 => u64::from(self.shared.ever_used()) * ENTRY_BYTES,
-            _ => 0,
-        };
-        self.slots.bytes(pages) + times + shared
     }
 
     /// The parts of the slots that clones have.

@@ -1,8 +1,8 @@
 //! The interface between the engine and the schemes that guard its slots.
 //!
 //! A scheme defines how the word of a slot is swapped, and when the object it named may be freed.
-//! The product has [`BitLock`], and [`Lines`] for clones. With the feature `designs`, a test or an experiment
-//! brings others (`MakeSlots`).
+//! The product has [`BitLock`], and [`Lines`] for clones. With the feature `designs`, a test or an
+//! experiment brings others (`MakeSlots`).
 //!
 //! # Why unsafe
 //! An object is read and freed by what the slot table reports: see [`SlotTable`].

@@ -221,6 +221,7 @@ const LAYERS: &[(&str, &[&str])] = &[
 /// The crates that tests may use in addition. Nothing outside `research/` may use `designs`.
 const IN_TESTS: &[&str] = &[
     "backing",
+    "capi",
     "cli",
     "fuse",
     "testkit",

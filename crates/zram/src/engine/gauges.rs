@@ -1,4 +1,6 @@
-//! The changes that a commit makes to the gauges.
+//! The changes that a commit makes to the gauges, and what the tables take.
+
+use core::ops::Range;
 
 use objects::Object;
 use units::Cpu;
@@ -6,6 +8,8 @@ use units::Cpu;
 use super::Engine;
 use crate::counts::{Count, Counts};
 use crate::disk::Density;
+use crate::engine::access::{TIME_BYTES, WITH_ONE_TIME};
+use crate::engine::shared::ENTRY_BYTES;
 use crate::engine::slot::{Kind, Slot};
 
 impl Engine {
@@ -51,6 +55,22 @@ fn account_in(counts: &Counts, cpu: Cpu, old: Slot, new: Slot) {
 }
 
 impl Engine {
+    /// Bytes of memory that the tables of these pages take now; with the first page also the table
+    /// of shared objects.
+    pub(crate) fn table_bytes(&self, pages: Range<usize>) -> u64 {
+        let touched = self.slots.touched(pages.clone());
+        let times = match &self.accesses {
+            None => 0,
+            Some(_) if self.windows.is_of_origin(pages.start) => touched * TIME_BYTES,
+            Some(_) => touched * TIME_BYTES / WITH_ONE_TIME as u64,
+        };
+        let shared = match pages.start {
+            0 => u64::from(self.shared.ever_used()) * ENTRY_BYTES,
+            _ => 0,
+        };
+        self.slots.bytes(pages) + times + shared
+    }
+
     /// Adds what the table of shared objects says to the statistics of packing and sharing.
     pub(crate) fn add_up(&self, density: &mut Density) {
         self.shared.each(|_, shared, references| {

@@ -7,9 +7,11 @@
 //! | head | the slots |
 //! |---|---|
 //! | 0 | all are empty |
-//! | a slot, and in bits 59–61 a number n | a *run*: the first is that slot. n more follow it, with the entries behind its own, or the same pattern. The rest are empty |
-//! | of kind 0, bit 58 | a *pair* of this number: the head of a run, and the slot of number n, which is another |
+//! | a slot, and n in bits 59–61 | a *run*: that slot, n that follow it, and empty ones |
+//! | of kind 0, with bit 58 and n | a *pair*, of this number: a run, but for slot n |
 //! | of kind 0, not 0 | they have a word each, in the place of this number, less one |
+//!
+//! A slot follows another if it names the entry behind that of the other, or the same pattern.
 //!
 //! # Invariants
 //! * A line gets a pair once, and words of its own once, and keeps them. With words of its own its
@@ -311,7 +313,7 @@ unsafe impl SlotTable for Lines {
         if !self.touched.is_marked(index) {
             return Slot::EMPTY;
         }
-        // Acquire as in `lock`.
+        // Acquire pairs with the Release in `WaitQueues::unlock`, as in `lock`.
         let head = self.heads.get(index / LINE).load(Ordering::Acquire) & !(LOCKED | WAITED);
         self.slot_in(head, index % LINE)
     }
