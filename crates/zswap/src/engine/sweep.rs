@@ -11,7 +11,8 @@
 //! may belong to a later store. So in an area with a device a page is swept under its lock. If
 //! another thread has the lock, the bit stays for the next sweep.
 //!
-//! A bit that is lost costs the memory of a page, until the page is stored anew or discarded.
+//! A bit is lost if the page is stored and freed again between the look and the taking. That costs
+//! the memory of a page, until it is stored anew or discarded.
 
 use alloc::{boxed::Box, format};
 
