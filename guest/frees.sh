@@ -127,9 +127,12 @@ looks=$(awk '{ pages += $1; bytes += $2; used += ($3 + $4) / 2; if ($2 > most) m
   END { printf "pool_mean=%d pool_most=%d pages_mean=%d used_mean=%d ratio=%.2f", bytes / NR, most,
     pages / NR, used / NR, pages / (used + 1) }' /run/looks)
 say "used at the end: $(used) pages"
-if [ "$kind" = rampack ]; then
-  rampack_off || fail "swap off"
-fi
+case $kind in
+  rampack) rampack_off || fail "swap off" ;;
+  # The next kind has swap space of its own.
+  zram) swapoff /dev/zram0 && echo 1 > /sys/block/zram0/reset ;;
+  zswap) swapoff /data/swap && echo 0 > /sys/module/zswap/parameters/enabled ;;
+esac
 kill $monitor
 kernel_notes
 echo "FREES kind=$kind${deaf:+-deaf} seconds=$seconds $looks end_pages=$pages end_bytes=$bytes" \
