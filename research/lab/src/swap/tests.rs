@@ -24,7 +24,7 @@ fn modes_by_name() {
 fn modes_in_lists() {
     let texts = |all: &[&str]| all.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
     let all = Mode::list(&texts(&["all"])).expect("modes");
-    assert_eq!(all.len(), 5);
+    assert_eq!(all.len(), 6);
     let two = Mode::list(&texts(&["design:rbtree", "design:xarray"])).expect("modes");
     assert_eq!(two.len(), 2);
     let twice = Mode::list(&texts(&["file", "all"])).expect_err("twice");
