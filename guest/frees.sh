@@ -57,7 +57,7 @@ pool() {
         "$(timeout 20 rampack get kernel/debug/zswap pool_total_size)"
       ;;
     zram) awk '{ print $1 / 4096, $3 }' /sys/block/zram0/mm_stat ;;
-    zswap) echo "$(cat /sys/kernel/debug/zswap/stored_pages /sys/kernel/debug/zswap/pool_total_size)" ;;
+    zswap) awk '/^Zswapped:/ { p = $2 / 4 } /^Zswap:/ { b = $2 * 1024 } END { print p, b }' /proc/meminfo ;;
   esac
 }
 
