@@ -190,8 +190,7 @@ pub enum BackingLayout {
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapOn {
-    /// The number it is to have; without it, the lowest free one. An older daemon knows no such
-    /// field.
+    /// The number it is to have; without it, the lowest free one. Older daemons do not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub number: Option<u32>,
     /// The size; without it, the size of the backing store.
@@ -206,8 +205,7 @@ pub struct SwapOn {
     pub max_pool: Option<String>,
     /// How the kernel reaches it; without it, the best way here.
     pub transport: Option<SwapTransport>,
-    /// What of the kernel is in front of all swap devices of the daemon. An older daemon knows no
-    /// such field.
+    /// What of the kernel is in front of all swap devices of the daemon; older ones do not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub front: Option<Front>,
     /// The memory kept ready for the next pages, as a size.

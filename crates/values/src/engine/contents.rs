@@ -9,6 +9,7 @@ use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pass};
 
 use super::Values;
+use crate::MAX_KEY;
 use crate::head::{Form, HEAD_BYTES, Head, chunks, each_unit, words_of};
 
 impl Values {
@@ -45,6 +46,20 @@ impl Values {
         let mut bytes = [0; HEAD_BYTES];
         self.copy_object(reader, handle, &mut bytes);
         Head::decode(&bytes)
+    }
+
+    /// The head of a value, and its key, which is copied to `into`. The calling thread alone may
+    /// free the object, and is no reader.
+    pub(super) fn head_with_key<'a>(
+        &self,
+        cpu: Cpu,
+        handle: Handle,
+        into: &'a mut [u8; HEAD_BYTES + MAX_KEY],
+    ) -> (Head, &'a [u8]) {
+        let reader = self.retired.read(cpu);
+        let head = self.head_of(&reader, handle);
+        self.copy_object(&reader, handle, &mut into[..HEAD_BYTES + head.key]);
+        (head, &into[HEAD_BYTES..HEAD_BYTES + head.key])
     }
 
     /// Copies an object to the place that `pass` took for it. The calling thread found the object

@@ -112,14 +112,8 @@ impl Values {
         self.count_left(cpu, reason);
         if let Some(evicted) = &self.evicted {
             let mut bytes = [0; HEAD_BYTES + MAX_KEY];
-            let head = {
-                let reader = self.retired.read(cpu);
-                let head = self.head_of(&reader, handle);
-                self.copy_object(&reader, handle, &mut bytes[..HEAD_BYTES + head.key]);
-                head
-            };
             // The value was taken out and not retired: only this thread can free it.
-            let key = &bytes[HEAD_BYTES..HEAD_BYTES + head.key];
+            let (head, key) = self.head_with_key(cpu, handle, &mut bytes);
             let read = |into: &mut [u8]| {
                 let reader = self.retired.read(cpu);
                 self.read_head(&reader, cpu, handle, head, 0, into)

@@ -14,13 +14,7 @@ impl Values {
     /// Has the key of a head name it. Returns whether there was room.
     pub(super) fn publish_head(&self, cpu: Cpu, handle: Handle) -> bool {
         let mut bytes = [0; HEAD_BYTES + MAX_KEY];
-        let head = {
-            let reader = self.retired.read(cpu);
-            let head = self.head_of(&reader, handle);
-            self.copy_object(&reader, handle, &mut bytes[..HEAD_BYTES + head.key]);
-            head
-        };
-        let key = &bytes[HEAD_BYTES..HEAD_BYTES + head.key];
+        let (head, key) = self.head_with_key(cpu, handle, &mut bytes);
         let word = Word::head(self.fingerprint(key), handle, head.expires != 0);
         if self.publish(cpu, key, word, head.value).is_err() {
             self.free_head(cpu, handle);
