@@ -10,6 +10,7 @@
 //! * [`Memory`] is what the policy remembers of a page, in 32 bits: its last use, its tier, and how
 //!   often it came back too soon. Each time doubles the age that the page must reach.
 //! * [`Allowance`] limits the CPU time, and the bytes that are written to a device.
+//! * [`Round`] is a pass that goes on from call to call within its CPU time.
 //!
 //! A device that remembers only how many passes came by since a page was used has [`waits_after`].
 //!
@@ -22,6 +23,7 @@ mod forms;
 mod intervals;
 mod memory;
 mod policy;
+mod round;
 mod waits;
 
 pub use allowance::{Allowance, Spell};
@@ -29,6 +31,7 @@ pub use forms::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS, WARM, WARM_CODEC,
 pub use intervals::{GENERATIONS, Intervals, generation};
 pub use memory::Memory;
 pub use policy::{Action, Budgets, News, Pass, Policy, Seen, TIMES_OLDER, Tier, TierPass, Verdict};
+pub use round::Round;
 pub use waits::{PASSES, waits_after};
 
 /// The most tiers of a device, the first one counted.

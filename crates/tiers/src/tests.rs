@@ -1,8 +1,8 @@
 use core::cell::Cell;
 
 use crate::{
-    Action, Allowance, Budgets, GENERATIONS, Memory, News, PASSES, Pass, Policy, Seen, TIMES_OLDER,
-    Tier, Verdict, generation, waits_after,
+    Action, Allowance, Budgets, GENERATIONS, Memory, News, PASSES, Pass, Policy, Round, Seen,
+    TIMES_OLDER, Tier, Verdict, generation, waits_after,
 };
 
 static TIERS: [Tier; 3] = [
@@ -383,4 +383,27 @@ fn a_full_bucket_is_spent_and_grows_again() {
     assert_eq!(budget.left(), 10);
     budget.earn(u64::MAX);
     assert_eq!(budget.left(), 100, "no more is saved up");
+}
+
+#[test]
+fn a_round_goes_on_where_it_stopped_and_takes_no_more_than_it_earned() {
+    let (now, mut looks, mut seen) = (Cell::new(0), 0, [0; 5]);
+    let clock = || now.get();
+    let mut round = Round::default();
+    assert!(!round.is_under_way());
+    round.begin(1);
+    // Ten nanoseconds of a tenth of a CPU are two looks of five.
+    for ends in [false, false, true] {
+        let spell = round.earn(10, 100, &clock);
+        let ended = round.go_on(6, spell, |next| {
+            seen[looks] = next;
+            looks += 1;
+            now.set(now.get() + 5);
+            next + 1
+        });
+        assert_eq!(ended, ends);
+        round.spend(spell.spent());
+    }
+    assert_eq!(seen, [1, 2, 3, 4, 5]);
+    assert!(!round.is_under_way());
 }

@@ -5,7 +5,7 @@ use alloc::{boxed::Box, format};
 use control::{ControlError, Errno};
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
-use tiers::{Allowance, Spell};
+use tiers::Round;
 use units::{PAGE_SIZE, Page};
 use zcomp::{Compressor, Stream};
 
@@ -44,13 +44,11 @@ pub(crate) struct Tool {
 /// A pass through all entries.
 pub(crate) struct Walk {
     pub(crate) tool: Tool,
-    /// The next entry; those before it are done. 0 between two passes.
-    pub(crate) next: u32,
+    pub(crate) round: Round,
     /// Nanoseconds since the pass began.
     pub(crate) since: u64,
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
-    credit: Allowance,
 }
 
 impl Walk {
@@ -65,23 +63,6 @@ impl Walk {
         let stream = Stream::new(compressor)
             .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
         let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]) };
-        let credit = Allowance::of_cpu(0);
-        Ok(Walk { tool, next: 0, since: 0, before, credit })
-    }
-
-    /// Earns CPU time, and begins to spend it. `clock` reads that of the thread.
-    pub(crate) fn begin<'a>(
-        &mut self,
-        percent: u32,
-        elapsed: u64,
-        clock: &'a dyn Fn() -> u64,
-    ) -> Spell<'a> {
-        self.since = self.since.saturating_add(elapsed);
-        self.credit.earn_at(Allowance::of_cpu(percent), elapsed);
-        self.credit.spell(clock)
-    }
-
-    pub(crate) fn spend(&mut self, nanoseconds: u64) {
-        self.credit.spend(nanoseconds);
+        Ok(Walk { tool, round: Round::default(), since: 0, before })
     }
 }

@@ -12,8 +12,8 @@ use pagealloc::{LazyTable, NoMemory};
 use sync::Reader;
 use sync::atomic::{AtomicU32, Ordering};
 use tiers::{
-    Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Seen, Spell, TIERS,
-    Tier, TierPass, Verdict, WARM,
+    Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Round, Seen, Spell,
+    TIERS, Tier, TierPass, Verdict, WARM,
 };
 use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
@@ -45,25 +45,23 @@ pub(crate) struct Looked {
 pub(crate) struct TierWalk {
     generation: u64,
     pub(crate) policy: Policy,
-    credit: Allowance,
     pub(crate) mover: Mover,
     /// What goes to the backing device, and comes back.
     pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
-    /// The next page of the pass: the first of a group.
-    next: usize,
-    /// The same of those who need memory at once.
+    /// The present pass; its next page is the first of a group.
+    round: Round,
+    /// The next page of those who need memory at once.
     pub(crate) hand: usize,
     /// Since this was cleared, a page that was to move was used meanwhile.
     pub(crate) in_use: bool,
     /// Groups that this pass may still pack thoroughly.
     thorough: u32,
     pass: Pass,
-    /// When the present pass began; `None` between two passes.
+    /// When the present or last pass began, and when the last one ended, in seconds.
     begun: Option<u32>,
-    /// When the last pass began and ended, in seconds.
-    last: Option<(u32, u32)>,
+    ended: Option<u32>,
     stats: TierStats,
 }
 
@@ -83,17 +81,16 @@ impl TierWalk {
         Ok(TierWalk {
             generation,
             policy: Policy::new(&TIERS, budgets),
-            credit: Allowance::of_cpu(budgets.cpu_percent),
             mover: Mover::new(provider, pages)?,
             out: Out::new(budgets.written_a_day),
             memory: LazyTable::new(provider, engine.capacity()).map_err(no_memory)?,
-            next: 0,
+            round: Round::default(),
             hand: 0,
             in_use: false,
             thorough: 0,
             pass: Pass::default(),
             begun: None,
-            last: None,
+            ended: None,
             stats: TierStats { tiers: TIERS.iter().map(counts).collect(), ..Default::default() },
         })
     }
@@ -117,20 +114,19 @@ impl TierWalk {
         clock: &'a dyn Fn() -> u64,
     ) -> Spell<'a> {
         self.policy.set_budgets(budgets);
-        self.credit.earn_at(Allowance::of_cpu(budgets.cpu_percent), elapsed);
         self.out.allowance.earn_at(Allowance::of_a_day(budgets.written_a_day), elapsed);
-        self.credit.spell(clock)
+        self.round.earn(budgets.cpu_percent, elapsed, clock)
     }
 
     /// Spends CPU time.
     pub(crate) fn spend(&mut self, nanoseconds: u64) {
-        self.credit.spend(nanoseconds);
+        self.round.spend(nanoseconds);
         self.stats.cpu_ns += nanoseconds;
     }
 
     /// Whether memory should be put together now; the caller does it.
     pub(crate) fn takes_compaction(&mut self) -> bool {
-        let wanted = self.begun.is_none() && self.policy.wants_compaction();
+        let wanted = self.is_between() && self.policy.wants_compaction();
         if wanted {
             self.policy.compacted();
             self.stats.compactions += 1;
@@ -141,12 +137,13 @@ impl TierWalk {
     /// Goes on with the pass, or begins one if it is time. Returns whether it ran out of time.
     pub(crate) fn go_on(&mut self, place: &Place<'_>, spell: Spell<'_>) -> bool {
         let Place { engine, readers, pages, now, .. } = *place;
-        if self.begun.is_none() {
-            let is_due = |(begun, _)| now.saturating_sub(begun) >= self.policy.pause();
-            if !self.last.is_none_or(is_due) {
+        if self.is_between() {
+            let is_due = |begun| now.saturating_sub(begun) >= self.policy.pause();
+            if !self.begun.is_none_or(is_due) {
                 return false;
             }
             self.begun = Some(now);
+            self.round.begin(0);
             let wanted = self.policy.wants_memory();
             let effort = if wanted { Effort::Quick } else { Effort::Thorough };
             self.mover.begin(place, effort);
@@ -154,19 +151,21 @@ impl TierWalk {
             self.thorough = THOROUGH;
         }
         let end = pages.min(engine.capacity());
-        while self.next < end {
-            if !spell.has_time() {
-                return true;
-            }
+        let mut round = self.round;
+        let ended = round.go_on(end, spell, |next| {
             // The readers leave before long, for others wait for them.
-            let group = self.look(place, &readers.enter(CPU), end);
+            let (group, next) = self.look(place, &readers.enter(CPU), next, end);
             if let Some(group) = group.map(|group| self.in_this_pass(group)) {
                 // Without space, pages move later.
                 let _ = self.move_group(place, &group);
             }
+            next
+        });
+        self.round = round;
+        if ended {
+            self.finish(engine, now);
         }
-        self.finish(engine, now);
-        false
+        !ended
     }
 
     /// What of a group is done in this pass.
@@ -216,11 +215,18 @@ impl TierWalk {
         true
     }
 
-    /// Looks at some pages, up to a group of which some are to move.
-    fn look(&mut self, place: &Place<'_>, reader: &Reader<'_>, end: usize) -> Option<Group> {
+    /// Looks at some pages from `next` on, up to a group of which some are to move. Returns that,
+    /// and the page after those.
+    fn look(
+        &mut self,
+        place: &Place<'_>,
+        reader: &Reader<'_>,
+        next: usize,
+        end: usize,
+    ) -> (Option<Group>, usize) {
         let Place { engine, now, .. } = *place;
-        let until = end.min(self.next + LOOKS);
-        let mut index = engine.next_touched(self.next, until);
+        let until = end.min(next + LOOKS);
+        let (mut index, mut next) = (engine.next_touched(next, until), next);
         while index < until {
             let mut group = Group::of(index, end);
             let mut seen = [None; EXTENT_PAGES];
@@ -228,14 +234,13 @@ impl TierWalk {
                 seen[index - group.first] = self.see(place, reader, index, &mut group);
             }
             self.note_lonely(&group, &seen, now);
-            self.next = group.end;
+            next = group.end;
             if !group.is_empty() {
-                return Some(group);
+                return (Some(group), next);
             }
             index = engine.next_touched(group.end, until.max(group.end));
         }
-        self.next = self.next.max(until);
-        None
+        (None, next.max(until))
     }
 
     /// Looks at a page of a group. Returns what the pass has counted, if the page can move.
@@ -315,7 +320,7 @@ impl TierWalk {
 
     /// Whether a pass has ended, and the next has not begun.
     pub(crate) fn is_between(&self) -> bool {
-        self.begun.is_none()
+        !self.round.is_under_way()
     }
 
     /// Counts pages that left memory, and the bytes of their objects. The next pass tells.
@@ -380,8 +385,7 @@ impl TierWalk {
     /// Ends a pass.
     fn finish(&mut self, engine: &Engine, now: u32) {
         engine.give_back(CPU);
-        let begun = self.begun.take().unwrap_or(now);
-        self.pass.seconds = self.last.map_or(0, |(_, ended)| now.saturating_sub(ended));
+        self.pass.seconds = self.ended.map_or(0, |ended| now.saturating_sub(ended));
         self.pass.memory = engine.pool().stats().frames * PAGE_SIZE as u64;
         self.policy.learn(&self.pass);
         for (tier, counts) in self.stats.tiers.iter_mut().enumerate().take(MOST_TIERS) {
@@ -395,6 +399,6 @@ impl TierWalk {
             counts.late += late;
         }
         self.stats.passes += 1;
-        (self.last, self.next, self.pass) = (Some((begun, now)), 0, Pass::default());
+        (self.ended, self.pass) = (Some(now), Pass::default());
     }
 }

@@ -58,59 +58,56 @@ impl Zswap {
     pub fn recompress_old(&self, cpu: Cpu, elapsed: u64, spent: &dyn Fn() -> u64) -> bool {
         let Some(mut walk) = self.warming.walk.try_lock() else { return false };
         let Some(walk) = &mut *walk else { return false };
-        let spell = walk.begin(self.policy.auto_cpu_percent(), elapsed, spent);
+        walk.since = walk.since.saturating_add(elapsed);
+        let spell = walk.round.earn(self.policy.auto_cpu_percent(), elapsed, spent);
         if !self.begin_pass(walk) {
             return false;
         }
-        if !spell.has_time() {
-            return true;
-        }
         let ended = self.go_on(cpu, walk, spell);
         let spent = spell.spent();
-        walk.spend(spent);
+        walk.round.spend(spent);
         self.counts.add(cpu, Count::RecompressNanoseconds, spent as i64);
         !ended
     }
 
     /// Begins a pass, unless one is under way. Returns whether there is one now.
     fn begin_pass(&self, walk: &mut Walk) -> bool {
-        if walk.next == 0 && walk.since >= self.policy.auto_age_ns() / u64::from(PASSES) {
-            (walk.next, walk.since) = (1, 0);
+        let Walk { round, since, .. } = walk;
+        if !round.is_under_way() && *since >= self.policy.auto_age_ns() / u64::from(PASSES) {
+            round.begin(1);
+            *since = 0;
         }
-        walk.next > 0
+        round.is_under_way()
     }
 
     fn moved_and_soon(&self) -> (u64, u64) {
         (self.counts.sum(Count::Recompressed), self.counts.sum(Count::WarmLoadsSoon))
     }
 
-    /// Goes on with the pass while there is time, by one entry at least. Returns whether it has
-    /// ended.
+    /// Goes on with the pass while there is time. Returns whether it has ended.
     fn go_on(&self, cpu: Cpu, walk: &mut Walk, spell: Spell<'_>) -> bool {
         let (end, mut moved) = (self.entries.touched() as u32, false);
         let wanted = (PASSES * self.warming.waits()).min(0xff) as u8;
-        let mut looks = true;
-        while looks && walk.next <= end {
-            let number = walk.next;
-            walk.next += 1;
-            let is_old =
-                self.entries.object(number).is_some() && self.entries.pass_by(number, wanted);
-            if is_old {
-                moved |= self.recompress_counted(cpu, number, walk);
-            }
-            if is_old || number.is_multiple_of(STRETCH) {
-                looks = spell.has_time();
-            }
-        }
+        let mut round = walk.round;
+        let ended = round.go_on(end as usize + 1, spell, |next| {
+            let is_old = |number: &u32| {
+                self.entries.object(*number).is_some() && self.entries.pass_by(*number, wanted)
+            };
+            let first = next as u32;
+            let until = first.saturating_add(STRETCH).min(end + 1);
+            let Some(old) = (first..until).find(is_old) else { return until as usize };
+            moved |= self.recompress_counted(cpu, old, walk);
+            old as usize + 1
+        });
+        walk.round = round;
         if moved {
             // The old objects are freed now, not at some later call.
             self.quiesce(cpu);
         }
-        if walk.next <= end {
-            return false;
+        if ended {
+            self.end_pass(cpu, walk);
         }
-        self.end_pass(cpu, walk);
-        true
+        ended
     }
 
     /// Returns whether the page is smaller now.
@@ -131,7 +128,6 @@ impl Zswap {
     }
 
     fn end_pass(&self, cpu: Cpu, walk: &mut Walk) {
-        walk.next = 0;
         let (all_moved, all_soon) = self.moved_and_soon();
         let (moved, soon) = (all_moved - walk.before.0, all_soon - walk.before.1);
         walk.before = (all_moved, all_soon);
