@@ -94,13 +94,13 @@ impl Guest {
     }
 
     /// The kernel. Fetches it if it is missing.
-    fn kernel(&self, flavour: Flavour) -> Result<Kernel> {
+    fn kernel(&self, flavour: &Flavour) -> Result<Kernel> {
         kernel::ready(&self.cache, flavour)
     }
 
     /// Boots a guest, runs the command in it, and writes its console to `output`.
     fn run(&self, options: &Options, output: &mut dyn io::Write) -> Result<u8> {
-        let kernel = self.kernel(options.kernel)?;
+        let kernel = self.kernel(&options.kernel)?;
         let image = image::ready(&self.root, &self.cache, &self.programs, kernel)?;
         let directory = self.cache.join(format!("run-{}", process::id()));
         fs::create_dir_all(&directory)?;

@@ -307,7 +307,7 @@ pub fn run(root: &Path, target: &Path, all: bool, seed: &str) -> Result<(Count, 
         return skipped(&missing);
     }
     let guest = Guest::new(root, target, Build::of_cases(all))?;
-    if let Err(error) = guest.kernel(Flavour::Cloud) {
+    if let Err(error) = guest.kernel(&Flavour::Cloud) {
         let reason = error.to_string();
         return skipped(&format!("a kernel: {}", reason.lines().next().unwrap_or_default()));
     }

@@ -37,13 +37,15 @@ const MODULES: &[&str] = &[
 /// The modules that the guest needs to find the root file system.
 const FIRST_MODULES: &[&str] = &["virtio_blk", "virtio_pci", "ext4"];
 
-/// The flavour of the distribution's kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The flavour of the distribution's kernel, or another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flavour {
     /// For virtual machines: small.
     Cloud,
     /// For everything.
     Generic,
+    /// Packages of a kernel that were unpacked to this directory by `dpkg-deb -x`.
+    Unpacked(PathBuf),
 }
 
 impl Flavour {
@@ -52,14 +54,15 @@ impl Flavour {
         match text {
             "cloud" => Ok(Flavour::Cloud),
             "generic" => Ok(Flavour::Generic),
-            _ => bail!("--kernel {text}: there are cloud and generic"),
+            path if path.contains('/') => Ok(Flavour::Unpacked(path.into())),
+            _ => bail!("--kernel {text}: there are cloud, generic, and paths of unpacked packages"),
         }
     }
 
-    fn suffix(self) -> &'static str {
+    fn suffix(&self) -> &'static str {
         match self {
             Flavour::Cloud => "-cloud-amd64",
-            Flavour::Generic => "-amd64",
+            _ => "-amd64",
         }
     }
 }
@@ -80,7 +83,7 @@ pub struct Kernel {
 }
 
 /// The newest kernel of the series in apt's output, which has a package a line.
-pub fn newest(packages: &str, flavour: Flavour) -> Option<String> {
+pub fn newest(packages: &str, flavour: &Flavour) -> Option<String> {
     let release = |line: &str| -> Option<(u64, String)> {
         let name = line.split_whitespace().next()?;
         // `117+deb12`: a version with more parts is of another flavour.
@@ -94,7 +97,10 @@ pub fn newest(packages: &str, flavour: Flavour) -> Option<String> {
 }
 
 /// The kernel in the directory `cache`. Fetches it if it is missing.
-pub fn ready(cache: &Path, flavour: Flavour) -> Result<Kernel> {
+pub fn ready(cache: &Path, flavour: &Flavour) -> Result<Kernel> {
+    if let Flavour::Unpacked(directory) = flavour {
+        return unpacked(directory);
+    }
     let top = cache.join("kernel");
     fs::create_dir_all(&top)?;
     let names = fs::read_dir(&top)?.filter_map(|entry| Some(entry.ok()?.file_name()));
@@ -110,8 +116,34 @@ pub fn ready(cache: &Path, flavour: Flavour) -> Result<Kernel> {
     Ok(Kernel { release, image, modules, first })
 }
 
+/// The only kernel below a directory. Newer packages have the image beside the modules.
+fn unpacked(directory: &Path) -> Result<Kernel> {
+    let directory = &fs::canonicalize(directory)?;
+    if !directory.join("lib").exists() {
+        symlink("usr/lib", directory.join("lib"))?;
+    }
+    let all = directory.join("lib/modules");
+    let mut names =
+        fs::read_dir(&all)?.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let (Some(release), None) = (names.next(), names.next()) else {
+        bail!("{}: there must be the modules of one kernel", all.display());
+    };
+    let own = all.join(&release);
+    let images = [
+        directory.join("boot").join(format!("vmlinuz-{release}")),
+        own.join("vmlinuz"),
+        own.join("vmlinuz.unsigned"),
+    ];
+    let image = images.into_iter().find(|image| image.is_file());
+    let image =
+        image.with_context(|| format!("{}: no vmlinuz of {release}", directory.display()))?;
+    run(command("depmod").arg("-b").arg(directory).arg(&release))?;
+    let (modules, first) = choose(directory, &release)?;
+    Ok(Kernel { release, image, modules, first })
+}
+
 /// Downloads the newest package with apt and unpacks it.
-fn fetch(top: &Path, flavour: Flavour) -> Result<String> {
+fn fetch(top: &Path, flavour: &Flavour) -> Result<String> {
     let search = || {
         let pattern = format!("^{}", SERIES.replace('.', "\\."));
         output(command("apt-cache").args(["search", "--names-only", &pattern]))
@@ -239,22 +271,24 @@ linux-image-6.1.0-56-cloud-amd64 - Linux 6.1 for x86-64 cloud (signed)
 
     #[test]
     fn the_newest_of_a_flavour_is_taken() {
-        let cloud = newest(OFFERED, Flavour::Cloud);
+        let cloud = newest(OFFERED, &Flavour::Cloud);
         assert_eq!(cloud.as_deref(), Some("linux-image-6.12.117+deb12-cloud-amd64"));
-        let generic = newest(OFFERED, Flavour::Generic);
+        let generic = newest(OFFERED, &Flavour::Generic);
         assert_eq!(generic.as_deref(), Some("linux-image-6.12.116+deb12-amd64"));
     }
 
     #[test]
     fn nothing_else_will_do() {
-        assert_eq!(newest("", Flavour::Cloud), None);
+        assert_eq!(newest("", &Flavour::Cloud), None);
         let older: String = OFFERED.lines().filter(|line| line.contains("6.1.0")).collect();
-        assert_eq!(newest(&older, Flavour::Cloud), None);
+        assert_eq!(newest(&older, &Flavour::Cloud), None);
     }
 
     #[test]
     fn flavours_have_names() {
         assert_eq!(Flavour::parse("cloud").unwrap(), Flavour::Cloud);
+        let path = Flavour::Unpacked(PathBuf::from("./7.2"));
+        assert_eq!(Flavour::parse("./7.2").unwrap(), path);
         assert!(Flavour::parse("rt").is_err());
     }
 }
