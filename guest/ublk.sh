@@ -390,6 +390,32 @@ containers() {
   rm -f /tmp/random
 }
 
+# A disk gets another size while it is mounted, where the driver can do that.
+resized() {
+  local daemon bytes
+  mkdir -p /run
+  begins serve --transport ublk --size 32M || { fail "no daemon: $(cat /run/log)"; return; }
+  must mke2fs -q -t ext4 -F /dev/ublkb0
+  must mount -t ext4 /dev/ublkb0 /mnt
+  if [ "$(printf '%s\n' 6.16 "$(uname -r)" | sort -V | head -n 1)" = 6.16 ]; then
+    must rampack set zram0 resize=64M
+    bytes=$((64 << 20))
+    dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none
+    must dd if=/tmp/random of=/dev/ublkb0 bs=1M seek=48 oflag=direct conv=notrunc status=none
+    must cmp -n 8388608 /tmp/random <(dd if=/dev/ublkb0 bs=1M skip=48 count=8 iflag=direct status=none)
+    rm -f /tmp/random
+  else
+    must_not rampack set zram0 resize=64M
+    grep -q 'before Linux 6.16' /tmp/out || fail "it said $(cat /tmp/out)"
+    bytes=$((32 << 20))
+  fi
+  [ $(($(cat /sys/block/ublkb0/size) * 512)) = $bytes ] || fail "$(cat /sys/block/ublkb0/size) sectors"
+  must umount /mnt
+  must rampack stop
+  wait $daemon || fail "the daemon ended with $?"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+}
+
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -417,7 +443,7 @@ else
   if command -v fio > /dev/null; then run mixed; fi
   run faults plain
   run faults waiting
-  for name in sizes failing slow swap killed unable next containers dropped; do run "$name"; done
+  for name in sizes failing slow swap killed unable next containers resized dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
 echo "RESULT kind=ublk failures=$failures"

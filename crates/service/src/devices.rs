@@ -378,7 +378,7 @@ impl Devices {
             // What is stored in it outlives the daemon from the first byte.
             0 => self.save().and_then(|()| resize()),
             // The disk itself keeps its new size.
-            _ => resize(),
+            _ => resize().and_then(|()| self.ublks.resized(disk)),
         };
         if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
             if before != 0 {

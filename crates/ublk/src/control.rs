@@ -16,6 +16,8 @@ const NOBODY: u32 = i32::MAX as u32;
 /// The control device, for one thread at a time.
 pub(crate) struct Control {
     ring: ControlRing,
+    /// The flags of a device that the driver knows; 0 if it does not tell.
+    pub(crate) features: u64,
 }
 
 /// Checks whether this process can make ublk devices. Any thread may call it.
@@ -37,10 +39,13 @@ impl Control {
             Some(errno::ENOSYS | errno::EPERM | errno::EACCES) => Error::NoUring(error),
             _ => Error::system("make a ring for the ublk driver")(error),
         })?;
-        let mut control = Control { ring };
+        let mut control = Control { ring, features: 0 };
         let asked = control.info(NOBODY).map(drop).map_err(|error| error.raw_os_error());
         match asked {
-            Ok(()) | Err(Some(errno::ENODEV)) => Ok(control),
+            Ok(()) | Err(Some(errno::ENODEV)) => {
+                control.features = control.ask().unwrap_or(0);
+                Ok(control)
+            }
             Err(Some(errno::EPERM | errno::EACCES)) => Err(Error::NoPermission),
             Err(_) => Err(Error::TooOld),
         }
@@ -48,6 +53,12 @@ impl Control {
 
     fn run(&mut self, what: u32, device: u32, data: u64, with: Argument<'_>) -> io::Result<()> {
         self.ring.run(what, Command::new(device, data), with)
+    }
+
+    fn ask(&mut self) -> io::Result<u64> {
+        let mut features = 0;
+        self.run(wire::GET_FEATURES, NOBODY, 0, Argument::Features(&mut features))?;
+        Ok(features)
     }
 
     /// Adds a device; `info` then holds its values.
@@ -82,6 +93,11 @@ impl Control {
     /// Waits until all queues are served, and lets the requests go on.
     pub(crate) fn end_recovery(&mut self, number: u32) -> io::Result<()> {
         self.run(wire::END_RECOVERY, number, u64::from(std::process::id()), Argument::None)
+    }
+
+    /// Changes the size of the block device, in bytes.
+    pub(crate) fn resize(&mut self, number: u32, bytes: u64) -> io::Result<()> {
+        self.run(wire::UPDATE_SIZE, number, bytes >> wire::SECTOR_SHIFT, Argument::None)
     }
 
     /// Removes the block device and ends the commands that wait for requests.

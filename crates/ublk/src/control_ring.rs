@@ -23,6 +23,8 @@ pub(crate) enum Argument<'a> {
     None,
     Info(&'a mut Info),
     Parameters(&'a mut Parameters),
+    /// The driver wants the length of just this.
+    Features(&'a mut u64),
 }
 
 /// A copy of an [`Argument`] at a fixed address.
@@ -30,6 +32,7 @@ pub(crate) enum Argument<'a> {
 union Place {
     info: Info,
     parameters: Parameters,
+    features: u64,
 }
 
 /// A ring for commands of the control device, one at a time.
@@ -58,12 +61,16 @@ impl ControlRing {
             Argument::None => None,
             Argument::Info(info) => Some(Place { info: **info }),
             Argument::Parameters(parameters) => Some(Place { parameters: **parameters }),
+            Argument::Features(features) => Some(Place { features: **features }),
         };
         // From here to the end of the command, the kernel may use the memory.
         let place = place.map(|place| Box::into_raw(Box::new(place)));
         if let Some(place) = place {
             command.address = place as u64;
-            command.length = size_of::<Place>() as u16;
+            command.length = match &with {
+                Argument::Features(features) => size_of_val(*features),
+                _ => size_of::<Place>(),
+            } as u16;
         }
         let control = types::Fd(self.file.as_raw_fd());
         let entry = opcode::UringCmd80::new(control, what).cmd(command.bytes()).build();
@@ -85,6 +92,8 @@ impl ControlRing {
                 Argument::Info(info) => *info = unsafe { place.info },
                 // SAFETY: as above.
                 Argument::Parameters(parameters) => *parameters = unsafe { place.parameters },
+                // SAFETY: as above.
+                Argument::Features(features) => *features = unsafe { place.features },
             }
         }
         if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }

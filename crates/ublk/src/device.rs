@@ -52,9 +52,10 @@ pub struct Options {
     /// thread's priority.
     pub begin: fn(),
     /// When this process dies, the device stays and its requests wait for another process
-    /// ([`Ublk::recover`]), without end if there is none. It has one queue then, whatever `queues`
-    /// says: in Linux 6.12 a server that is killed when it has taken over one of several queues
-    /// leaves a device that the driver cannot recover. `depth` must be at least 5.
+    /// ([`Ublk::recover`]), without end if there is none. With a driver older than Linux 6.16 it
+    /// has one queue then, whatever `queues` says: in Linux 6.12 a server that is killed when it
+    /// has taken over one of several queues leaves a device that the driver cannot recover. `depth`
+    /// must be at least 5.
     pub recoverable: bool,
     /// The [`Id::maker`] of a new device. [`Ublk::recover`] does not use it.
     pub maker: u32,
@@ -116,6 +117,8 @@ pub struct Ublk {
     path: PathBuf,
     /// The device exists under this number. After its removal another device may have the number.
     is_ours: bool,
+    /// The driver can change its size.
+    resizable: bool,
     /// The character device of the server.
     device: Option<Arc<File>>,
     mailboxes: Vec<Arc<Mailbox<Tag>>>,
@@ -126,8 +129,8 @@ pub struct Ublk {
 
 impl Ublk {
     /// Serves `device`, the outermost device of its chain, as a new block device for root only. Its
-    /// size is the size of `device` now, which must not change. When this returns, all threads have
-    /// their memory and the node of the block device exists.
+    /// size is the size of `device` now; [`Ublk::resize`] follows a change. When this returns, all
+    /// threads have their memory and the node of the block device exists.
     ///
     /// # Errors
     /// Those of [`crate::available`]; [`Error::Unfit`] for invalid options or a device that cannot
@@ -135,17 +138,19 @@ impl Ublk {
     pub fn serve(device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
         options.check(&*device)?;
         let mut control = Control::open()?;
-        let queues = if options.recoverable { 1 } else { options.queues.min(host::online_cpus()) };
+        let only_one = options.recoverable && control.features & wire::PER_IO_DAEMON == 0;
+        let queues = if only_one { 1 } else { options.queues.min(host::online_cpus()) };
         let queues = u16::try_from(queues).unwrap_or(u16::MAX);
         let maker = options.maker;
         let mut info = Info::new(queues, options.depth, options.largest, wire::mark(maker));
-        info.flags = if options.recoverable { wire::RECOVERABLE } else { 0 };
+        let stays = if options.recoverable { wire::RECOVERABLE } else { 0 };
+        info.flags = stays | control.features & (wire::RESIZABLE | wire::NO_PARTITIONS);
         control.add(&mut info).map_err(|error| match error.raw_os_error() {
             Some(errno::EPERM | errno::EACCES) => Error::NoPermission,
             _ => Error::system("add a ublk device")(error),
         })?;
         // From here on, dropping `ublk` undoes everything.
-        let mut ublk = Ublk::new(control, Id { number: info.number, maker });
+        let mut ublk = Ublk::new(control, &info, maker);
         if options.recoverable && !info.is_recoverable() {
             return Err(Error::Unfit("the driver keeps no device of a server that died"));
         }
@@ -166,13 +171,14 @@ impl Ublk {
         Ok(ublk)
     }
 
-    fn new(control: Control, id: Id) -> Ublk {
+    fn new(control: Control, info: &Info, maker: u32) -> Ublk {
         Ublk {
             control,
-            number: id.number,
-            maker: id.maker,
-            path: nodes::path(Kind::Block, id.number),
+            number: info.number,
+            maker,
+            path: nodes::path(Kind::Block, info.number),
             is_ours: true,
+            resizable: info.flags & wire::RESIZABLE != 0,
             device: None,
             mailboxes: Vec::new(),
             jobs: None,
@@ -273,6 +279,28 @@ impl Ublk {
             made => Some(made.map_err(doing())),
         };
         (1..).map_while(part).collect()
+    }
+
+    /// Whether [`Ublk::resize`] can work: the driver is of Linux 6.16 or later.
+    #[must_use]
+    pub fn is_resizable(&self) -> bool {
+        self.resizable
+    }
+
+    /// Tells the driver that the device has `bytes` bytes now, a multiple of 4096 and not 0. Its
+    /// users see the new size when this returns; requests go on meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Unfit`] for another size, or a driver that changes none; the error of the driver.
+    pub fn resize(&mut self, bytes: u64) -> Result<(), Error> {
+        if !self.resizable {
+            return Err(Error::Unfit("the driver changes no device's size before Linux 6.16"));
+        }
+        if bytes == 0 || !bytes.is_multiple_of(PAGE_SIZE as u64) {
+            return Err(Error::Unfit("its size must be a multiple of 4096 bytes, and not 0"));
+        }
+        let resized = self.control.resize(self.number, bytes);
+        resized.map_err(Error::system(format!("change the size of {}", self.path.display())))
     }
 
     /// Its node, `/dev/ublkbN`.

@@ -33,7 +33,9 @@ fn commands_have_the_numbers_of_the_header() {
     assert_eq!(wire::SET_PARAMETERS, 0xc020_7508);
     assert_eq!(wire::BEGIN_RECOVERY, 0xc020_7510);
     assert_eq!(wire::END_RECOVERY, 0xc020_7511);
+    assert_eq!(wire::GET_FEATURES, 0x8020_7513);
     assert_eq!(wire::DELETE_LATER, 0x8020_7514);
+    assert_eq!(wire::UPDATE_SIZE, 0xc020_7515);
     assert_eq!(wire::FETCH, 0xc010_7520);
     assert_eq!(wire::COMMIT_AND_FETCH, 0xc010_7521);
 }

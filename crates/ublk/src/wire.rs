@@ -116,8 +116,12 @@ pub(crate) const SET_PARAMETERS: u32 = control(READS | WRITES, 0x08);
 pub(crate) const BEGIN_RECOVERY: u32 = control(READS | WRITES, 0x10);
 /// Lets the requests of such a device go on.
 pub(crate) const END_RECOVERY: u32 = control(READS | WRITES, 0x11);
+/// Tells which flags of a device the driver knows (Linux 6.5).
+pub(crate) const GET_FEATURES: u32 = control(READS, 0x13);
 /// Deletes without waiting for the last close (Linux 6.7).
 pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
+/// Changes the size, in sectors (Linux 6.16).
+pub(crate) const UPDATE_SIZE: u32 = control(READS | WRITES, 0x15);
 
 pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x20);
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
@@ -135,6 +139,14 @@ const RECOVERY: u64 = 1 << 3;
 const REISSUE: u64 = 1 << 4;
 /// The flags of a device that another process can recover.
 pub(crate) const RECOVERABLE: u64 = RECOVERY | REISSUE;
+
+/// The device may change its size (`UBLK_F_UPDATE_SIZE`).
+pub(crate) const RESIZABLE: u64 = 1 << 10;
+/// Each request may have a task of its own (`UBLK_F_PER_IO_DAEMON`, Linux 6.16). A driver that
+/// knows it recovers devices with several queues.
+pub(crate) const PER_IO_DAEMON: u64 = 1 << 13;
+/// Nobody looks for partitions at the start (`UBLK_F_NO_AUTO_PART_SCAN`, Linux 7.0).
+pub(crate) const NO_PARTITIONS: u64 = 1 << 18;
 
 /// Any number: in [`Command`] and [`Info`] when a device is added.
 pub(crate) const NEW: u32 = u32::MAX;

@@ -1,5 +1,5 @@
 //! Block devices of disks by the kernel's driver ublk. A disk has one as long as it has a size: the
-//! driver has no device without one, and none that changes its size.
+//! driver has no device without one. Before Linux 6.16 it has none that changes its size.
 //!
 //! With a state that outlives the daemon such a device does so, too: when the daemon dies, requests
 //! wait for the next one, which serves on.
@@ -152,15 +152,29 @@ impl Ublks {
     }
 
     /// # Errors
-    /// `EBUSY` if the disk has a block device, whose size cannot change.
+    /// `EBUSY` if the disk has a block device whose size cannot change.
     pub(super) fn check_resize(&self, disk: &Disk) -> Result<(), ControlError> {
-        let Some(path) = self.path(disk.id()) else { return Ok(()) };
+        let served = self.served.lock();
+        let fixed = served.get(&disk.id()).filter(|served| !served.ublk.is_resizable());
+        let Some(UblkDisk { ublk, .. }) = fixed else { return Ok(()) };
         let message = format!(
-            "{} ({}) keeps its size: the driver ublk has no device that changes its size",
+            "{} ({}) keeps its size: the driver ublk changes none before Linux 6.16",
             disk.name(),
-            path.display()
+            ublk.path().display()
         );
         Err(ControlError::new(Errno::EBUSY, message))
+    }
+
+    /// Tells the system that a disk has another size. Does nothing for a disk without a block
+    /// device.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    pub(super) fn resized(&self, disk: &Disk) -> Result<(), ControlError> {
+        match self.served.lock().get_mut(&disk.id()) {
+            Some(served) => served.ublk.resize(disk.bytes()).map_err(|error| ublk_error(&error)),
+            None => Ok(()),
+        }
     }
 
     /// The error that names the users of a block device; `None` without users.

@@ -42,8 +42,8 @@ impl Ublk {
     ///
     /// # Errors
     /// [`Error::Unfit`] if there is no such device, it is not recoverable, or `device` has another
-    /// size; [`Error::Busy`] if it is still served; the error of the driver. The device is as it
-    /// was then: it waits, and this or another process may try again.
+    /// size and the driver changes none; [`Error::Busy`] if it is still served; the error of the
+    /// driver. The device is as it was then: it waits, and this or another process may try again.
     pub fn recover(id: Id, device: Arc<dyn BlockDevice>, options: Options) -> Result<Ublk, Error> {
         let mut control = Control::open()?;
         let path = nodes::path(Kind::Block, id.number);
@@ -57,7 +57,10 @@ impl Ublk {
             }
         };
         check(&info, id)?;
-        if bytes(id.number) != Some(device.geometry().bytes) {
+        let (size, resizable) = (device.geometry().bytes, info.flags & wire::RESIZABLE != 0);
+        // The dead process may have died while the size was changed.
+        let resized = bytes(id.number) != Some(size);
+        if resized && !resizable {
             return Err(Error::Unfit("the device to recover has another size"));
         }
         let end = Instant::now() + NOTICING;
@@ -71,7 +74,7 @@ impl Ublk {
             }
             begun => begun.map_err(Error::system(format!("recover {}", path.display())))?,
         }
-        let mut ublk = Ublk::new(control, id);
+        let mut ublk = Ublk::new(control, &info, id.maker);
         // Until requests go on, a failure leaves the device to another process.
         ublk.is_ours = false;
         let served = Served::new(device, options.cpu, info.largest as usize);
@@ -79,6 +82,9 @@ impl Ublk {
         let ended = ublk.control.end_recovery(id.number);
         ended.map_err(Error::system(format!("recover {}", path.display())))?;
         ublk.is_ours = true;
+        if resized {
+            ublk.resize(size)?;
+        }
         Ok(ublk)
     }
 }
