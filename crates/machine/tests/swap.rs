@@ -16,7 +16,9 @@ use machine::{Machine, MachineOptions};
 use store::{Layout, Spec, Store};
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::NoHostFiles;
-use zswap::{AreaOptions, DEBUG, Key, LoadError, PARAMETERS, SwapDevice, SwapType, Zswap};
+use zswap::{
+    AreaOptions, DEBUG, Key, LoadError, MEMCG_ATTRIBUTES, PARAMETERS, SwapDevice, SwapType, Zswap,
+};
 
 const CPU: Cpu = Cpu(0);
 const P: u64 = PAGE_SIZE as u64;
@@ -399,4 +401,27 @@ fn a_log_has_the_objects_of_the_cache() {
             assert!(read(&device, number) == contents(number), "{codec}: page {number}");
         }
     }
+}
+
+#[test]
+fn a_memcg_tells_what_came_and_went() {
+    let zswap = cache(1);
+    let device = on(&zswap, 64, None);
+    let memcg = zswap.memcg("default").unwrap();
+    let stat =
+        || Bound::new(Arc::new(memcg.clone()), MEMCG_ATTRIBUTES).show("memory.stat").unwrap();
+    (0..5).for_each(|number| write(&device, number, &page(number)));
+    let mut noise = page(9);
+    testkit::Rng::new(10).fill(&mut noise);
+    write(&device, 9, &noise);
+    (0..3).for_each(|number| assert_eq!(read(&device, number), page(number)));
+    let key = |offset| Key { swap: area(), offset };
+    zswap.load_and_take(CPU, key(3), &mut page(0)).unwrap();
+    let bytes = zswap.stats().compressed_bytes;
+    let expected = format!(
+        "zswap {bytes}\nzswapped 20480\nzswap_incomp 4096\nzswpin 4\nzswpout 6\nzswpwb 0\n"
+    );
+    assert_eq!(stat(), expected);
+    zswap.invalidate_page(CPU, key(9));
+    assert!(stat().contains("zswapped 16384\nzswap_incomp 0\n"), "{}", stat());
 }

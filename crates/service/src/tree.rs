@@ -21,6 +21,7 @@ mod module;
 mod swap;
 mod told;
 pub mod zone;
+mod zsmalloc;
 
 pub use device::object;
 use device::{block_directory, debug_directory};
@@ -35,6 +36,7 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
     let debug = Fixed::new()
         .dir("rampack", zone::directory(devices))
         .dir("zram", debug)
+        .dir("zsmalloc", zsmalloc::directory(devices))
         .dir("zswap", swap::debug(devices));
     let debug = Fixed::new().dir("debug", debug);
     let module = module::directory(devices);

@@ -164,6 +164,12 @@ impl Disk {
         self.place.get(&reader).map(|place| f(&place.engine))
     }
 
+    /// The size classes of the pool; none while the device is not initialised.
+    #[must_use]
+    pub fn size_classes(&self) -> zsmalloc::Classes {
+        self.with_engine(|engine| engine.pool().classes()).unwrap_or_default()
+    }
+
     /// The statistics of the device.
     #[must_use]
     pub fn stats(&self) -> Stats {

@@ -54,7 +54,7 @@ pub use snapshot::{Restored, Restoring, Snapshot};
 pub use tiering::fingerprint;
 pub use tiering::{TierCounts, TierStats};
 pub use tiers::Budgets;
-pub use zsmalloc::Census;
+pub use zsmalloc::{Census, Classes as SizeClasses};
 
 #[cfg(test)]
 mod tests;

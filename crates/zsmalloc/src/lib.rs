@@ -47,7 +47,7 @@ pub use compact::Pass;
 pub use handle::Handle;
 pub use pool::{Limits, Object, PREFETCH_BYTES, Pool, PoolOptions, Room, StoreError};
 pub use recover::{BadObject, Census, Recovery, Unfit};
-pub use stats::{ClassStats, PoolStats};
+pub use stats::{ClassStats, Classes, Fullness, PoolStats};
 
 #[cfg(test)]
 mod tests;

@@ -33,3 +33,10 @@ pub struct ClassStats {
     /// Zspages that have frames.
     pub zspages: u64,
 }
+
+/// Zspages by how many of the slots of a complete chain they use: up to 9 percent, up to 19 and so
+/// on, 90 to 99, and all.
+pub type Fullness = [u64; 11];
+
+/// The size classes of a pool, the smallest slots first.
+pub type Classes = alloc::vec::Vec<(ClassStats, Fullness)>;

@@ -8,7 +8,7 @@ use units::Cpu;
 use crate::class::{RAW_THRESHOLD, SizeClass};
 use crate::fullness::{ClassState, NO_GROUP, group_of};
 use crate::pool::Pool;
-use crate::stats::{ClassStats, PoolStats};
+use crate::stats::{ClassStats, Classes, PoolStats};
 use crate::zspage::Zspage;
 
 impl Pool {
@@ -43,6 +43,24 @@ impl Pool {
                 zspages: state.zspages,
             }
         })
+    }
+
+    /// The statistics of each class with the fullness of its zspages, the smallest slots first. It
+    /// looks at all zspages without a lock: what changes beside it is told as it was or is.
+    #[must_use]
+    pub fn classes(&self) -> Classes {
+        let stats = self.class_stats();
+        let mut classes: Classes = stats.map(|class| (class, [0; 11])).collect();
+        let fresh = self.ids.lock().fresh;
+        for id in 1..fresh {
+            let zspage = self.zspages.get(id as usize);
+            let (used, class) = (zspage.used().count_ones() as usize, zspage.class());
+            // An unused descriptor uses no slot.
+            if used > 0 {
+                classes[class].1[used * 10 / self.sizes.get(class).slots] += 1;
+            }
+        }
+        classes
     }
 
     /// Frames allocated to the pool now.

@@ -319,11 +319,16 @@ pub static MEMCG_ATTRIBUTES: &[Attribute<Memcg>] = &[
         access: Access::Read,
         unit: "text",
         kind: ValueKind::Plain,
-        help: "zswap: bytes of its objects; zswapped: bytes of its pages; zswpwb: written back",
+        help: "bytes: zswap of its objects, zswapped of its pages, zswap_incomp of those that are \
+               kept as they are; pages so far: zswpin loaded, zswpout stored, zswpwb written back",
         show: Some(|memcg, out| {
-            let pages = memcg.pages() * PAGE_SIZE as u64;
-            let (bytes, written) = (memcg.bytes(), memcg.written_back());
-            put(out, format_args!("zswap {bytes}\nzswapped {pages}\nzswpwb {written}\n"))
+            let bytes_of = |pages: u64| pages * PAGE_SIZE as u64;
+            let (objects, pages) = (memcg.bytes(), bytes_of(memcg.pages()));
+            put(out, format_args!("zswap {objects}\nzswapped {pages}\n"))?;
+            let (incompressible, loaded) = (bytes_of(memcg.incompressible()), memcg.loaded());
+            put(out, format_args!("zswap_incomp {incompressible}\nzswpin {loaded}\n"))?;
+            let (stored, written) = (memcg.stored(), memcg.written_back());
+            put(out, format_args!("zswpout {stored}\nzswpwb {written}\n"))
         }),
         store: None,
     },

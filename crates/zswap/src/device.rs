@@ -245,21 +245,29 @@ impl SwapDevice {
         let reading = zswap.retired.read(cpu);
         for (n, page) in into.iter_mut().enumerate() {
             match zswap.load_here(&reader, cpu, (area, first + n as u64), page) {
-                Ok(()) => {}
+                Ok(_) => {}
                 Err(LoadError::NotFound) => missing |= 1 << n,
                 Err(LoadError::Corrupt) => return Err(IoError::Corrupt),
             }
         }
         drop(reading);
-        if missing != 0 {
-            let area = area.clone();
-            // A thread that waits for a lock must not be a reader.
-            drop(reader);
-            self.read_missing(context, (&area, first), into, missing)?;
-        }
         let loaded = count as i64 - i64::from(missing.count_ones());
-        zswap.counts.add(cpu, Count::Loads, loaded);
+        if missing == 0 {
+            self.count_loads(cpu, area, loaded);
+            return Ok(());
+        }
+        let area = area.clone();
+        // A thread that waits for a lock must not be a reader.
+        drop(reader);
+        self.read_missing(context, (&area, first), into, missing)?;
+        self.count_loads(cpu, &area, loaded);
         Ok(())
+    }
+
+    /// Counts loads of pages that came by this device: they are of the memcg of the area.
+    fn count_loads(&self, cpu: Cpu, area: &Area, pages: i64) {
+        self.zswap.counts.add(cpu, Count::Loads, pages);
+        area.memcg.count_loaded(cpu, pages);
     }
 
     /// Reads pages that were not found in the cache: `missing` has a bit for each page of `into`.
@@ -287,7 +295,7 @@ impl SwapDevice {
                 self.zswap.load_here(&reader, cpu, (area, offset), page)
             };
             match loaded {
-                Ok(()) => self.zswap.counts.add(cpu, Count::Loads, 1),
+                Ok(_) => self.count_loads(cpu, area, 1),
                 Err(LoadError::NotFound) if area.is_on_device(offset) => {
                     context.may_wait()?;
                     there |= 1 << n;

@@ -246,6 +246,12 @@ impl Zswap {
         self.objects.pool()
     }
 
+    /// The size classes of the pool.
+    #[must_use]
+    pub fn size_classes(&self) -> zsmalloc::Classes {
+        self.pool().classes()
+    }
+
     /// Stores a copy of `page` for `memcg`, and replaces the old page. If there is no space, this
     /// thread writes other pages back first.
     ///
@@ -379,6 +385,7 @@ impl Zswap {
         match area.index.insert(cpu, key.offset, word) {
             Ok(old) => {
                 self.counts.add(cpu, Count::Stores, 1);
+                memcg.count_stored(cpu);
                 if let Some(old) = old {
                     self.counts.add(cpu, Count::Duplicate, 1);
                     self.dispose(reader, cpu, old);
@@ -445,13 +452,13 @@ impl Zswap {
         let reader = self.readers.enter(cpu);
         let area = self.area_of(&reader, key).ok_or(LoadError::NotFound)?;
         let _reading = self.retired.read(cpu);
-        self.load_here(&reader, cpu, (area, key.offset), page)?;
-        self.counts.add(cpu, Count::Loads, 1);
+        let word = self.load_here(&reader, cpu, (area, key.offset), page)?;
+        self.count_load(&reader, cpu, word);
         Ok(())
     }
 
     /// Loads as [`Zswap::load_and_keep`] for a caller that is a reader already and also reads
-    /// `retired`. The caller counts the load.
+    /// `retired`. The caller counts the load. Returns the word of the entry.
     #[inline]
     pub(crate) fn load_here(
         &self,
@@ -459,11 +466,19 @@ impl Zswap {
         cpu: Cpu,
         (area, offset): (&Area, u64),
         page: &mut Page,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Word, LoadError> {
         let word = area.index.get(cpu, offset).ok_or(LoadError::NotFound)?;
         self.expand(reader, cpu, word, page)?;
         self.refer(cpu, word);
-        Ok(())
+        Ok(word)
+    }
+
+    /// Counts a load of an entry. The caller reads `retired`, so the entry is the same still.
+    fn count_load(&self, reader: &Reader<'_>, cpu: Cpu, word: Word) {
+        self.counts.add(cpu, Count::Loads, 1);
+        if let Some(memcg) = self.memcg_of(reader, word.number()) {
+            memcg.count_loaded(cpu, 1);
+        }
     }
 
     /// Fills `page` from the cache and takes it out: the caller has the only copy then.
@@ -477,6 +492,7 @@ impl Zswap {
         let word = area.index.get(cpu, key.offset).ok_or(LoadError::NotFound)?;
         self.expand(&reader, cpu, word, page)?;
         self.refer(cpu, word);
+        self.count_load(&reader, cpu, word);
         drop(reading);
         // If the device holds the page too, its mark is cleared under the lock: otherwise the mark
         // could belong to a later page.
@@ -494,7 +510,6 @@ impl Zswap {
                 }
             }
         }
-        self.counts.add(cpu, Count::Loads, 1);
         Ok(())
     }
 

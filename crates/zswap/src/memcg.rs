@@ -24,7 +24,7 @@ pub(crate) struct MemcgState {
     writeback: AtomicBool,
     /// Set when the memcg was removed, or while it is being removed.
     gone: AtomicBool,
-    counts: PerCpuCounters<3>,
+    counts: PerCpuCounters<6>,
     pub(crate) lru: Lru,
     /// Pages read from the device since the shrinker last looked.
     read_back: AtomicU64,
@@ -33,6 +33,9 @@ pub(crate) struct MemcgState {
 const PAGES: usize = 0;
 const BYTES: usize = 1;
 const WRITTEN: usize = 2;
+const INCOMPRESSIBLE: usize = 3;
+const STORED: usize = 4;
+const LOADED: usize = 5;
 
 impl Memcg {
     /// The memcg of `number`, as it is in the record.
@@ -104,11 +107,41 @@ impl Memcg {
         self.0.counts.sum(WRITTEN)
     }
 
+    /// The pages of the memcg that are in the cache as they are, because they did not shrink.
+    #[must_use]
+    pub fn incompressible(&self) -> u64 {
+        self.0.counts.sum(INCOMPRESSIBLE)
+    }
+
+    /// The pages that were stored for the memcg so far.
+    #[must_use]
+    pub fn stored(&self) -> u64 {
+        self.0.counts.sum(STORED)
+    }
+
+    /// The pages of the memcg that were loaded from the cache so far.
+    #[must_use]
+    pub fn loaded(&self) -> u64 {
+        self.0.counts.sum(LOADED)
+    }
+
     pub(crate) fn add(&self, cpu: Cpu, pages: i64, bytes: i64) {
         self.0.counts.add(cpu, PAGES, pages);
         if bytes != 0 {
             self.0.counts.add(cpu, BYTES, bytes);
         }
+    }
+
+    pub(crate) fn add_incompressible(&self, cpu: Cpu, pages: i64) {
+        self.0.counts.add(cpu, INCOMPRESSIBLE, pages);
+    }
+
+    pub(crate) fn count_stored(&self, cpu: Cpu) {
+        self.0.counts.add(cpu, STORED, 1);
+    }
+
+    pub(crate) fn count_loaded(&self, cpu: Cpu, pages: i64) {
+        self.0.counts.add(cpu, LOADED, pages);
     }
 
     pub(crate) fn count_written(&self, cpu: Cpu, pages: i64) {

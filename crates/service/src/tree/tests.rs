@@ -177,3 +177,38 @@ fn a_look_at_the_swap_cache_does_not_make_it() {
     assert!(devices.machine().swap_if_made().is_some());
     assert_eq!(of_swap(rows()), before);
 }
+
+/// The columns of the last line of a table of size classes: zspages, slots, used slots, pages.
+fn sums(table: &str) -> [u64; 4] {
+    let names = table.lines().next().unwrap().split_whitespace().count();
+    assert_eq!(names, 18, "{table}");
+    let total = table.lines().last().unwrap().strip_prefix(" Total").unwrap();
+    let numbers: Vec<u64> = total.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    assert_eq!(numbers.len(), 15, "{table}");
+    [numbers[..11].iter().sum(), numbers[11], numbers[12], numbers[13]]
+}
+
+/// A page of which so many bytes do not shrink.
+fn page(seed: u8, bytes: usize) -> units::Page {
+    let mut page = [7; units::PAGE_SIZE];
+    testkit::Rng::new(seed.into()).fill(&mut page[..bytes]);
+    page
+}
+
+#[test]
+fn each_pool_tells_its_size_classes() {
+    let devices = devices();
+    let top = tree(&devices);
+    let disk = devices.add(&Add::default()).unwrap();
+    assert!(find(&top, "kernel/debug/zsmalloc/zram0").is_none());
+    disk.set_disksize(1 << 20).unwrap();
+    let classes = row(&top, "kernel/debug/zsmalloc/zram0/classes");
+    assert_eq!(sums(&classes.show().unwrap()), [0; 4]);
+    (0..40).for_each(|n| disk.store_page(units::Cpu(0), n, &page(n as u8, 1800)).unwrap());
+    let [zspages, slots, used, pages] = sums(&classes.show().unwrap());
+    assert_eq!((used, pages * 4096), (40, disk.stats().pool_bytes));
+    assert!(zspages > 0 && slots >= used && pages < 40, "{zspages} {slots} {pages}");
+    assert!(find(&top, "kernel/debug/zsmalloc/zswap1").is_none());
+    devices.machine().swap().unwrap();
+    assert_eq!(sums(&row(&top, "kernel/debug/zsmalloc/zswap1/classes").show().unwrap()), [0; 4]);
+}

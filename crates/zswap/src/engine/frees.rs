@@ -123,13 +123,16 @@ impl Zswap {
         let bytes = new.bytes() as i64 - old.bytes() as i64;
         memcg.add(cpu, 0, bytes);
         self.counts.add(cpu, Count::Bytes, bytes);
-        self.account_form(cpu, new, 1);
-        self.account_form(cpu, old, -1);
+        self.account_form(cpu, memcg, new, 1);
+        self.account_form(cpu, memcg, old, -1);
     }
 
-    fn account_form(&self, cpu: Cpu, object: Object, sign: i64) {
+    fn account_form(&self, cpu: Cpu, memcg: &Memcg, object: Object, sign: i64) {
         match object {
-            Object::Huge(_) => self.counts.add(cpu, Count::Incompressible, sign),
+            Object::Huge(_) => {
+                self.counts.add(cpu, Count::Incompressible, sign);
+                memcg.add_incompressible(cpu, sign);
+            }
             Object::Compressed { codec, .. } => {
                 self.by_codec.add(cpu, usize::from(codec), sign);
             }
@@ -146,7 +149,7 @@ impl Zswap {
             Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
             Content::Stored(object) => {
                 self.counts.add(cpu, Count::Bytes, bytes);
-                self.account_form(cpu, object, sign);
+                self.account_form(cpu, memcg, object, sign);
             }
         }
     }
