@@ -14,6 +14,8 @@ const SECOND: u64 = 1_000_000_000;
 const PAGES: u64 = 1000;
 /// After so many seconds pages that nobody uses have moved.
 const AGE: u32 = 64;
+/// From half of that on it takes so long, and they are not packed yet.
+const WARM: u32 = 16;
 
 fn machine() -> Machine {
     let options = MachineOptions {
@@ -116,7 +118,7 @@ fn pages_that_are_not_used_move_and_read_the_same() {
     let before = subject.disk.stats();
     subject.go(AGE / 2 - 1);
     assert_eq!(subject.warm().moved, 0);
-    subject.go(AGE);
+    subject.go(WARM);
     let (after, warm) = (subject.disk.stats(), subject.warm());
     assert_eq!((warm.moved, warm.pages), (PAGES, PAGES), "{warm:?}");
     assert_eq!(before.compressed_bytes - after.compressed_bytes, warm.saved);
@@ -145,14 +147,15 @@ fn pages_in_use_stay_and_pages_that_come_back_come_up() {
     subject.disk.validate();
 }
 
-/// After so many seconds all of them are packed.
+/// After so many seconds all of them are packed, and packed once more.
 const COLD_AGE: u32 = 256 + 20;
 
 #[test]
 fn neighbours_that_stay_unused_are_packed_and_read_the_same() {
     let subject = Subject::new(Budgets::default());
-    subject.go(AGE + 40);
+    subject.go(AGE / 2 + WARM);
     let warm = subject.disk.stats();
+    assert_eq!(subject.warm().moved, PAGES);
     subject.go(COLD_AGE);
     let (cold, density) = (subject.cold(), subject.disk.density());
     assert_eq!((cold.moved, density.packed_pages, density.extents), (PAGES, PAGES, PAGES / 4));
@@ -195,21 +198,28 @@ fn pages_are_packed_smaller_while_nobody_waits_for_memory() {
 }
 
 #[test]
-fn a_pass_packs_so_many_groups_and_the_next_one_goes_on() {
+fn all_is_packed_soon_and_so_many_groups_a_pass_once_more() {
     let pages = 4 * 2500;
-    let subject = Subject::of_pages(pages, Budgets::default(), &page);
-    let (mut passes, mut before, mut steps) = (0, 0, Vec::new());
+    let subject = Subject::of_pages(pages, Budgets::default(), &pointers);
+    subject.go(AGE + 20);
+    let quick = subject.disk.stats();
+    assert_eq!((subject.cold().moved, subject.disk.density().packed_pages), (pages, pages));
+    let (mut passes, mut before, mut steps) = (subject.disk.tier_stats().passes, 0, Vec::new());
     while before < pages {
         subject.go(1);
-        let now = subject.disk.tier_stats().passes;
-        assert!(now - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
-        let moved = subject.cold().moved;
-        if moved > before {
-            steps.push(moved - before);
+        let stats = subject.disk.tier_stats();
+        assert!(stats.passes - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
+        if stats.packed_again > before {
+            assert!(subject.now.get() >= 1256, "they did not rest for long");
+            steps.push(stats.packed_again - before);
         }
-        (passes, before) = (now, moved);
+        (passes, before) = (stats.passes, stats.packed_again);
     }
     assert_eq!(steps, [4 * 2048, 4 * 452]);
+    assert_eq!(subject.cold().moved, pages);
+    assert!(subject.disk.stats().compressed_bytes < quick.compressed_bytes / 50 * 49);
+    subject.go(40);
+    assert_eq!(subject.disk.tier_stats().packed_again, pages, "once is enough");
     subject.disk.validate();
 }
 

@@ -7,7 +7,7 @@ use crate::Tier;
 pub const TIERS: [Tier; 4] = [
     Tier { name: "hot", slowest_read: 0, worth: 0, on_device: false },
     Tier { name: "warm", slowest_read: 20, worth: 64, on_device: false },
-    Tier { name: "cold", slowest_read: 40, worth: 256, on_device: false },
+    Tier { name: "cold", slowest_read: 40, worth: 96, on_device: false },
     Tier { name: "out", slowest_read: 1000, worth: 1024, on_device: true },
 ];
 /// See [`TIERS`].
@@ -21,11 +21,12 @@ pub const OUT: usize = 3;
 pub const WARM_PRIORITY: u8 = 1;
 /// The codec of the warm tier, if the device has no other, and its level.
 pub const WARM_CODEC: (&str, i32) = ("zstd", 1);
-/// The level of an extent while memory is wanted, and the one that finds out which pages go
-/// together: on dumps of programs it takes three times the time of level 1, and a tenth of the
-/// bytes less.
+/// The level of a new extent, and the one that finds out which pages go together: on dumps of
+/// programs it takes three times the time of level 1, and a tenth of the bytes less.
 pub const QUICK_LEVEL: i32 = 6;
-/// The level of other extents: ten times the time, for 2 to 10 percent of the bytes less. Reads
-/// take as long. It is the lowest level with which libzstd finds matches of three bytes, of which
-/// pointers have many.
+/// The level of an extent that is packed once more: ten times the time, for 2 to 10 percent of the
+/// bytes less. Reads take as long. It is the lowest level with which libzstd finds matches of three
+/// bytes, of which pointers have many.
 pub const THOROUGH_LEVEL: i32 = 12;
+/// Seconds that pages of an extent must not have been used until it is packed once more.
+pub const THOROUGH_AGE: u32 = 256;

@@ -113,6 +113,8 @@ pub struct Pass {
     pub memory: u64,
     /// Tier by tier.
     pub tiers: [TierPass; MOST_TIERS],
+    /// Pages that were made smaller once more, in the tier where they are.
+    pub again: u64,
     /// The intervals between uses that ended.
     pub ended: Intervals,
     /// Those that have not ended, as long as they will probably be.
@@ -314,9 +316,10 @@ impl Policy {
             self.saved += tier.saved;
             self.loose += tier.moved;
         }
+        self.loose += pass.again;
         self.plan(pass);
         let pages: u64 = pass.tiers.iter().map(|tier| tier.pages).sum();
-        let moved: u64 = pass.tiers.iter().map(|tier| tier.moved).sum();
+        let moved = pass.again + pass.tiers.iter().map(|tier| tier.moved).sum::<u64>();
         let at_rest = moved <= pages / LOOSE && self.loose > pages / LOOSE;
         self.compact = at_rest || self.loose > pages / 4;
     }

@@ -146,6 +146,13 @@ fn disk(machine: &Machine, pages: usize, args: &DensityArgs) -> Result<Arc<Disk>
     Ok(disk)
 }
 
+/// The second in which nine tenths of what the memory shrank by were gained.
+fn when_most(taken: &[u64]) -> Option<usize> {
+    let (first, last) = (*taken.first()?, *taken.last()?);
+    let most = first.saturating_sub(first.saturating_sub(last) / 10 * 9);
+    taken.iter().position(|bytes| *bytes <= most)
+}
+
 /// Stores a dump, lets time go by, and measures. Of its pages, `idle` percent are not used; the
 /// others are, every four seconds.
 fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
@@ -177,6 +184,7 @@ fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
     let store_ns = each(begun, corpus.pages);
 
     let (mut still, mut moved, mut second) = (0, 0, 0);
+    let mut taken = vec![disk.stats().pool_bytes];
     while second < PATIENCE && still < REST {
         interrupt::check()?;
         second += 1;
@@ -186,9 +194,11 @@ fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
             read(index, &mut buffer)?;
         }
         let waits = disk.move_pages(1_000_000_000, &host::thread_cpu_time)?;
-        let now: u64 = disk.tier_stats().tiers.iter().map(|tier| tier.moved).sum();
+        let tiers = disk.tier_stats();
+        let now = tiers.packed_again + tiers.tiers.iter().map(|tier| tier.moved).sum::<u64>();
         still = if waits || now != moved { 0 } else { still + 1 };
         moved = now;
+        taken.push(disk.stats().pool_bytes);
     }
     machine.frames().drain();
     let rss_bytes = resident()?.saturating_sub(base);
@@ -215,6 +225,7 @@ fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
         "corpus": corpus.name,
         "idle_percent": idle,
         "seconds": second,
+        "seconds_to_90_percent": when_most(&taken),
         "data_bytes": data_bytes,
         "rss_bytes": rss_bytes,
         "pool_bytes": stats.pool_bytes,

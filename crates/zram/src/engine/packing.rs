@@ -71,12 +71,14 @@ pub(crate) struct Packable {
     pub(crate) select: Select,
     /// A bit for each page of the group, the lowest for the first.
     pub(crate) members: u32,
+    /// Pages of whole extents are packed once more, too.
+    pub(crate) again: bool,
 }
 
 impl Packable {
     /// All pages of a kind.
     pub(crate) fn all(select: Select) -> Packable {
-        Packable { select, members: u32::MAX }
+        Packable { select, members: u32::MAX, again: false }
     }
 }
 
@@ -148,7 +150,7 @@ impl Engine {
 
     /// Packs the chosen pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
     /// then. Those that are in an extent are packed anew, or get objects of their own, if half of
-    /// it is gone, or if it has room for a page that comes to it.
+    /// it is gone, or if it has room for a page that comes to it, or if that is asked for.
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the pages have their contents.
@@ -165,7 +167,10 @@ impl Engine {
         let slots = || group.clone().filter(is_chosen).map(|index| self.slots.peek(index));
         let select = which.select;
         let comes = slots().any(|slot| slot.object().is_some() && select.admits(slot));
-        let packs = |slot| self.packs(slot, select, comes);
+        let packs = |slot: Slot| match which.again {
+            true => matches!(slot.kind(), Kind::Shared(Part { packed: true, .. })),
+            false => self.packs(slot, select, comes),
+        };
         let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
         let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));

@@ -28,15 +28,6 @@ use crate::engine::{Recompression, Select};
 use crate::resources::CPU;
 use crate::tiering::fingerprints::{Fingerprints, fingerprint};
 
-/// How hard extents are compressed. Reads of both take as long.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Effort {
-    /// While memory is wanted: [`QUICK_LEVEL`].
-    Quick,
-    /// Otherwise: [`THOROUGH_LEVEL`].
-    Thorough,
-}
-
 /// The tier of a page in memory; `None` if its slot holds nothing that could move.
 pub(crate) fn tier_of(engine: &Engine, reader: &Reader<'_>, slot: Slot) -> Option<usize> {
     match slot.kind() {
@@ -89,6 +80,8 @@ pub(crate) struct Group {
     pub(crate) with_cold: Members,
     /// An extent is to be packed anew because half of its pages are gone.
     pub(crate) is_wasted: bool,
+    /// Extents are to be packed once more, at [`THOROUGH_LEVEL`]. No page becomes cold then.
+    pub(crate) is_thorough: bool,
     /// What to remember of each page once it has moved.
     pub(crate) memories: [Memory; EXTENT_PAGES],
 }
@@ -110,7 +103,9 @@ impl Group {
 
     /// Pages that would be packed.
     pub(crate) fn packs(&self) -> bool {
-        self.is_wasted || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
+        self.is_wasted
+            || self.is_thorough
+            || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
     }
 
     /// Whether nothing is to be done.
@@ -131,7 +126,6 @@ pub(crate) struct Place<'a> {
 /// What one thread needs to move pages.
 pub(crate) struct Mover {
     packing: Option<Packing>,
-    effort: Effort,
     fingerprints: Fingerprints,
     alike: Box<Alike>,
     page: Box<Page>,
@@ -146,14 +140,12 @@ impl Mover {
         let fingerprints = Fingerprints::new(provider, pages).map_err(|error| error.to_string())?;
         let alike = Alike::new().ok_or("no memory for the pages to compare")?;
         let page = Box::new([0; PAGE_SIZE]);
-        let (packing, effort) = (None, Effort::Thorough);
-        Ok(Mover { packing, effort, fingerprints, alike: Box::new(alike), page })
+        Ok(Mover { packing: None, fingerprints, alike: Box::new(alike), page })
     }
 
-    /// Prepares for a pass: finds the codec that packs pages now, and from now on with this effort.
-    /// Without one, or without memory for it, no page becomes cold. A device that has grown gets a
-    /// larger table of fingerprints.
-    pub(crate) fn begin(&mut self, place: &Place<'_>, effort: Effort) {
+    /// Prepares for a pass: finds the codec that packs pages now. Without one, or without memory
+    /// for it, no page becomes cold. A device that has grown gets a larger table of fingerprints.
+    pub(crate) fn begin(&mut self, place: &Place<'_>) {
         let Place { engine, readers, provider, pages, .. } = *place;
         if self.fingerprints.pages() < pages
             && let Ok(larger) = Fingerprints::new(provider, pages)
@@ -164,16 +156,6 @@ impl Mover {
         if !self.packing.as_ref().is_some_and(|it| engine.is_current(&reader, it)) {
             self.packing = engine.any_packing(&reader).unwrap_or(None);
         }
-        self.effort = effort;
-        let high = if effort == Effort::Quick { QUICK_LEVEL } else { THOROUGH_LEVEL };
-        if let Some(packing) = &mut self.packing {
-            packing.set_levels(Some(QUICK_LEVEL), Some(high));
-        }
-    }
-
-    /// With which effort pages are packed now.
-    pub(crate) fn effort(&self) -> Effort {
-        self.effort
     }
 
     /// Whether pages can become cold.
@@ -224,9 +206,12 @@ impl Mover {
         let reader = readers.enter(CPU);
         let packing = self.packing.as_mut().filter(|it| engine.is_current(&reader, it));
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
-        let members = group.to_cold | group.with_cold;
+        let (members, again) = (group.to_cold | group.with_cold, group.is_thorough);
+        packing
+            .set_levels(Some(QUICK_LEVEL), Some(if again { THOROUGH_LEVEL } else { QUICK_LEVEL }));
         let pages: Range<usize> = group.first..group.end;
-        engine.pack(&reader, CPU, pages, Packable { select: Select::Any, members }, packing)
+        let which = Packable { select: Select::Any, members, again };
+        engine.pack(&reader, CPU, pages, which, packing)
     }
 
     /// Makes a page hot. Returns whether it did.

@@ -12,7 +12,7 @@ use zcomp::EXTENT_PAGES;
 
 use crate::disk::Moved;
 use crate::resources::CPU;
-use crate::tiering::moves::{Effort, Group, Place, tier_of};
+use crate::tiering::moves::{Group, Place, tier_of};
 use crate::tiering::walk::{LOOKS, Looked, SAMPLES, TierWalk};
 
 impl TierWalk {
@@ -27,7 +27,7 @@ impl TierWalk {
         has_room: &dyn Fn() -> bool,
     ) -> Moved {
         let Place { engine, pages, .. } = *place;
-        self.mover.begin(place, Effort::Quick);
+        self.mover.begin(place);
         let mut found: Vec<(u32, Group)> = Vec::new();
         if found.try_reserve_exact(SAMPLES * most).is_err() {
             return Moved::Nothing;

@@ -10,10 +10,10 @@ use block::IoError;
 use objects::Recompressed;
 use pagealloc::{LazyTable, NoMemory};
 use sync::Reader;
-use sync::atomic::{AtomicU32, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use tiers::{
     Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Round, Seen, Spell,
-    TIERS, Tier, TierPass, Verdict, WARM,
+    THOROUGH_AGE, TIERS, Tier, TierPass, Verdict, WARM,
 };
 use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
@@ -21,7 +21,7 @@ use zcomp::EXTENT_PAGES;
 use crate::engine::{Engine, Packed};
 use crate::engine::{Kind, Slot};
 use crate::resources::CPU;
-use crate::tiering::moves::{Effort, Group, Mover, Place, leaves, packs, tier_of};
+use crate::tiering::moves::{Group, Mover, Place, leaves, packs, tier_of};
 use crate::tiering::out::{Going, Out};
 use crate::tiering::stats::{TierCounts, TierStats};
 
@@ -29,9 +29,11 @@ use crate::tiering::stats::{TierCounts, TierStats};
 pub(crate) const LOOKS: usize = 4096;
 /// Times of last use are compared among this many times the pages, or groups, that move.
 pub(crate) const SAMPLES: usize = 4;
-/// Groups that a pass packs thoroughly: some two seconds of CPU time. The others wait for the next
+/// Groups that a pass packs once more: some two seconds of CPU time. The others wait for the next
 /// pass, or a pass over a large device would come too seldom to see which pages are used.
 const THOROUGH: u32 = 2048;
+/// Groups of a word.
+const WORD: usize = u64::BITS as usize;
 
 /// A page that a pass looked at.
 #[derive(Clone, Copy)]
@@ -50,13 +52,16 @@ pub(crate) struct TierWalk {
     pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
+    /// A bit for each group whose last extents were packed quickly. What another process packed so
+    /// stays as it is.
+    quick: LazyTable<AtomicU64>,
     /// The present pass; its next page is the first of a group.
     round: Round,
     /// The next page of those who need memory at once.
     pub(crate) hand: usize,
     /// Since this was cleared, a page that was to move was used meanwhile.
     pub(crate) in_use: bool,
-    /// Groups that this pass may still pack thoroughly.
+    /// Groups that this pass may still pack once more.
     thorough: u32,
     pass: Pass,
     /// When the present or last pass began, and when the last one ended, in seconds.
@@ -78,12 +83,14 @@ impl TierWalk {
         let Place { engine, provider, pages, .. } = *place;
         let counts = |tier: &Tier| TierCounts { name: tier.name, ..TierCounts::default() };
         let no_memory = |error: NoMemory| alloc::format!("{error}");
+        let words = engine.capacity().div_ceil(EXTENT_PAGES * WORD);
         Ok(TierWalk {
             generation,
             policy: Policy::new(&TIERS, budgets),
             mover: Mover::new(provider, pages)?,
             out: Out::new(budgets.written_a_day),
             memory: LazyTable::new(provider, engine.capacity()).map_err(no_memory)?,
+            quick: LazyTable::new(provider, words).map_err(no_memory)?,
             round: Round::default(),
             hand: 0,
             in_use: false,
@@ -144,18 +151,17 @@ impl TierWalk {
             }
             self.begun = Some(now);
             self.round.begin(0);
-            let wanted = self.policy.wants_memory();
-            let effort = if wanted { Effort::Quick } else { Effort::Thorough };
-            self.mover.begin(place, effort);
+            self.mover.begin(place);
             self.out.begin();
-            self.thorough = THOROUGH;
+            // What is quick pays more.
+            self.thorough = if self.policy.wants_memory() { 0 } else { THOROUGH };
         }
         let end = pages.min(engine.capacity());
         let mut round = self.round;
         let ended = round.go_on(end, spell, |next| {
             // The readers leave before long, for others wait for them.
             let (group, next) = self.look(place, &readers.enter(CPU), next, end);
-            if let Some(group) = group.map(|group| self.in_this_pass(group)) {
+            if let Some(group) = group {
                 // Without space, pages move later.
                 let _ = self.move_group(place, &group);
             }
@@ -168,18 +174,26 @@ impl TierWalk {
         !ended
     }
 
-    /// What of a group is done in this pass.
-    fn in_this_pass(&mut self, group: Group) -> Group {
-        if !group.packs() || self.mover.effort() == Effort::Quick {
-            return group;
-        }
-        match self.thorough.checked_sub(1) {
-            Some(left) => {
-                self.thorough = left;
-                group
-            }
-            None => Group { to_cold: 0, with_cold: 0, is_wasted: false, ..group },
-        }
+    /// The word and the bit of a group in `quick`.
+    fn quick(&self, group: &Group) -> (&AtomicU64, u64) {
+        let number = group.first / EXTENT_PAGES;
+        (self.quick.get(number / WORD), 1 << (number % WORD))
+    }
+
+    /// Whether the extents of a group are packed once more in this pass: they were packed quickly,
+    /// and none of its pages has moved or been used for long.
+    fn is_thorough(&self, group: &Group, seen: &[Option<Looked>; EXTENT_PAGES], now: u32) -> bool {
+        let rests = |page: &Looked| {
+            let Seen { tier, last_used, .. } = page.seen;
+            tier == COLD && now.saturating_sub(last_used) >= THOROUGH_AGE
+        };
+        let (word, bit) = self.quick(group);
+        self.thorough > 0
+            && group.to_cold == 0
+            && !group.is_wasted
+            && group.with_cold != 0
+            && word.load(Ordering::Relaxed) & bit != 0
+            && seen.iter().flatten().all(rests)
     }
 
     /// The bytes that the moves of the present pass saved.
@@ -232,6 +246,9 @@ impl TierWalk {
             let mut seen = [None; EXTENT_PAGES];
             for index in engine.touched(index..group.end) {
                 seen[index - group.first] = self.see(place, reader, index, &mut group);
+            }
+            if self.is_thorough(&group, &seen, now) {
+                (group.is_thorough, self.thorough) = (true, self.thorough - 1);
             }
             self.note_lonely(&group, &seen, now);
             next = group.end;
@@ -370,8 +387,14 @@ impl TierWalk {
         match self.mover.pack(place, group) {
             Ok(Packed { in_use: true, .. }) => self.in_use = true,
             Ok(packed) => {
+                let (word, bit) = self.quick(group);
+                // One thread walks, so nobody else changes the word.
+                let bits = word.load(Ordering::Relaxed) & !bit;
+                let is_quick = !group.is_thorough && packed.pages > 0;
+                word.store(bits | if is_quick { bit } else { 0 }, Ordering::Relaxed);
                 let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
-                (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
+                *saved += packed.saved;
+                *(if group.is_thorough { &mut self.pass.again } else { moved }) += packed.pages;
                 // Also those that were not packed: they would take no less memory.
                 group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
             }
@@ -398,6 +421,7 @@ impl TierWalk {
             counts.too_soon += soon;
             counts.late += late;
         }
+        self.stats.packed_again += self.pass.again;
         self.stats.passes += 1;
         (self.ended, self.pass) = (Some(now), Pass::default());
     }
