@@ -232,6 +232,12 @@ impl Objects {
         self.pool.prefetch(object.handle());
     }
 
+    /// Prefetches the first bytes of an object for [`Objects::expand`]. It may be freed by now.
+    #[inline]
+    pub fn prefetch_contents(&self, object: Object) {
+        self.pool.prefetch_contents(object.handle(), object.bytes());
+    }
+
     /// Frees an object.
     ///
     /// # Safety

@@ -15,7 +15,7 @@ pub use access::Clock;
 pub(crate) use cloning::ToFetch;
 pub(crate) use cut::Cut;
 pub use page_ops::Select;
-pub(crate) use page_ops::{Fetched, Loaded, Maker, Recompression};
+pub(crate) use page_ops::{Ahead, Fetched, Loaded, Maker, Recompression};
 pub(crate) use shared::Shared;
 pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};

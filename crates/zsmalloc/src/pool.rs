@@ -289,6 +289,17 @@ impl Pool {
         sync::prefetch(self.zspages.address_of(handle.zspage() as usize));
     }
 
+    /// Prefetches the first bytes of an object. It may be freed by now, or another may have its
+    /// place: then other memory of the pool is prefetched, or none.
+    #[inline]
+    pub fn prefetch_contents(&self, handle: Handle, length: usize) {
+        let zspage = self.zspages.get(handle.zspage() as usize);
+        let offset = self.sizes.get(zspage.class()).offset_of(handle.slot());
+        if let Some(frame) = zspage.frame_at(offset / PAGE_SIZE) {
+            prefetch(self.address(frame, offset % PAGE_SIZE), length);
+        }
+    }
+
     /// The number of the size class of objects of `length` bytes, at most a page. Of two objects,
     /// the one in the lower class takes less memory.
     #[must_use]

@@ -47,6 +47,12 @@ impl Zspage {
         self.frames[n].load(Ordering::Relaxed).checked_sub(1).map(Frame)
     }
 
+    /// The same for any `n`.
+    #[inline]
+    pub(crate) fn frame_at(&self, n: usize) -> Option<Frame> {
+        if n < CHAIN_MAX { self.frame(n) } else { None }
+    }
+
     pub(crate) fn set_frame(&self, n: usize, frame: Option<Frame>) {
         self.frames[n].store(frame.map_or(0, |frame| frame.0 + 1), Ordering::Relaxed);
     }

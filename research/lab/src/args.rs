@@ -15,7 +15,7 @@ mod zones;
 pub use devices::{DensityArgs, ValuesArgs};
 pub use figures::FiguresArgs;
 pub use sizes::name_of;
-use sizes::{export_size, size, swap_size, thread_size, within};
+use sizes::{export_size, request_size, size, swap_size, thread_size, within};
 pub use zones::{ZoneArgs, ZoneSimArgs};
 
 /// Measures rampack beside its peers, on memory of live programs.
@@ -167,9 +167,8 @@ pub struct PagesArgs {
 
     /// Another device, or `engine`, or `engine:NAME` for one with that slot scheme, or `zone:NAME`
     /// for one on that page allocator, or `memory:NAME` for one in that kind of memory (memfd,
-    /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, or `way:NAME`
-    /// for the program rampack beside this one by that way (file, loop, ublk), to take turns with
-    /// the first. May be repeated
+    /// noswap), or `swap` or `swap:NAME` for the cache of swap pages with that index, to take
+    /// turns with the first. May be repeated
     #[arg(long, value_name = "PATH")]
     pub compare: Vec<String>,
 
@@ -190,6 +189,10 @@ pub struct PagesArgs {
     /// of every object
     #[arg(long)]
     pub churn: bool,
+
+    /// How much a request stores or loads: 4K, 8K, 16K and so on up to 256K
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = request_size)]
+    pub request: u64,
 
     /// Set up the /dev/zramN that takes part with this algorithm, and reset it in the end. Refused
     /// when it is set up already

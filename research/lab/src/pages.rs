@@ -6,13 +6,13 @@ mod device;
 mod engine;
 pub(crate) mod kernel;
 mod report;
-mod served;
 mod swap;
 mod target;
 pub(crate) mod work;
 
 use anyhow::{Result, bail};
 use serde_json::Value;
+use units::PAGE_SIZE;
 
 use crate::args::PagesArgs;
 use crate::page;
@@ -28,6 +28,7 @@ pub(crate) use target::Target;
 pub fn run(args: &PagesArgs) -> Result<Value> {
     let corpus = page::read(&args.corpus)?;
     let work = Work::new(&corpus, args.threads as usize)?.churning(args.churn);
+    let work = work.in_requests(args.request as usize / PAGE_SIZE)?;
     let kinds = kinds(args)?;
     // Dropped at the end in every case: the drop resets the device.
     let _setup = setup(args, &kinds, work.pages())?;

@@ -14,7 +14,7 @@ use zsmalloc::{Pass, StoreError};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::engine::page_ops::{Loaded, Maker};
+use crate::engine::page_ops::{Ahead, Loaded, Maker};
 use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
 
@@ -158,6 +158,17 @@ impl Engine {
             Kind::Lost => return Err(IoError::Corrupt),
         }
         Ok(Loaded::Page)
+    }
+
+    /// Fetches what the next page of a request names, while the processor is busy with this one.
+    /// The page may get other contents meanwhile.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: usize, part: Ahead) {
+        let Some(object) = self.slots.peek(index).object() else { return };
+        match part {
+            Ahead::Zspage => self.objects.prefetch(object),
+            Ahead::Contents => self.objects.prefetch_contents(object),
+        }
     }
 
     /// Copies the object of a slot without decompressing it. Called within `slots.load`, as

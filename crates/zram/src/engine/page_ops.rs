@@ -83,3 +83,12 @@ pub(crate) struct Recompression {
     /// No codec has a higher priority: a page that does not shrink now never will.
     pub last: bool,
 }
+
+/// What is fetched ahead of its page.
+#[derive(Clone, Copy)]
+pub(crate) enum Ahead {
+    /// The descriptor of the object's zspage, which says where the object is.
+    Zspage,
+    /// The first bytes of the object, whose zspage was fetched before.
+    Contents,
+}

@@ -9,8 +9,7 @@ use block::{Context, Extent, IoError, Visit, Wait, ZeroMode};
 use units::{PAGE_SIZE, Page};
 
 use crate::counts::Count;
-use crate::engine::Engine;
-use crate::engine::Loaded;
+use crate::engine::{Ahead, Engine, Loaded};
 use crate::path::request::Request;
 
 const P: u64 = PAGE_SIZE as u64;
@@ -173,7 +172,11 @@ impl Pass<'_> {
 
     #[inline]
     fn write(&self, offset: u64, from: &[u8]) -> Result<Option<Stopped>, IoError> {
+        let end = (offset + from.len() as u64) / P;
         for part in parts(offset, from.len() as u64) {
+            if part.page + 1 < end {
+                self.request.prefetch(part.page + 1, Ahead::Zspage);
+            }
             let piece = &from[part.of_range.clone()];
             let written = match <&Page>::try_from(piece) {
                 Ok(page) => self.request.store(part.page, page).map(|()| Loaded::Page),
@@ -256,9 +259,16 @@ impl Pass<'_> {
         loads: &mut Loads,
     ) -> Result<Option<usize>, IoError> {
         let Pass { request, context } = self;
+        let end = (offset + into.len() as u64) / P;
         for part in parts(offset, into.len() as u64) {
             let piece = &mut into[part.of_range.clone()];
             let index = part.page;
+            if index + 2 < end {
+                request.prefetch(index + 2, Ahead::Zspage);
+            }
+            if index + 1 < end {
+                request.prefetch(index + 1, Ahead::Contents);
+            }
             let loaded = match <&mut Page>::try_from(&mut *piece) {
                 Ok(page) => request.load(index, page),
                 Err(_) => {

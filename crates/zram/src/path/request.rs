@@ -8,7 +8,7 @@ use units::{Cpu, Page};
 use zsmalloc::Room;
 
 use crate::counts::Counts;
-use crate::engine::{Engine, Fetched, Loaded, Maker};
+use crate::engine::{Ahead, Engine, Fetched, Loaded, Maker};
 
 /// A request under way: its engine, its counters, its reader, its CPU and its share of the memory.
 /// Every layer below the device gets this value.
@@ -35,6 +35,12 @@ impl<'a> Request<'a> {
     #[inline]
     fn maker(&self) -> Maker<'a> {
         Maker { reader: self.reader, cpu: self.cpu, room: self.room }
+    }
+
+    /// [`Engine::prefetch`].
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u64, part: Ahead) {
+        self.engine.prefetch(self.slot(index), part);
     }
 
     /// [`Engine::store`].

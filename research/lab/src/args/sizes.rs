@@ -16,6 +16,14 @@ pub fn size(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
+/// A page, twice that and so on, up to what is compared at once.
+pub fn request_size(text: &str) -> Result<u64, String> {
+    let pages = [1, 2, 4, 8, 16, 32, 64];
+    let is_one = |bytes: &u64| pages.iter().any(|pages| pages * units::PAGE_SIZE as u64 == *bytes);
+    let bytes = units::parse_size(text).map_err(|error| error.to_string())?;
+    Some(bytes).filter(is_one).ok_or(format!("{text} is none of 4K, 8K, 16K and so on up to 256K"))
+}
+
 /// In whole pages, as swap is.
 pub fn swap_size(text: &str) -> Result<u64, String> {
     let bytes = size(text)?;

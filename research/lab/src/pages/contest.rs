@@ -13,22 +13,19 @@ use super::codec::Codec;
 use super::device::Device;
 use super::engine::Engine;
 use super::kernel;
-use super::served;
 use super::swap::Swap;
 use super::target::{Figures, Target};
 use super::work::{Speed, Work};
 use crate::report;
 
-/// The seams of our engine whose designs can take part, and the ways to the product: how the
-/// command line names each, what a design of it is, and the designs.
-const SEAMS: [(&str, &str, &[&str]); 5] = [
+/// The seams of our engine whose designs can take part: how the command line names each, what a
+/// design of it is, and the designs.
+const SEAMS: [(&str, &str, &[&str]); 4] = [
     ("engine", "slot scheme", SLOT_SCHEMES),
     ("zone", "zone", ZONES),
     ("memory", "memory", MEMORIES),
     // The cache in front of swap devices.
     ("swap", "index", INDEXES),
-    // The product, in a process of its own.
-    ("way", "way in", served::WAYS),
 ];
 
 /// A kind of target.
@@ -65,7 +62,7 @@ impl Kind {
 
     /// Whether its memory is this process's.
     fn is_in_process(&self) -> bool {
-        matches!(self, Kind::Ours(seam, _) if *seam != "way")
+        matches!(self, Kind::Ours(..))
     }
 
     /// Its path, if it has one.
@@ -87,7 +84,6 @@ impl Kind {
                 let variants = Variants { index: design, ..usual };
                 return Ok(Box::new(Swap::new(pages, algorithm, variants)?));
             }
-            "way" => return Ok(Box::new(served::device(&design, pages, algorithm)?)),
             "zone" => Variants { zone: design, ..usual },
             "memory" => Variants { memory: design, ..usual },
             _ => Variants { slots: design, ..usual },

@@ -43,32 +43,20 @@ impl Engine {
 
 impl Target for Engine {
     #[inline]
-    fn store(&self, index: u64, page: &Page) -> Result<()> {
-        let stored = self.disk.store_page(host::cpu(), index, page);
-        stored.map_err(|error| anyhow!("storing page {index}: {error}"))
-    }
-
-    #[inline]
-    fn load(&self, index: u64, page: &mut Page) -> Result<()> {
-        let loaded = self.disk.load_page(host::cpu(), index, page);
-        loaded.map_err(|error| anyhow!("loading page {index}: {error}"))
-    }
-
-    #[inline]
     fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        if let Ok(page) = from.try_into() {
-            return self.store(offset / PAGE_SIZE as u64, page);
-        }
-        let done = self.disk.submit(host::cpu(), Operation::Write { offset, from });
+        let done = match from.try_into() {
+            Ok(page) => self.disk.store_page(host::cpu(), offset / PAGE_SIZE as u64, page),
+            Err(_) => self.disk.submit(host::cpu(), Operation::Write { offset, from }),
+        };
         done.map_err(|error| anyhow!("writing at {offset}: {error}"))
     }
 
     #[inline]
     fn read(&self, offset: u64, into: &mut [u8]) -> Result<()> {
-        if let Ok(page) = <&mut Page>::try_from(&mut *into) {
-            return self.load(offset / PAGE_SIZE as u64, page);
-        }
-        let done = self.disk.submit(host::cpu(), Operation::Read { offset, into });
+        let done = match <&mut Page>::try_from(&mut *into) {
+            Ok(page) => self.disk.load_page(host::cpu(), offset / PAGE_SIZE as u64, page),
+            Err(_) => self.disk.submit(host::cpu(), Operation::Read { offset, into }),
+        };
         done.map_err(|error| anyhow!("reading at {offset}: {error}"))
     }
 

@@ -18,7 +18,7 @@ use sync::atomic::{AtomicU64, Ordering};
 use units::PAGE_SIZE;
 
 use super::target::Target;
-use crate::page::{page, page_mut};
+use crate::page::page;
 use crate::sys::{self, memory};
 use crate::{interrupt, threads};
 
@@ -33,6 +33,8 @@ pub struct Work<'a> {
     order: Vec<u32>,
     /// The same order, beginning in the middle.
     others: Vec<u32>,
+    /// The pages of a request: that many, one behind the other in the order and the corpus.
+    run: usize,
     churn: bool,
     cpus: Vec<usize>,
 }
@@ -87,7 +89,7 @@ impl<'a> Work<'a> {
         let cpus = threads::cpus(threads)?;
         let (front, back) = order.split_at(pages / 2);
         let others = [back, front].concat();
-        let work = Work { corpus, order, others, churn: false, cpus };
+        let work = Work { corpus, order, others, run: 1, churn: false, cpus };
         // This allocates threads' stacks and the like, so that no target is charged for them.
         work.on_each_thread(|share| Ok(share.indexes.len()))?;
         Ok(work)
@@ -96,6 +98,23 @@ impl<'a> Work<'a> {
     /// The work with or without churn.
     pub fn churning(self, churn: bool) -> Work<'a> {
         Work { churn, ..self }
+    }
+
+    /// The work in requests of `run` pages, of which [`CHUNK`] is a multiple. Pages that fill no
+    /// request are left out.
+    pub fn in_requests(self, run: usize) -> Result<Work<'a>> {
+        let runs = self.order.len() / run;
+        if runs < self.threads() {
+            bail!("{} threads for {runs} requests: each needs one at least", self.threads());
+        }
+        let mut first: Vec<u32> = (0..runs as u32).collect();
+        fastrand::Rng::with_seed(SEED).shuffle(&mut first);
+        let pages = |runs: &[u32]| -> Vec<u32> {
+            let run = run as u32;
+            runs.iter().flat_map(|first| first * run..(first + 1) * run).collect()
+        };
+        let (front, back) = first.split_at(runs / 2);
+        Ok(Work { others: pages(&[back, front].concat()), order: pages(&first), run, ..self })
     }
 
     pub fn pages(&self) -> usize {
@@ -109,7 +128,7 @@ impl<'a> Work<'a> {
 
     /// The most pages of any thread.
     pub fn largest_share(&self) -> usize {
-        self.order.len().div_ceil(self.cpus.len())
+        (self.order.len() / self.run).div_ceil(self.cpus.len()) * self.run
     }
 
     pub fn threads(&self) -> usize {
@@ -121,7 +140,8 @@ impl<'a> Work<'a> {
         &self,
         job: impl Fn(Share<'_>) -> Result<T> + Sync,
     ) -> Result<Vec<T>> {
-        let share = |thread: usize| self.order.len() * thread / self.threads();
+        let runs = self.order.len() / self.run;
+        let share = |thread: usize| runs * thread / self.threads() * self.run;
         threads::on_each(&self.cpus, Ok, |thread| {
             let first = share(thread);
             job(Share { thread, first, indexes: &self.order[first..share(thread + 1)] })
@@ -160,8 +180,10 @@ impl<'a> Work<'a> {
     /// Stores the pages `sources` to the places of `share`.
     fn store_from(&self, target: &dyn Target, share: &Share<'_>, sources: &[u32]) -> Result<Taken> {
         clock(|| {
-            for (&index, &source) in share.indexes.iter().zip(sources) {
-                target.store(u64::from(index), page(self.corpus, source as usize))?;
+            let pages = share.indexes.iter().zip(sources).step_by(self.run);
+            for (&index, &source) in pages {
+                let from = &self.corpus[source as usize * PAGE_SIZE..][..self.run * PAGE_SIZE];
+                target.write(u64::from(index) * PAGE_SIZE as u64, from)?;
             }
             Ok(())
         })
@@ -176,7 +198,7 @@ impl<'a> Work<'a> {
             let mut wall = Duration::ZERO;
             for chunk in share.indexes.chunks(CHUNK) {
                 let begun = Instant::now();
-                load_chunk(target, chunk, &mut buffer)?;
+                self.load_chunk(target, chunk, &mut buffer)?;
                 wall += begun.elapsed();
                 for (place, &index) in chunk.iter().enumerate() {
                     if page(&buffer, place) != page(self.corpus, index as usize) {
@@ -197,18 +219,19 @@ impl<'a> Work<'a> {
             let mut buffer = memory(CHUNK * PAGE_SIZE)?;
             clock(|| {
                 let mut chunks = share.indexes.chunks(CHUNK);
-                chunks.try_for_each(|chunk| load_chunk(target, chunk, &mut buffer))
+                chunks.try_for_each(|chunk| self.load_chunk(target, chunk, &mut buffer))
             })
         })
     }
-}
 
-/// Loads pages into a buffer, one after the other.
-fn load_chunk(target: &dyn Target, indexes: &[u32], buffer: &mut [u8]) -> Result<()> {
-    for (place, &index) in indexes.iter().enumerate() {
-        target.load(u64::from(index), page_mut(buffer, place))?;
+    /// Loads pages into a buffer, one request after the other.
+    fn load_chunk(&self, target: &dyn Target, indexes: &[u32], buffer: &mut [u8]) -> Result<()> {
+        let requests = buffer.chunks_exact_mut(self.run * PAGE_SIZE);
+        for (&index, into) in indexes.iter().step_by(self.run).zip(requests) {
+            target.read(u64::from(index) * PAGE_SIZE as u64, into)?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn per_page(time: Duration, pages: usize) -> f64 {

@@ -99,3 +99,16 @@ fn more_threads_than_pages_are_refused() {
     assert!(Work::new(&corpus(2), 0).is_err());
     assert!(Work::new(&[], 1).is_err());
 }
+
+#[test]
+fn requests_are_shuffled_and_their_pages_lie_side_by_side() {
+    let corpus = corpus(43);
+    let work = Work::new(&corpus, 2).and_then(|work| work.in_requests(8)).expect("work");
+    assert_eq!((work.pages(), work.largest_share()), (40, 24));
+    for order in [&work.order, &work.others] {
+        assert!(order.chunks(8).all(|run| run.windows(2).all(|two| two[1] == two[0] + 1)));
+    }
+    assert_ne!(work.order, work.others);
+    let error = work.in_requests(32).map(|_| ()).expect_err("a request for two threads");
+    assert_eq!(error.to_string(), "2 threads for 1 requests: each needs one at least");
+}
