@@ -167,9 +167,9 @@ impl Engine {
         let slots = || group.clone().filter(is_chosen).map(|index| self.slots.peek(index));
         let select = which.select;
         let comes = slots().any(|slot| slot.object().is_some() && select.admits(slot));
-        let packs = |slot: Slot| match which.again {
-            true => matches!(slot.kind(), Kind::Shared(Part { packed: true, .. })),
-            false => self.packs(slot, select, comes),
+        let packs = |slot: Slot| {
+            let is_packed = matches!(slot.kind(), Kind::Shared(Part { packed: true, .. }));
+            which.again && is_packed || self.packs(slot, select, comes)
         };
         let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
@@ -186,9 +186,9 @@ impl Engine {
                 count += 1;
             }
         }
-        let packed = self.pack_members(reader, cpu, &members[..count], packing);
+        let packed = self.pack_members(reader, cpu, &members[..count], which.again, packing);
         let unused = group.filter(|index| self.unmark(*index)).count();
-        packed.map(|it| Packed { in_use: it.saved == 0 && unused < count, ..it })
+        packed.map(|it| Packed { in_use: it.pages + it.saved == 0 && unused < count, ..it })
     }
 
     /// Whether a page may become a part of a new extent. `comes`: one of its group does that has
@@ -238,6 +238,7 @@ impl Engine {
         reader: &Reader<'_>,
         cpu: Cpu,
         members: &[Member],
+        again: bool,
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
         let (now, count) = (self.bytes_now(members), members.len());
@@ -247,7 +248,9 @@ impl Engine {
             let saved = (now - self.bytes_of(length)) as u64;
             return Ok(Packed { pages, saved, in_use: false });
         }
-        let Some((plan, bytes)) = self.best_plan(reader, cpu, members, now, packing) else {
+        // The present plan is as good as any at the low level. The high one makes it smaller.
+        let most = now + usize::from(again);
+        let Some((plan, bytes)) = self.best_plan(reader, cpu, members, most, packing) else {
             return Ok(Packed::default());
         };
         let mut packed = Packed { pages: 0, saved: (now - bytes) as u64, in_use: false };
@@ -265,13 +268,13 @@ impl Engine {
     }
 
     /// The plan by which pages that do not go together take least memory, and the bytes; `None` if
-    /// it is not less than `now`.
+    /// it is not less than `most`.
     fn best_plan(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         members: &[Member],
-        now: usize,
+        most: usize,
         packing: &mut Packing,
     ) -> Option<(Plan, usize)> {
         let count = members.len();
@@ -281,7 +284,7 @@ impl Engine {
             [1.min(count)..count, 0..0],
             [0..count / 2, count / 2..count],
         ];
-        let mut best = (now, None);
+        let mut best = (most, None);
         for (n, plan) in plans.iter().enumerate() {
             let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
             // Without an extent, only pages of another extent change.

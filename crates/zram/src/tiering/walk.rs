@@ -52,7 +52,7 @@ pub(crate) struct TierWalk {
     pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
-    /// A bit for each group whose last extents were packed quickly. What another process packed so
+    /// A bit for each group that was packed quickly the last time. What another process packed so
     /// stays as it is.
     quick: LazyTable<AtomicU64>,
     /// The present pass; its next page is the first of a group.
@@ -180,20 +180,18 @@ impl TierWalk {
         (self.quick.get(number / WORD), 1 << (number % WORD))
     }
 
-    /// Whether the extents of a group are packed once more in this pass: they were packed quickly,
-    /// and none of its pages has moved or been used for long.
+    /// Whether the cold pages of a group are packed once more in this pass: that was done quickly,
+    /// and none of them was used for long.
     fn is_thorough(&self, group: &Group, seen: &[Option<Looked>; EXTENT_PAGES], now: u32) -> bool {
-        let rests = |page: &Looked| {
-            let Seen { tier, last_used, .. } = page.seen;
-            tier == COLD && now.saturating_sub(last_used) >= THOROUGH_AGE
-        };
+        let is_cold = |page: &&Looked| group.with_cold >> (page.index - group.first) & 1 == 1;
+        let rests = |page: &Looked| now.saturating_sub(page.seen.last_used) >= THOROUGH_AGE;
         let (word, bit) = self.quick(group);
         self.thorough > 0
             && group.to_cold == 0
             && !group.is_wasted
-            && group.with_cold != 0
+            && group.with_cold.count_ones() > 1
             && word.load(Ordering::Relaxed) & bit != 0
-            && seen.iter().flatten().all(rests)
+            && seen.iter().flatten().filter(is_cold).all(rests)
     }
 
     /// The bytes that the moves of the present pass saved.
@@ -390,8 +388,7 @@ impl TierWalk {
                 let (word, bit) = self.quick(group);
                 // One thread walks, so nobody else changes the word.
                 let bits = word.load(Ordering::Relaxed) & !bit;
-                let is_quick = !group.is_thorough && packed.pages > 0;
-                word.store(bits | if is_quick { bit } else { 0 }, Ordering::Relaxed);
+                word.store(bits | if group.is_thorough { 0 } else { bit }, Ordering::Relaxed);
                 let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
                 *saved += packed.saved;
                 *(if group.is_thorough { &mut self.pass.again } else { moved }) += packed.pages;
