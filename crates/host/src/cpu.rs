@@ -35,6 +35,14 @@ pub fn cpus() -> usize {
         .map_or_else(configured_cpus, |highest| highest + 1)
 }
 
+/// One more than the highest CPU number that can ever exist, which may be hundreds more than
+/// [`cpus`]. Without sysfs as [`cpus`].
+#[must_use]
+pub fn possible_cpus() -> usize {
+    let text = fs::read_to_string("/sys/devices/system/cpu/possible").ok();
+    text.and_then(|text| highest_in_list(&text)).map_or_else(cpus, |highest| highest + 1)
+}
+
 fn configured_cpus() -> usize {
     // SAFETY: sysconf takes a number and returns one.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

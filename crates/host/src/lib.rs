@@ -14,6 +14,7 @@ mod groups;
 mod heap;
 mod holders;
 mod ioctl;
+mod jobs;
 mod memfd;
 mod memory;
 mod message;
@@ -42,7 +43,7 @@ mod watermarks;
 
 pub use child::ask;
 pub use connect::{SOCKET_PATH_MAX, connect_at_once, is_listening};
-pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu};
+pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu, possible_cpus};
 pub use descriptors::{
     FIRST_PASSED, close_all_of_this_thread, close_on_exec, copy_for_programs, copy_of_inherited,
     inherited, own_descriptors, place, replace_descriptor,
@@ -56,6 +57,7 @@ pub use ioctl::{
     fuse_clone, loop_add, loop_clear, loop_configure, loop_file, loop_get_free, loop_keep,
     loop_remove, loop_set_capacity,
 };
+pub use jobs::{Jobs, Mailbox};
 pub use memfd::{KEY_BYTES, KeptRegion, KeptSecret, Memfds, NamedMemory};
 pub use memory::{
     allow_stack, has_room_for, kernel_zswap, limits_on_memory, machine_memory, page_bytes,

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use block::BlockDevice;
-use host::{Role, errno};
+use host::{Jobs, Mailbox, Role, errno};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::Error;
@@ -18,9 +18,8 @@ use crate::answer::Served;
 use crate::control::Control;
 use crate::nodes::{self, Kind};
 use crate::queue::Queue;
-use crate::ring;
 use crate::ring::{Ring, Shape, Tag};
-use crate::waiters::{self, Jobs, Mailbox};
+use crate::waiters::{self, Job};
 use crate::wire::{self, Info, Parameters};
 
 pub(crate) mod recovery;
@@ -121,8 +120,8 @@ pub struct Ublk {
     resizable: bool,
     /// The character device of the server.
     device: Option<Arc<File>>,
-    mailboxes: Vec<Arc<Mailbox<Tag>>>,
-    jobs: Option<Arc<Jobs<Tag>>>,
+    mailboxes: Vec<Arc<Mailbox<(Tag, i32)>>>,
+    jobs: Option<Arc<Jobs<Job<Tag>>>>,
     threads: Vec<JoinHandle<()>>,
     ids: Vec<i32>,
 }
@@ -198,11 +197,11 @@ impl Ublk {
         let (ready, is_ready) = mpsc::channel();
         let begin = options.begin;
         for number in 0..info.queues {
-            let wake = Arc::new(ring::wake().map_err(doing())?);
-            let mailbox = Arc::new(Mailbox::new(usize::from(info.depth), wake.clone()));
+            let mailbox = Mailbox::new(usize::from(info.depth)).map_err(doing())?;
+            let (wake, mailbox) = (mailbox.wake().clone(), Arc::new(mailbox));
             self.mailboxes.push(mailbox.clone());
             let (served, jobs) = (served.clone(), self.jobs.clone());
-            let queue = Queue { number, served, mailbox, jobs, wake: wake.clone() };
+            let queue = Queue { number, served, mailbox, jobs };
             let shape = Shape {
                 queue: number,
                 depth: info.depth,

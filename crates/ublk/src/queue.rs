@@ -4,25 +4,23 @@
 //! A serving thread uses its stack, its ring with its buffers, and the device: no heap, no log. The
 //! exception is a panic of the device: its report and its unwinding use the heap.
 
-use std::io::Read;
 use std::sync::Arc;
 
 use block::Wait;
-use host::errno;
+use host::{Jobs, Mailbox, errno};
 
 use crate::answer::Served;
 use crate::ring::{Event, Ring, Tag};
-use crate::waiters::{Job, Jobs, Mailbox};
+use crate::waiters::Job;
 use crate::wire::Descriptor;
 
 /// One queue, without its ring.
 pub(crate) struct Queue {
     pub(crate) number: u16,
     pub(crate) served: Arc<Served>,
-    pub(crate) mailbox: Arc<Mailbox<Tag>>,
+    pub(crate) mailbox: Arc<Mailbox<(Tag, i32)>>,
     /// The list for requests that would have to wait; None if there are no waiters.
-    pub(crate) jobs: Option<Arc<Jobs<Tag>>>,
-    pub(crate) wake: Arc<std::fs::File>,
+    pub(crate) jobs: Option<Arc<Jobs<Job<Tag>>>>,
 }
 
 impl Queue {
@@ -34,14 +32,12 @@ impl Queue {
                 match event {
                     Event::Request(tag, descriptor) => self.carry_out(ring, tag, &descriptor),
                     Event::Wake => {
-                        // The wake-up is emptied before the mailbox is read, so a later entry wakes
-                        // this thread again.
-                        let _ = (&*self.wake).read(&mut [0; 8]);
+                        self.mailbox.woken();
                         ring.rearm();
                     }
                 }
             }
-            while let Some((tag, result)) = self.mailbox.finished() {
+            while let Some((tag, result)) = self.mailbox.take() {
                 ring.commit(tag, result);
             }
         }

@@ -24,7 +24,7 @@ use std::time::Duration;
 use host::errno;
 use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, squeue, types};
-use rustix::event::{EventfdFlags, PollFlags, eventfd};
+use rustix::event::PollFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::wire::{self, Descriptor, IoCommand};
@@ -35,11 +35,6 @@ const WAKE: u64 = u64::MAX;
 const FIXED_FILE: u8 = squeue::Flags::FIXED_FILE.bits();
 /// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
-
-/// Makes a wake-up for a thread: an eventfd, readable after a write to it. A read does not wait.
-pub(crate) fn wake() -> io::Result<File> {
-    Ok(File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?))
-}
 
 /// The buffers of a queue.
 struct Memory {

@@ -1,5 +1,4 @@
 use std::collections::HashSet;
-use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 use std::thread;
@@ -8,13 +7,13 @@ use block::{
     Abilities, BlockDevice, Checked, Context, Geometry, IoError, Operation, Plain, Visit, Wait,
     ZeroMode,
 };
+use host::{Jobs, Mailbox};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::answer::{Request, Served, parse};
 use crate::leftovers::{Fate, Leftover, judge};
 use crate::nodes::parse_device;
-use crate::ring;
-use crate::waiters::{Job, Jobs, Mailbox, Room};
+use crate::waiters::Job;
 use crate::wire::{self, Command, Descriptor, Info, IoCommand, Parameters};
 use crate::{Error, Options, Ublk};
 
@@ -242,15 +241,6 @@ fn what_would_wait_has_no_answer_on_the_queues_thread() {
     }
 }
 
-#[test]
-fn a_room_has_an_end() {
-    let room = Room::new(2, || 0);
-    assert_eq!(room.take(), None);
-    assert_eq!((room.put(1), room.put(2), room.put(3)), (Ok(()), Ok(()), Err(3)));
-    assert_eq!((room.take(), room.put(4)), (Some(1), Ok(())));
-    assert_eq!((room.take(), room.take(), room.take()), (Some(2), Some(4), None));
-}
-
 /// Queues hand jobs to waiters, who hand them back, as the threads of a device do; a tag is a
 /// number here.
 #[test]
@@ -258,16 +248,15 @@ fn every_job_comes_back_to_its_queue_once() {
     const QUEUES: u16 = 3;
     const DEPTH: u32 = 8;
     const TURNS: u32 = 2000;
-    let wakes: Vec<Arc<File>> = (0..QUEUES).map(|_| Arc::new(ring::wake().unwrap())).collect();
-    let mailbox = |wake: &Arc<File>| Arc::new(Mailbox::new(DEPTH as usize, wake.clone()));
-    let mailboxes: Vec<Arc<Mailbox<u32>>> = wakes.iter().map(mailbox).collect();
+    let mailbox = |_| Mailbox::<(u32, i32)>::new(DEPTH as usize).unwrap();
+    let mailboxes: Vec<_> = (0..QUEUES).map(mailbox).collect();
     let jobs = Jobs::new(usize::from(QUEUES) * DEPTH as usize);
     let request = Request::Flush;
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(Job { queue, tag, .. }) = jobs.take() {
-                    mailboxes[usize::from(queue)].finish(tag, i32::from(queue) + 1);
+                    mailboxes[usize::from(queue)].send((tag, i32::from(queue) + 1));
                 }
             });
         }
@@ -281,7 +270,7 @@ fn every_job_comes_back_to_its_queue_once() {
                         panic!("there is room for all");
                     }
                 }
-                while let Some((tag, result)) = mailbox.finished() {
+                while let Some((tag, result)) = mailbox.take() {
                     assert!(away.remove(&tag), "{tag} came twice");
                     assert_eq!(result, i32::from(queue) + 1, "it came to another queue");
                     finished += 1;
@@ -289,7 +278,7 @@ fn every_job_comes_back_to_its_queue_once() {
                 thread::yield_now();
             }
             while !away.is_empty() {
-                while let Some((tag, _)) = mailbox.finished() {
+                while let Some((tag, _)) = mailbox.take() {
                     assert!(away.remove(&tag));
                 }
                 thread::yield_now();
@@ -301,23 +290,13 @@ fn every_job_comes_back_to_its_queue_once() {
         }
         jobs.close();
     });
-    for wake in &wakes {
+    for wake in mailboxes.iter().map(Mailbox::wake) {
         let mut count = [0; 8];
         (&**wake).read_exact(&mut count).unwrap();
         assert!(u64::from_ne_bytes(count) >= u64::from(TURNS), "each was announced");
         let again = (&**wake).read(&mut count);
         assert_eq!(again.unwrap_err().raw_os_error(), Some(libc::EAGAIN), "it does not wait");
     }
-}
-
-#[test]
-fn a_queue_is_told_to_leave() {
-    let wake = Arc::new(ring::wake().unwrap());
-    let mailbox = Mailbox::<()>::new(1, wake.clone());
-    assert!(!mailbox.is_to_leave());
-    mailbox.leave();
-    assert!(mailbox.is_to_leave());
-    assert_eq!((&*wake).read(&mut [0; 8]).unwrap(), 8);
 }
 
 #[test]
