@@ -54,6 +54,7 @@ impl Driven {
             cpu: || Cpu(0),
             since: SystemTime::UNIX_EPOCH,
             owner: (0, 0),
+            ring: None,
         };
         let (socket, server) = UnixDatagram::pair()?;
         socket.set_read_timeout(Some(PATIENCE))?;

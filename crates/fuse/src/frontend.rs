@@ -20,12 +20,13 @@ use fuser::{
 };
 use host::flags;
 use sync::Reader;
+use sync::atomic::{AtomicBool, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
 use crate::later::Later;
 use crate::ranges;
 use crate::table::{Served, Table};
-use crate::worker::{Buffers, LARGEST, Workers, with_buffer};
+use crate::worker::{Buffers, LARGEST, LARGEST_BY_RING, Workers, with_buffer};
 
 /// The kernel caches no names and no sizes: devices come, go and change their size. The data path
 /// asks for neither.
@@ -34,6 +35,8 @@ const KEEP: Duration = Duration::ZERO;
 const GONE: Errno = Errno::ESTALE;
 /// The most requests under way from clients that do not wait (loop devices, asynchronous I/O).
 const BACKGROUND: u16 = 256;
+
+pub(crate) mod by_ring;
 
 #[derive(Clone)]
 pub(crate) struct Frontend {
@@ -44,6 +47,8 @@ pub(crate) struct Frontend {
     pub(crate) cpu: fn() -> Cpu,
     pub(crate) since: SystemTime,
     pub(crate) owner: (u32, u32),
+    /// Are rings wanted, and does the kernel have them?
+    pub(crate) ring: Option<Arc<AtomicBool>>,
 }
 
 fn errno(error: IoError) -> Errno {
@@ -235,6 +240,13 @@ impl Filesystem for Frontend {
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS);
         let _ = config.set_max_write(LARGEST as u32);
+        if let Some(has_ring) = &self.ring {
+            let agreed = config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
+            has_ring.store(agreed, Ordering::Relaxed);
+            // Each entry has room for the largest request.
+            let _ = config.set_max_write(LARGEST_BY_RING as u32);
+            let _ = config.set_max_readahead(LARGEST_BY_RING as u32);
+        }
         let _ = config.set_max_background(BACKGROUND);
         Ok(())
     }

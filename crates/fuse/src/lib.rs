@@ -25,6 +25,7 @@ mod mounts;
 mod own_files;
 mod place;
 mod ranges;
+mod ring;
 mod serving;
 pub mod swapfile;
 mod table;

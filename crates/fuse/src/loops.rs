@@ -82,7 +82,7 @@ pub(crate) fn stranger(number: u32, mounts: &[Mounted]) -> Option<String> {
         ),
         Ok(Err(error)) => match error.raw_os_error() {
             // The server of the file is gone, or the file.
-            Some(errno::ENOTCONN | errno::ECONNABORTED | errno::ENXIO) => None,
+            Some(errno::ENOTCONN | errno::ECONNABORTED | errno::ECANCELED | errno::ENXIO) => None,
             _ => Some(format!("its file system cannot be asked: {error}")),
         },
         Err(_) => Some("its file system does not answer".into()),

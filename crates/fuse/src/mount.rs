@@ -10,12 +10,14 @@ use std::time::{Duration, Instant, SystemTime};
 use block::BlockDevice;
 use fuser::{Config, MountOption, Session, SessionACL};
 use host::{Role, Unmount, errno, mounts_at, printable};
+use sync::atomic::{AtomicBool, Ordering};
 use units::Cpu;
 
-use crate::frontend::Frontend;
+use crate::frontend::{Frontend, by_ring};
 use crate::later::Later;
 use crate::mounts::Abort;
 use crate::place::{ENDING, Place};
+use crate::ring::serving::Rings;
 use crate::serving::{Kind, Threads};
 use crate::table::{Served, Table};
 use crate::worker::{Buffers, Workers};
@@ -36,6 +38,9 @@ pub struct Options {
     /// The most threads for requests that would wait, so that they block no worker. With 0 the
     /// workers wait.
     pub waiters: usize,
+    /// Have the kernel hand requests over by io_uring if it can (Linux 6.14): a thread for each
+    /// CPU serves then instead of the workers. Requests under way fail when this process dies.
+    pub ring: bool,
     /// Tells the CPU of the calling thread.
     pub cpu: fn() -> Cpu,
 }
@@ -43,7 +48,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let cpu = host::cpu;
-        Options { workers: None, pin: false, clone_fd: true, waiters: 16, cpu }
+        Options { workers: None, pin: false, clone_fd: true, waiters: 16, ring: false, cpu }
     }
 }
 
@@ -55,6 +60,8 @@ pub struct Mount {
     serving: Option<Serving>,
     later: Arc<Later>,
     channel: Option<OwnedFd>,
+    /// Why it is served without io_uring although that was wanted.
+    lack: Option<String>,
 }
 
 /// A file of a mount that is taken over: see [`Mount::numbers`].
@@ -70,6 +77,8 @@ pub struct KeptFile {
 /// What serves a mount.
 struct Serving {
     threads: Threads,
+    /// With them, a worker has what the kernel sends in the other way.
+    rings: Option<Rings>,
     /// The session that mounted; none for a mount that was taken over. Its drop unmounts, unless
     /// that has happened.
     session: Option<Session<Frontend>>,
@@ -91,6 +100,7 @@ fn frontend(options: Options) -> Frontend {
         cpu: options.cpu,
         since: SystemTime::now(),
         owner: host::owner(),
+        ring: None,
     }
 }
 
@@ -137,6 +147,13 @@ impl Mount {
     pub fn new(at: &Path, options: Options) -> Result<Mount, Error> {
         check_fuse()?;
         let at = prepare(at)?;
+        let mut lack = None;
+        if options.ring {
+            match Mount::by_ring(&at, options)? {
+                Ok(mount) => return Ok(mount),
+                Err(error) => lack = Some(error.to_string()),
+            }
+        }
         let frontend = frontend(options);
         let mut config = Config::default();
         let (table, later) = (frontend.table.clone(), frontend.later.clone());
@@ -146,11 +163,47 @@ impl Mount {
         // From here on, dropping `session` unmounts.
         let channel = channel(&session, options)?;
         let threads = start(&frontend, &session, options)?;
-        let serving = Some(Serving { threads, session: Some(session) });
-        let mount = Mount { place: Place::new(at), table, serving, later, channel };
-        // A worker answers this: it shows that the workers run.
-        own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
-        Ok(mount)
+        let serving = Some(Serving { threads, rings: None, session: Some(session) });
+        Mount { place: Place::new(at), table, serving, later, channel, lack }.reach()
+    }
+
+    /// Mounts at `at` and serves it by io_uring. Where that cannot be, nothing is left, and the
+    /// second error says why.
+    fn by_ring(at: &Path, options: Options) -> Result<io::Result<Mount>, Error> {
+        let options = Options { workers: Some(1), ..options };
+        let mut frontend = frontend(options);
+        let (table, later) = (frontend.table.clone(), frontend.later.clone());
+        let (rings, start, enabled) = match by_ring::rings(&frontend, options.waiters) {
+            Ok(made) => made,
+            Err(error) => return Ok(Err(error)),
+        };
+        let has_ring = Arc::new(AtomicBool::new(false));
+        frontend.ring = Some(has_ring.clone());
+        let mut config = Config::default();
+        config.mount_options = mount_options();
+        let session = Session::new(frontend.clone(), at, &config);
+        let session = session.map_err(|error| refused(at, error))?;
+        drop(enabled);
+        // From here on, dropping `session` unmounts.
+        if !has_ring.load(Ordering::Relaxed) {
+            return Ok(Err(io::Error::other("the kernel does not offer it")));
+        }
+        let doing = || Error::system("copy a descriptor");
+        let source = File::from(session.as_fd().try_clone_to_owned().map_err(doing())?);
+        if let Err(error) = start.begin(&Arc::new(source)) {
+            return Ok(Err(error));
+        }
+        frontend.ring = None;
+        let threads = self::start(&frontend, &session, options)?;
+        let serving = Some(Serving { threads, rings: Some(rings), session: Some(session) });
+        let place = Place::new(at.to_path_buf());
+        Mount { place, table, serving, later, channel: None, lack: None }.reach().map(Ok)
+    }
+
+    /// A worker answers this: it shows that the workers run.
+    fn reach(self) -> Result<Mount, Error> {
+        own_files::metadata(self.at()).map_err(Error::system("reach the new mount"))?;
+        Ok(self)
     }
 
     /// Serves on what a process that died had mounted at `at`. `channel` is its
@@ -180,9 +233,12 @@ impl Mount {
         let channel = File::from(channel);
         let place = handover::take_over(at, Some(&channel))?;
         // From here on, dropping the mount undoes everything.
-        let mut mount = Mount { place, table, serving: None, later, channel: None };
+        let (serving, lack) = (None, None);
+        let mut mount = Mount { place, table, serving, later, channel: None, lack };
         match start(&frontend, &channel, options) {
-            Ok(threads) => mount.serving = Some(Serving { threads, session: None }),
+            Ok(threads) => {
+                mount.serving = Some(Serving { threads, rings: None, session: None });
+            }
             Err(error) => {
                 let _ = mount.place.take_down(true, || None, || {});
                 return Err(error);
@@ -264,6 +320,18 @@ impl Mount {
         self.serving.as_ref().is_some_and(|serving| !serving.threads.are_over())
     }
 
+    /// Does the kernel hand its requests over by io_uring?
+    #[must_use]
+    pub fn is_by_ring(&self) -> bool {
+        self.serving.as_ref().is_some_and(|serving| serving.rings.is_some())
+    }
+
+    /// Why its requests do not come by io_uring, if [`Options::ring`] wanted it.
+    #[must_use]
+    pub fn lacks_ring(&self) -> Option<&str> {
+        self.lack.as_deref()
+    }
+
     /// Unmounts it and waits until its threads have ended. With `force` it unmounts even if files
     /// are open: requests under way and later ones fail. Does nothing the second time.
     ///
@@ -299,7 +367,9 @@ impl Mount {
         let end = Instant::now() + backoff;
         // The mount takes no more answers, but the device is still in use.
         self.later.close(backoff);
-        if serving.threads.join(end) {
+        let Serving { threads, rings, session: _session } = serving;
+        let are_over = rings.is_none_or(|rings| rings.join(end));
+        if threads.join(end) && are_over {
             self.table.clear();
         }
     }
@@ -388,7 +458,8 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
         Ok(data) if !data.is_dir() => return Err(Error::mount_point(at, "it is not a directory")),
         Ok(_) => {}
         Err(error) if error.kind() == ErrorKind::NotFound => create(at)?,
-        Err(error) if error.raw_os_error() == Some(errno::ENOTCONN) => {
+        // The second: the rings of that process are about to end.
+        Err(error) if matches!(error.raw_os_error(), Some(errno::ENOTCONN | errno::ECANCELED)) => {
             let why = "the mount of a process that was killed is still there; it has to be cleared";
             return Err(Error::mount_point(at, why));
         }

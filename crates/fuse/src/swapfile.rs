@@ -32,12 +32,16 @@ use units::Cpu;
 use self::answer::File;
 use self::buffer::Buffer;
 use crate::place::{ENDING, Place};
+use crate::ring::Shape;
+use crate::ring::enabled::Enabled;
+use crate::ring::plan::parts;
+use crate::ring::serving::{Kind, Rings};
 use crate::{Error, handover, own_files};
 
 mod answer;
 mod buffer;
 mod connection;
-mod reply;
+pub(crate) mod reply;
 mod serve;
 pub mod wire;
 
@@ -46,8 +50,15 @@ pub(crate) use connection::remove_point;
 /// How a [`SwapFile`] is served.
 #[derive(Clone, Copy, Debug)]
 pub struct SwapFileOptions {
-    /// The number of serving threads; at least one.
+    /// The number of serving threads, which may wait for the device; at least one.
     pub threads: usize,
+    /// Have the kernel hand requests over by io_uring if it can (Linux 6.14): a thread for each
+    /// CPU serves then instead of `threads`, and no other process can take the file over. Requests
+    /// under way fail when this process dies.
+    pub ring: bool,
+    /// With io_uring: the number of threads for requests that would wait for the device. With 0
+    /// each thread waits itself.
+    pub waiters: usize,
     /// Returns the CPU of the calling thread. Must neither allocate nor wait.
     pub cpu: fn() -> Cpu,
     /// Each thread calls it once, before it gives up its privileges and serves; it may set the
@@ -57,7 +68,7 @@ pub struct SwapFileOptions {
 
 impl Default for SwapFileOptions {
     fn default() -> SwapFileOptions {
-        SwapFileOptions { threads: 2, cpu: host::cpu, begin: || {} }
+        SwapFileOptions { threads: 2, ring: false, waiters: 0, cpu: host::cpu, begin: || {} }
     }
 }
 
@@ -69,6 +80,10 @@ pub struct SwapFile {
     threads: Vec<JoinHandle<()>>,
     ids: Vec<i32>,
     channels: Vec<Arc<fs::File>>,
+    /// What serves it by io_uring. One thread remains for what the kernel sends in the other way.
+    rings: Option<Rings>,
+    /// Why there are none although they were wanted.
+    lack: Option<String>,
     has_resend: bool,
 }
 
@@ -85,22 +100,77 @@ impl SwapFile {
         device: Arc<dyn BlockDevice>,
         options: SwapFileOptions,
     ) -> Result<SwapFile, Error> {
-        let owner = host::owner();
-        let page = host::page_bytes() as usize;
-        let path = connection::prepare(at)?;
-        let mut buffer = Buffer::new(connection::largest(page), page);
-        let opened = connection::open(path.clone(), owner, page, &mut buffer);
-        let (place, channel, has_resend) = opened.inspect_err(|_| remove_point(&path))?;
-        // From here on, dropping `swap` undoes everything.
-        let mut swap = SwapFile::new(place, device, options.cpu, has_resend);
+        let file = Arc::new(File::new(device, options.cpu, host::owner()));
+        let mut lack = None;
+        if options.ring {
+            match SwapFile::serve_by_ring(at, &file, options)? {
+                Ok(swap) => return Ok(swap),
+                Err(error) => lack = Some(error.to_string()),
+            }
+        }
+        let (mut swap, channel, _) = SwapFile::open(at, file, false)?;
+        swap.lack = lack;
         for _ in 1..options.threads {
             swap.channels.push(connection::another(&channel)?.into());
         }
-        swap.channels.push(channel.into());
+        swap.channels.push(channel);
         swap.start(options.begin)?;
-        // The kernel learns the size here. The answer shows that the threads serve.
-        own_files::metadata(swap.path()).map_err(Error::system("reach the new file"))?;
-        Ok(swap)
+        swap.reach()
+    }
+
+    /// Serves it by io_uring. Where that cannot be, nothing is left, and the second error says why.
+    fn serve_by_ring(
+        at: &Path,
+        file: &Arc<File>,
+        options: SwapFileOptions,
+    ) -> Result<io::Result<SwapFile>, Error> {
+        let page = host::page_bytes() as usize;
+        let shape = Shape { largest: connection::largest(page), page, present: true };
+        let SwapFileOptions { waiters, begin, .. } = options;
+        let kind = Kind { name: "swap-io", role: Role::SwapFile, begin, shape, waiters };
+        let parts = parts(host::possible_cpus(), &host::allowed_cpus());
+        let (rings, start) = match parts.and_then(|parts| Rings::new(parts, kind, file)) {
+            Ok(made) => made,
+            Err(error) => return Ok(Err(error)),
+        };
+        let enabled = match Enabled::now() {
+            Ok(enabled) => enabled,
+            Err(error) => return Ok(Err(error)),
+        };
+        let (mut swap, channel, has_ring) = SwapFile::open(at, file.clone(), true)?;
+        drop(enabled);
+        if !has_ring {
+            return Ok(Err(io::Error::other("the kernel does not offer it")));
+        }
+        if let Err(error) = start.begin(&channel) {
+            return Ok(Err(error));
+        }
+        swap.ids.extend(rings.ids());
+        swap.rings = Some(rings);
+        swap.channels.push(channel);
+        swap.start(begin)?;
+        swap.reach().map(Ok)
+    }
+
+    /// Mounts the file. Dropping the result undoes everything. Returns the descriptor of its
+    /// requests, and whether the kernel waits for rings.
+    fn open(
+        at: &Path,
+        file: Arc<File>,
+        ring: bool,
+    ) -> Result<(SwapFile, Arc<fs::File>, bool), Error> {
+        let page = host::page_bytes() as usize;
+        let path = connection::prepare(at)?;
+        let mut buffer = Buffer::new(connection::largest(page), page);
+        let opened = connection::open(path.clone(), host::owner(), (page, ring), &mut buffer);
+        let (place, channel, agreed) = opened.inspect_err(|_| remove_point(&path))?;
+        Ok((SwapFile::new(place, file, agreed.resend), channel.into(), agreed.ring))
+    }
+
+    /// Here the kernel learns the size. The answer shows that the threads serve.
+    fn reach(self) -> Result<SwapFile, Error> {
+        own_files::metadata(self.path()).map_err(Error::system("reach the new file"))?;
+        Ok(self)
     }
 
     /// Serves on what a process that died served as the file `at`. `channels` are all of its
@@ -124,21 +194,16 @@ impl SwapFile {
         let channels: Vec<Arc<fs::File>> =
             channels.into_iter().map(|channel| Arc::new(channel.into())).collect();
         let place = handover::take_over(at, channels.first().map(|channel| &**channel))?;
-        let mut swap = SwapFile::new(place, device, options.cpu, true);
+        let file = Arc::new(File::new(device, options.cpu, host::owner()));
+        let mut swap = SwapFile::new(place, file, true);
         swap.channels = channels;
         swap.start(options.begin)?;
         Ok(swap)
     }
 
-    fn new(
-        place: Place,
-        device: Arc<dyn BlockDevice>,
-        cpu: fn() -> Cpu,
-        has_resend: bool,
-    ) -> SwapFile {
-        let file = Arc::new(File::new(device, cpu, host::owner()));
+    fn new(place: Place, file: Arc<File>, has_resend: bool) -> SwapFile {
         let (threads, ids, channels) = (Vec::new(), Vec::new(), Vec::new());
-        SwapFile { place, file, threads, ids, channels, has_resend }
+        SwapFile { place, file, threads, ids, channels, rings: None, lack: None, has_resend }
     }
 
     /// Starts a thread for each channel. All have their memory when this returns.
@@ -147,7 +212,8 @@ impl SwapFile {
         let size = connection::largest(page);
         let (ready, is_ready) = mpsc::channel();
         let doing = || Error::system("start the threads of the file");
-        for (number, channel) in self.channels.iter().enumerate() {
+        let ringed = self.ids.len();
+        for (number, channel) in (ringed..).zip(&self.channels) {
             let (file, ready) = (self.file.clone(), ready.clone());
             let channel = channel.clone();
             let run = move || {
@@ -195,6 +261,18 @@ impl SwapFile {
         self.has_resend
     }
 
+    /// Does the kernel hand its requests over by io_uring?
+    #[must_use]
+    pub fn is_by_ring(&self) -> bool {
+        self.rings.is_some()
+    }
+
+    /// Why its requests do not come by io_uring, if [`SwapFileOptions::ring`] wanted it.
+    #[must_use]
+    pub fn lacks_ring(&self) -> Option<&str> {
+        self.lack.as_deref()
+    }
+
     /// How many opens it has now; a loop device on it counts as one. Opens from before a
     /// [`SwapFile::take_over`] do not count.
     #[must_use]
@@ -206,6 +284,7 @@ impl SwapFile {
     #[must_use]
     pub fn is_served(&self) -> bool {
         self.threads.iter().any(|thread| !thread.is_finished())
+            || self.rings.as_ref().is_some_and(|rings| !rings.are_over())
     }
 
     /// Unmounts the file and waits until its threads have ended. With `force` it unmounts even if
@@ -234,6 +313,7 @@ impl SwapFile {
             // The panic hook has reported a panic of this thread.
             let _ = thread.join();
         }
+        self.rings = None;
     }
 }
 
@@ -266,7 +346,7 @@ pub fn drive(request: &[u8], device: Arc<dyn BlockDevice>) -> Option<Vec<u8>> {
     let file = File::new(device, || Cpu(0), (0, 0));
     let answer = serve::respond(&file, &mut buffer, length)?;
     let mut bytes = answer.reply.bytes().to_vec();
-    bytes.extend_from_slice(buffer.data(answer.data).unwrap_or_default());
+    bytes.extend_from_slice(&buffer.data()[..answer.data]);
     Some(bytes)
 }
 

@@ -77,7 +77,7 @@ fn compare_with_a_vector(file: &File, bytes: u64, unit: u64, rng: &mut Rng) {
 #[test]
 fn the_file_holds_what_was_written() {
     let name = "the_file_holds_what_was_written";
-    if !testkit::met(name, &[Need::Fuse]) {
+    if !common::met(name, &[Need::Fuse]) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));
@@ -93,7 +93,7 @@ fn the_file_holds_what_was_written() {
 
 #[test]
 fn the_file_ends_as_a_disk_does() {
-    if !testkit::met("the_file_ends_as_a_disk_does", &[Need::Fuse]) {
+    if !common::met("the_file_ends_as_a_disk_does", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -126,7 +126,7 @@ fn the_file_ends_as_a_disk_does() {
 
 #[test]
 fn holes_are_given_up_and_found() {
-    if !testkit::met("holes_are_given_up_and_found", &[Need::Fuse]) {
+    if !common::met("holes_are_given_up_and_found", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -155,7 +155,7 @@ fn holes_are_given_up_and_found() {
 
 #[test]
 fn files_come_and_go_while_mounted() {
-    if !testkit::met("files_come_and_go_while_mounted", &[Need::Fuse]) {
+    if !common::met("files_come_and_go_while_mounted", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -195,7 +195,7 @@ fn files_come_and_go_while_mounted() {
 
 #[test]
 fn errors_of_the_device_reach_the_caller() {
-    if !testkit::met("errors_of_the_device_reach_the_caller", &[Need::Fuse]) {
+    if !common::met("errors_of_the_device_reach_the_caller", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -210,7 +210,7 @@ fn errors_of_the_device_reach_the_caller() {
 #[test]
 fn a_device_that_panics_does_not_end_the_workers() {
     let name = "a_device_that_panics_does_not_end_the_workers";
-    if !testkit::met(name, &[Need::Fuse]) {
+    if !common::met(name, &[Need::Fuse]) {
         return;
     }
     let mut served = start_with(TempDir::new(), &["--workers", "1"]);
@@ -228,7 +228,7 @@ fn a_device_that_panics_does_not_end_the_workers() {
 
 #[test]
 fn a_mount_in_use_is_not_taken_down() {
-    if !testkit::met("a_mount_in_use_is_not_taken_down", &[Need::Fuse]) {
+    if !common::met("a_mount_in_use_is_not_taken_down", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -252,7 +252,7 @@ fn a_mount_in_use_is_not_taken_down() {
 #[test]
 fn a_copy_of_the_mount_elsewhere_keeps_no_thread() {
     let needs = [Need::Root, Need::Fuse, Need::program("unshare", "util-linux")];
-    if !testkit::met("a_copy_of_the_mount_elsewhere_keeps_no_thread", &needs) {
+    if !common::met("a_copy_of_the_mount_elsewhere_keeps_no_thread", &needs) {
         return;
     }
     let mut served = start();
@@ -275,7 +275,7 @@ fn a_copy_of_the_mount_elsewhere_keeps_no_thread() {
 
 #[test]
 fn what_cannot_be_mounted_on_is_named() {
-    if !testkit::met("what_cannot_be_mounted_on_is_named", &[Need::Fuse]) {
+    if !common::met("what_cannot_be_mounted_on_is_named", &[Need::Fuse]) {
         return;
     }
     let refused = |at: &Path| {
@@ -302,7 +302,7 @@ fn a_missing_fuse_and_a_missing_permission_are_named() {
     let name = "a_missing_fuse_and_a_missing_permission_are_named";
     let unshare = Need::program("unshare", "util-linux");
     let setpriv = Need::program("setpriv", "util-linux");
-    if !testkit::met(name, &[Need::Root, Need::Fuse, unshare, setpriv]) {
+    if !common::met(name, &[Need::Root, Need::Fuse, unshare, setpriv]) {
         return;
     }
     let directory = TempDir::new();
@@ -328,7 +328,7 @@ fn a_missing_fuse_and_a_missing_permission_are_named() {
 #[test]
 fn a_mount_that_somebody_aborted_is_still_taken_down() {
     let name = "a_mount_that_somebody_aborted_is_still_taken_down";
-    if !testkit::met(name, &[Need::Root, Need::Fuse]) {
+    if !common::met(name, &[Need::Root, Need::Fuse]) {
         return;
     }
     let mut served = start();

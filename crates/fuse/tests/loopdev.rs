@@ -36,7 +36,7 @@ fn attribute(device: &LoopDevice, name: &str) -> String {
 
 #[test]
 fn a_loop_device_is_set_up_and_taken_down() {
-    if !testkit::met("a_loop_device_is_set_up_and_taken_down", &NEEDS) {
+    if !common::met("a_loop_device_is_set_up_and_taken_down", &NEEDS) {
         return;
     }
     let mut served = start();
@@ -78,7 +78,7 @@ fn a_loop_device_is_set_up_and_taken_down() {
 
 #[test]
 fn what_reads_a_device_delays_but_does_not_keep_it() {
-    if !testkit::met("what_reads_a_device_delays_but_does_not_keep_it", &NEEDS) {
+    if !common::met("what_reads_a_device_delays_but_does_not_keep_it", &NEEDS) {
         return;
     }
     let mut served = start();
@@ -96,7 +96,7 @@ fn what_reads_a_device_delays_but_does_not_keep_it() {
 
 #[test]
 fn devices_that_were_added_are_removed() {
-    if !testkit::met("devices_that_were_added_are_removed", &NEEDS) {
+    if !common::met("devices_that_were_added_are_removed", &NEEDS) {
         return;
     }
     let mut served = start();
@@ -123,7 +123,7 @@ fn devices_that_were_added_are_removed() {
 
 #[test]
 fn a_write_through_device_and_a_read_only_one() {
-    if !testkit::met("a_write_through_device_and_a_read_only_one", &NEEDS) {
+    if !common::met("a_write_through_device_and_a_read_only_one", &NEEDS) {
         return;
     }
     let mut served = start();
@@ -141,7 +141,7 @@ fn a_write_through_device_and_a_read_only_one() {
 
 #[test]
 fn the_size_follows_and_bad_files_are_refused() {
-    if !testkit::met("the_size_follows_and_bad_files_are_refused", &NEEDS) {
+    if !common::met("the_size_follows_and_bad_files_are_refused", &NEEDS) {
         return;
     }
     let directory = TempDir::new();
@@ -178,7 +178,7 @@ fn fill(directory: &Path, rng: &mut Rng) {
 #[test]
 fn a_file_system_lives_on_it() {
     let name = "a_file_system_lives_on_it";
-    if !testkit::met(name, &EXT4) {
+    if !common::met(name, &EXT4) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));
@@ -237,7 +237,7 @@ fn a_file_system_lives_on_it() {
 #[test]
 fn many_jobs_verify_what_they_wrote() {
     let needs = [Need::Root, Need::Fuse, Need::Loop, Need::program("fio", "fio")];
-    if !testkit::met("many_jobs_verify_what_they_wrote", &needs) {
+    if !common::met("many_jobs_verify_what_they_wrote", &needs) {
         return;
     }
     let mut served = start();

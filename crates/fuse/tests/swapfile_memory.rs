@@ -102,7 +102,7 @@ fn measure(kind: &str, through_a_loop_device: bool, rng: &mut Rng) -> Counts {
 #[test]
 fn serving_costs_no_fault_and_no_call_of_the_heap() {
     let name = "serving_costs_no_fault_and_no_call_of_the_heap";
-    if !testkit::met(name, &[Need::Root, Need::Fuse]) {
+    if !common::met(name, &[Need::Root, Need::Fuse]) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));
@@ -112,7 +112,7 @@ fn serving_costs_no_fault_and_no_call_of_the_heap() {
 #[test]
 fn serving_a_loop_device_costs_none_either() {
     let name = "serving_a_loop_device_costs_none_either";
-    if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
+    if !common::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));
@@ -122,7 +122,7 @@ fn serving_a_loop_device_costs_none_either() {
 #[test]
 fn fresh_memory_and_the_heap_are_noticed() {
     let name = "fresh_memory_and_the_heap_are_noticed";
-    if !testkit::met(name, &[Need::Root, Need::Fuse]) {
+    if !common::met(name, &[Need::Root, Need::Fuse]) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));
@@ -169,7 +169,7 @@ fn the_kernel_swaps_to_it() {
     let mkswap = Need::program("mkswap", "util-linux");
     let swapon = Need::program("swapon", "util-linux");
     let needs = [Need::Root, Need::Fuse, Need::Loop, Need::Swap, mkswap, swapon];
-    if !testkit::met(name, &needs) {
+    if !common::met(name, &needs) {
         return;
     }
     let mut rng = Rng::new(testkit::seed(name));

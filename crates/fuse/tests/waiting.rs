@@ -26,7 +26,7 @@ fn page(fill: u8) -> [u8; P as usize] {
 
 #[test]
 fn others_are_answered_meanwhile() {
-    if !testkit::met("others_are_answered_meanwhile", &[Need::Fuse]) {
+    if !common::met("others_are_answered_meanwhile", &[Need::Fuse]) {
         return;
     }
     // A single worker, so that one request that holds it up holds up all.
@@ -100,7 +100,7 @@ fn others_are_answered_meanwhile() {
 #[test]
 fn a_file_holds_what_was_written_whoever_waits() {
     let name = "a_file_holds_what_was_written_whoever_waits";
-    if !testkit::met(name, &[Need::Fuse]) {
+    if !common::met(name, &[Need::Fuse]) {
         return;
     }
     let seed = testkit::seed(name);
@@ -140,7 +140,7 @@ fn a_file_holds_what_was_written_whoever_waits() {
 
 #[test]
 fn a_mount_is_torn_down_while_requests_wait() {
-    if !testkit::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
+    if !common::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -167,7 +167,7 @@ fn a_mount_is_torn_down_while_requests_wait() {
 
 #[test]
 fn the_file_is_as_long_as_the_device_is_now() {
-    if !testkit::met("the_file_is_as_long_as_the_device_is_now", &[Need::Fuse]) {
+    if !common::met("the_file_is_as_long_as_the_device_is_now", &[Need::Fuse]) {
         return;
     }
     let mut served = start();
@@ -209,7 +209,7 @@ fn a_file_system_grows_while_it_is_used() {
         Need::program("mkfs.ext4", "e2fsprogs"),
         Need::program("resize2fs", "e2fsprogs"),
     ];
-    if !testkit::met(name, &needs) {
+    if !common::met(name, &needs) {
         return;
     }
     let run = |program: &str, arguments: &[&dyn AsRef<std::ffi::OsStr>]| {

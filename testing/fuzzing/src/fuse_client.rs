@@ -54,10 +54,9 @@ fn check_parser(bytes: &[u8]) {
         Ok(request) => {
             assert_eq!(word(bytes, 0) as usize, bytes.len(), "a length that is wrong is accepted");
             assert_eq!(request.unique, long(bytes, 8));
-            if let wire::Call::Write { offset, data } = request.call {
+            if let wire::Call::Write { offset, length } = request.call {
                 assert_eq!(offset, long(bytes, HEADER + 8));
-                assert_eq!(data.start, 80);
-                assert_eq!(data.end, bytes.len(), "all that follows is data");
+                assert_eq!(80 + length, bytes.len(), "all that follows is data");
             }
         }
         Err(malformed) => {

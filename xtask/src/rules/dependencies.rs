@@ -267,7 +267,7 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("httparse", &["cli"], &[]),
     ("hyper-util", &[], &["remote"]),
     ("indicatif", &["cli", "lab"], &[]),
-    ("io-uring", &["backing", "ublk"], &[]),
+    ("io-uring", &["backing", "fuse", "ublk"], &[]),
     // The system is `host`: the other crates of the product call its safe functions, and those of
     // rustix.
     ("libc", &["host", "guestkit"], &["*"]),

@@ -15,6 +15,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/capi/src/memory.rs",
     "crates/capi/src/serve.rs",
     "crates/capi/src/store.rs",
+    "crates/fuse/src/ring.rs",
     "crates/host/src/cpu.rs",
     "crates/host/src/descriptors.rs",
     "crates/host/src/frees/bpf.rs",

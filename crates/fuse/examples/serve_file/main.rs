@@ -1,9 +1,10 @@
 //! Serves uncompressed RAM disks as files until its standard input ends:
-//! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd]`.
+//! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd] [--ring]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
 //! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `add-panicking NAME BYTES`,
-//! `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `unmount`, `force`.
+//! `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `ring` (is it served by
+//! io_uring?), `unmount`, `force`.
 //!
 //! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
 //! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
@@ -54,6 +55,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
             }
             "--pin" => options.pin = true,
             "--shared-fd" => options.clone_fd = false,
+            "--ring" => options.ring = true,
             _ => return Err(format!("unknown option {argument}").into()),
         }
     }
@@ -124,6 +126,7 @@ fn answer(
             Ok(String::new())
         }
         ["opens", name] => Ok(mount.opens(name).count().to_string()),
+        ["ring"] => Ok(mount.is_by_ring().to_string()),
         ["names"] => Ok(mount.names().join(" ")),
         ["map", name] => map(&**disks.get(name).ok_or("no such disk")?),
         ["unmount"] => Ok(mount.unmount(false).map(|()| String::new())?),

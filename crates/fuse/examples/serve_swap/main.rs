@@ -1,5 +1,5 @@
 //! Serves one RAM disk as a file for swap space until its standard input ends:
-//! `serve_swap PATH BYTES THREADS KIND`.
+//! `serve_swap PATH BYTES THREADS KIND [ring]`.
 //!
 //! Kinds of disks: `plain`; `failing` (every operation fails); `slow` (each takes half a second);
 //! `panicking` (operations that begin in page 7 panic); `fresh` (each touches memory that was never
@@ -7,7 +7,7 @@
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `opens`,
-//! `served`, `unmount`, `force`.
+//! `served`, `ring` (is it served by io_uring?), `unmount`, `force`.
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -38,13 +38,14 @@ fn sandbox() -> Result<(), Box<dyn Error>> {
 
 fn serve() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [path, bytes, threads, kind] = &arguments[..] else {
-        return Err("serve_swap PATH BYTES THREADS KIND".into());
+    let [path, bytes, threads, kind, ring @ ..] = &arguments[..] else {
+        return Err("serve_swap PATH BYTES THREADS KIND [ring]".into());
     };
     sandbox()?;
     let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind)?));
     let options = SwapFileOptions {
         threads: threads.parse()?,
+        ring: !ring.is_empty(),
         begin: || CountingHeap::count_this_thread(true),
         ..SwapFileOptions::default()
     };
@@ -67,6 +68,7 @@ fn answer(swap: &mut SwapFile, line: &str, before: u64) -> Result<String, Box<dy
         "threads" => Ok(swap.threads().iter().map(i32::to_string).collect::<Vec<_>>().join(" ")),
         "heap" => Ok((CountingHeap::calls() - before).to_string()),
         "opens" => Ok(swap.open_count().to_string()),
+        "ring" => Ok(swap.is_by_ring().to_string()),
         "served" => Ok(swap.is_served().to_string()),
         "unmount" => Ok(swap.unmount(false).map(|()| String::new())?),
         "force" => Ok(swap.unmount(true).map(|()| String::new())?),

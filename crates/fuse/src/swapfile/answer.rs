@@ -7,12 +7,11 @@
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use block::{BlockDevice, Context, IoError, Operation};
+use block::{BlockDevice, Context, IoError, Operation, Wait};
 use host::{errno, flags};
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
-use super::buffer::Buffer;
 use super::reply::{Attributes, Reply};
 use super::wire::{Call, Request, SET_OPEN, SET_RIGHTS, SET_SIZE};
 use crate::ranges;
@@ -27,10 +26,19 @@ pub(crate) struct File {
     opens: AtomicU64,
 }
 
-/// An answer, and the number of bytes of the buffer's data that follow it.
+/// An answer, and the number of bytes of the data that follow it.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     pub(crate) data: usize,
+}
+
+/// What a request comes to.
+pub(crate) enum Outcome {
+    Answer(Answer),
+    /// It has no answer.
+    Silent,
+    /// It would have to wait under `Wait::No`; nothing has changed.
+    WouldWait,
 }
 
 impl From<Reply> for Answer {
@@ -61,23 +69,38 @@ impl File {
         self.opens.load(Ordering::Relaxed).cast_signed().max(0).cast_unsigned()
     }
 
-    /// Carries out `request`, which is in `buffer`. None if the request has no answer.
-    pub(crate) fn answer(&self, request: &Request, buffer: &mut Buffer) -> Option<Answer> {
+    /// Carries out `request`. `data` has the data of a write, and gets those of a read.
+    pub(crate) fn answer(&self, request: &Request, data: &mut [u8], wait: Wait) -> Outcome {
         let unique = request.unique;
         let answer = match &request.call {
-            Call::Silent => return None,
-            Call::Read { offset, length } => {
-                return Some(self.read(unique, *offset, *length, buffer));
-            }
-            Call::Write { offset, data } => {
-                let data = buffer.part(data).ok_or(errno::EIO);
-                data.and_then(|data| self.write(*offset, data))
-                    .map(|written| Reply::written(unique, written))
+            Call::Silent => return Outcome::Silent,
+            Call::Read { offset, length } => self
+                .read(*offset, *length, data, wait)
+                .map(|length| Answer { reply: Reply::data(unique, length), data: length }),
+            other => self.answer_without_data(unique, other, data, wait).map(Answer::from),
+        };
+        match answer {
+            Err(errno::EAGAIN) if wait == Wait::No => Outcome::WouldWait,
+            answer => Outcome::Answer(answer.unwrap_or_else(|it| Reply::error(unique, it).into())),
+        }
+    }
+
+    fn answer_without_data(
+        &self,
+        unique: u64,
+        call: &Call,
+        data: &[u8],
+        wait: Wait,
+    ) -> Result<Reply, i32> {
+        match call {
+            Call::Write { offset, length } => {
+                let data = data.get(..*length).ok_or(errno::EIO)?;
+                self.write(*offset, data, wait).map(|written| Reply::written(unique, written))
             }
             Call::Allocate { offset, length, mode } => {
-                self.allocate(*offset, *length, *mode).map(|()| Reply::done(unique))
+                self.allocate((*offset, *length), *mode, wait).map(|()| Reply::done(unique))
             }
-            Call::Sync => self.flush().map(|()| Reply::done(unique)),
+            Call::Sync => self.flush(wait).map(|()| Reply::done(unique)),
             Call::GetAttr => Ok(Reply::attributes(unique, &self.attributes)),
             Call::SetAttr { valid, size } => self.set(*valid, *size).map(|()| {
                 // Nothing changed; the answer holds the attributes.
@@ -98,26 +121,23 @@ impl File {
             Call::Init { .. } => Err(errno::EIO),
             // The kernel remembers this and does not ask again.
             Call::Unknown => Err(errno::ENOSYS),
-        };
-        Some(answer.unwrap_or_else(|errno| Reply::error(unique, errno)).into())
+            // These are `answer`'s.
+            Call::Read { .. } | Call::Silent => Err(errno::EIO),
+        }
     }
 
-    fn read(&self, unique: u64, offset: u64, length: u32, buffer: &mut Buffer) -> Answer {
+    fn read(&self, offset: u64, length: u32, data: &mut [u8], wait: Wait) -> Result<usize, i32> {
         let left = self.attributes.size.saturating_sub(offset);
         let length = (length as usize).min(usize::try_from(left).unwrap_or(usize::MAX));
         // The kernel knows the longest read.
-        let Some(into) = buffer.data(length) else {
-            return Reply::error(unique, errno::EIO).into();
-        };
-        if length > 0
-            && let Err(error) = self.submit(Operation::Read { offset, into })
-        {
-            return Reply::error(unique, error).into();
+        let into = data.get_mut(..length).ok_or(errno::EIO)?;
+        if length > 0 {
+            self.submit(Operation::Read { offset, into }, wait)?;
         }
-        Answer { reply: Reply::data(unique, length), data: length }
+        Ok(length)
     }
 
-    fn write(&self, offset: u64, data: &[u8]) -> Result<usize, i32> {
+    fn write(&self, offset: u64, data: &[u8], wait: Wait) -> Result<usize, i32> {
         let room = self.attributes.size.saturating_sub(offset);
         if data.is_empty() {
             return Ok(0);
@@ -126,21 +146,21 @@ impl File {
             return Err(errno::ENOSPC);
         }
         let from = &data[..data.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        self.submit(Operation::Write { offset, from })?;
+        self.submit(Operation::Write { offset, from }, wait)?;
         Ok(from.len())
     }
 
-    fn allocate(&self, offset: u64, length: u64, mode: i32) -> Result<(), i32> {
+    fn allocate(&self, (offset, length): (u64, u64), mode: i32, wait: Wait) -> Result<(), i32> {
         let kept = self.attributes.size.saturating_sub(offset).min(length);
         let discard = self.device.abilities().discard;
         match ranges::operation(mode, (offset, length), kept, discard)? {
-            Some(operation) => self.submit(operation),
+            Some(operation) => self.submit(operation, wait),
             None => Ok(()),
         }
     }
 
-    fn flush(&self) -> Result<(), i32> {
-        if self.flush { self.submit(Operation::Flush) } else { Ok(()) }
+    fn flush(&self, wait: Wait) -> Result<(), i32> {
+        if self.flush { self.submit(Operation::Flush, wait) } else { Ok(()) }
     }
 
     fn set(&self, valid: u32, size: u64) -> Result<(), i32> {
@@ -160,8 +180,8 @@ impl File {
         Ok(())
     }
 
-    fn submit(&self, operation: Operation<'_>) -> Result<(), i32> {
-        let context = Context::waiting((self.cpu)());
+    fn submit(&self, operation: Operation<'_>, wait: Wait) -> Result<(), i32> {
+        let context = Context { cpu: (self.cpu)(), wait };
         self.device.perform(context, operation).map_err(IoError::errno)
     }
 }

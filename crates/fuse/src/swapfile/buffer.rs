@@ -1,7 +1,6 @@
 //! The buffer of one thread: for its requests, and for the data of its answers.
 
 use std::hint::black_box;
-use std::ops::Range;
 
 use super::wire::BEFORE_DATA;
 
@@ -31,14 +30,8 @@ impl Buffer {
         &mut self.memory[self.data - BEFORE_DATA..self.data + self.largest]
     }
 
-    /// A part of the current request.
-    pub(crate) fn part(&self, range: &Range<usize>) -> Option<&[u8]> {
-        self.memory[self.data - BEFORE_DATA..self.data + self.largest].get(range.clone())
-    }
-
-    /// `length` bytes for the answer to a read, at the place of a write's data; None if there is
-    /// less room.
-    pub(crate) fn data(&mut self, length: usize) -> Option<&mut [u8]> {
-        self.memory[self.data..self.data + self.largest].get_mut(..length)
+    /// The data of a write; the place for the data of the answer to a read.
+    pub(crate) fn data(&mut self) -> &mut [u8] {
+        &mut self.memory[self.data..self.data + self.largest]
     }
 }

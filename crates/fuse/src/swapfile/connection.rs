@@ -11,7 +11,7 @@ use host::{errno, mounts_at};
 use rustix::mount::MountFlags;
 
 use super::buffer::Buffer;
-use super::reply::{Greeting, MAJOR, OLDEST, Reply};
+use super::reply::{Agreed, Greeting, MAJOR, OLDEST, Reply};
 use super::wire::{self, Call};
 use crate::mount::open_fuse;
 use crate::place::Place;
@@ -25,14 +25,14 @@ pub(crate) fn largest(page: usize) -> usize {
     LARGEST.max(page)
 }
 
-/// Mounts a file at `at` and returns the descriptor of its requests, and whether the kernel can be
-/// asked for requests again. `buffer` holds requests of `largest` bytes of data.
+/// Mounts a file at `at` and returns the descriptor of its requests, and what was agreed on. With
+/// `ring`, the kernel is asked for rings. `buffer` holds requests of `largest` bytes of data.
 pub(crate) fn open(
     at: PathBuf,
     owner: (u32, u32),
-    page: usize,
+    (page, ring): (usize, bool),
     buffer: &mut Buffer,
-) -> Result<(Place, Channel, bool), Error> {
+) -> Result<(Place, Channel, Agreed), Error> {
     let channel = open_fuse()?;
     let largest = largest(page);
     let options = format!(
@@ -43,8 +43,8 @@ pub(crate) fn open(
     );
     mount(&at, &options).map_err(|error| refused(&at, error))?;
     let place = Place::new(at);
-    match greet(&channel, buffer, largest as u32, page as u32) {
-        Ok(has_resend) => Ok((place, channel, has_resend)),
+    match greet(&channel, buffer, (largest as u32, page as u32), ring) {
+        Ok(agreed) => Ok((place, channel, agreed)),
         Err(error) => {
             let _ = place.take_down(true, || None, || {});
             Err(Error::system("agree with the kernel on how a file is served")(error))
@@ -81,8 +81,13 @@ fn refused(at: &Path, source: io::Error) -> Error {
 }
 
 /// Answers the first request of the kernel, and a second one if the kernel begins with a later
-/// version. Returns whether the kernel can be asked for requests again.
-fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) -> io::Result<bool> {
+/// version.
+fn greet(
+    mut channel: &Channel,
+    buffer: &mut Buffer,
+    (largest, page): (u32, u32),
+    ring: bool,
+) -> io::Result<Agreed> {
     loop {
         let length = match channel.read(buffer.request()) {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -102,9 +107,9 @@ fn greet(mut channel: &Channel, buffer: &mut Buffer, largest: u32, page: u32) ->
             channel.write_all(Reply::error(unique, errno::EPROTO).bytes())?;
             return Err(io::Error::from_raw_os_error(errno::EPROTO));
         }
-        let greeting = Greeting { minor, readahead, flags, flags2, largest, page };
+        let greeting = Greeting { minor, readahead, flags, flags2, largest, page, ring };
         channel.write_all(Reply::greeting(unique, &greeting).bytes())?;
-        return Ok(greeting.has_resend());
+        return Ok(greeting.agreed());
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! An answer is a few numbers at fixed offsets. The data of a read follows from another buffer.
 
-/// Bytes of the header that every answer begins with.
-const HEADER: usize = 16;
+use super::wire::{self, ANSWER as HEADER, ENTRY};
+
 /// Bytes of the longest answer without data: a header, and 104 bytes of attributes.
 const LONGEST: usize = HEADER + 104;
 
@@ -32,6 +32,8 @@ const MAX_PAGES: u32 = 1 << 22;
 const SECOND_WORD: u32 = 1 << 30;
 /// In the second word: requests can be asked for again.
 const RESEND: u32 = 1 << 7;
+/// In the second word: requests go through rings of io_uring.
+const OVER_RING: u32 = 1 << 9;
 
 /// Flags of an opened file: no page cache, parallel writes, no flush at a close.
 const DIRECT: u32 = 1 | PARALLEL_WRITES | NO_FLUSH;
@@ -70,12 +72,25 @@ pub(crate) struct Greeting {
     pub(crate) largest: u32,
     /// Bytes in a page of the system.
     pub(crate) page: u32,
+    /// Are rings wanted? Requests cannot be asked for again then.
+    pub(crate) ring: bool,
+}
+
+/// What the kernel and this server agreed on.
+#[derive(Clone, Copy)]
+pub(crate) struct Agreed {
+    /// The kernel can be asked for requests again.
+    pub(crate) resend: bool,
+    /// It hands requests over by rings, once they have begun.
+    pub(crate) ring: bool,
 }
 
 impl Greeting {
-    /// Can requests that a process has read be asked for again (Linux 6.9)?
-    pub(crate) fn has_resend(&self) -> bool {
-        self.flags & SECOND_WORD != 0 && self.flags2 & RESEND != 0
+    /// What the kernel offers (requests again: Linux 6.9; rings: Linux 6.14) and is wanted.
+    pub(crate) fn agreed(&self) -> Agreed {
+        let has = |flag| self.flags & SECOND_WORD != 0 && self.flags2 & flag != 0;
+        let ring = self.ring && has(OVER_RING);
+        Agreed { ring, resend: !ring && has(RESEND) }
     }
 }
 
@@ -109,6 +124,13 @@ impl Reply {
     /// The bytes of the answer, without the data.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.length]
+    }
+
+    /// Puts it in an entry of a ring. Of a read, `moved` bytes of data are there.
+    pub(crate) fn put_in_entry(&self, header: &mut [u8; ENTRY], data: &mut [u8], moved: usize) {
+        let rest = &self.bytes[HEADER..self.length];
+        data[..rest.len()].copy_from_slice(rest);
+        wire::answer_entry(header, &self.bytes[..HEADER], rest.len() + moved);
     }
 
     /// The request succeeded.
@@ -169,7 +191,11 @@ impl Reply {
     pub(crate) fn greeting(unique: u64, greeting: &Greeting) -> Reply {
         let mut reply = Reply::new(unique, 0);
         reply.word(MAJOR).word(greeting.minor.min(MINOR)).word(greeting.readahead);
-        let (second, flags2) = if greeting.has_resend() { (SECOND_WORD, RESEND) } else { (0, 0) };
+        let (second, flags2) = match greeting.agreed() {
+            Agreed { ring: true, .. } => (SECOND_WORD, OVER_RING),
+            Agreed { resend: true, .. } => (SECOND_WORD, RESEND),
+            _ => (0, 0),
+        };
         reply.word(greeting.flags & WANTED | second);
         let congested = BACKGROUND / 4 * 3;
         reply.put(&BACKGROUND.to_ne_bytes()).put(&congested.to_ne_bytes()).word(greeting.largest);

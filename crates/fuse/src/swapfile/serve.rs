@@ -10,12 +10,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::sleep;
 use std::time::Duration;
 
+use block::Wait;
 use host::errno;
 
-use super::answer::{Answer, File};
+use super::answer::{Answer, File, Outcome};
 use super::buffer::Buffer;
 use super::reply::Reply;
-use super::wire;
+use super::wire::{self, ENTRY, Malformed, Request};
+use crate::ring::Entry;
+use crate::ring::serving::CarryOut;
 
 /// The pause after an unexpected error of a read.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -61,16 +64,59 @@ fn after(error: Option<&io::Error>) -> Next {
 
 /// Carries out the request in the first `length` bytes of `buffer`. None if it has no answer.
 pub(crate) fn respond(file: &File, buffer: &mut Buffer, length: usize) -> Option<Answer> {
-    let request = match wire::parse(&buffer.request()[..length]) {
-        Ok(request) => request,
-        Err(malformed) => return Some(Reply::error(malformed.unique?, errno::EIO).into()),
+    let request = wire::parse(&buffer.request()[..length]);
+    match carry_out(file, request, buffer.data(), Wait::Yes) {
+        Outcome::Answer(answer) => Some(answer),
+        // This thread may wait.
+        Outcome::Silent | Outcome::WouldWait => None,
+    }
+}
+
+/// Carries out a request, or refuses one that could not be understood. A panic of the device is an
+/// error of the request.
+pub(crate) fn carry_out(
+    file: &File,
+    request: Result<Request, Malformed>,
+    data: &mut [u8],
+    wait: Wait,
+) -> Outcome {
+    let refused = |unique| Outcome::Answer(Reply::error(unique, errno::EIO).into());
+    match request {
+        Ok(request) => {
+            let outcome = catch_unwind(AssertUnwindSafe(|| file.answer(&request, data, wait)));
+            outcome.unwrap_or_else(|_| refused(request.unique))
+        }
+        Err(malformed) => malformed.unique.map_or(Outcome::Silent, refused),
+    }
+}
+
+/// Carries out the request of an entry of a ring, and puts the answer there. False if it would have
+/// to wait; nothing has changed then.
+pub(crate) fn carry_out_entry(
+    file: &File,
+    header: &mut [u8; ENTRY],
+    data: &mut [u8],
+    wait: Wait,
+) -> bool {
+    let answer = match carry_out(file, wire::parse_entry(header), data, wait) {
+        Outcome::WouldWait => return false,
+        Outcome::Answer(answer) => answer,
+        // An entry always goes back.
+        Outcome::Silent => Reply::done(wire::entry_id(header)).into(),
     };
-    let answer = catch_unwind(AssertUnwindSafe(|| file.answer(&request, buffer)));
-    answer.unwrap_or_else(|_| Some(Reply::error(request.unique, errno::EIO).into()))
+    answer.reply.put_in_entry(header, data, answer.data);
+    true
+}
+
+impl CarryOut for File {
+    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> bool {
+        let (header, data) = entry.parts();
+        carry_out_entry(self, header, data, wait)
+    }
 }
 
 fn send(mut channel: &Channel, answer: &Answer, buffer: &mut Buffer) {
-    let data = buffer.data(answer.data).unwrap_or_default();
+    let data = &buffer.data()[..answer.data];
     let parts = [IoSlice::new(answer.reply.bytes()), IoSlice::new(data)];
     let parts = if data.is_empty() { &parts[..1] } else { &parts[..] };
     loop {

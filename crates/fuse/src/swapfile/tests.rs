@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
 use units::Cpu;
 
 use super::answer::File;
 use super::buffer::Buffer;
 use super::reply::{Attributes, Greeting, Reply};
-use super::wire::{self, BEFORE_DATA, Call, HEADER, Malformed};
+use super::wire::{self, BEFORE_DATA, Call, ENTRY, HEADER, Malformed};
 use super::{drive, serve};
 
 const UNIQUE: u64 = 0x1234_5678_9abc;
@@ -65,9 +65,8 @@ fn body(answer: &[u8]) -> Result<&[u8], i32> {
 fn requests_are_understood() {
     let call = |bytes: &[u8]| wire::parse(bytes).unwrap().call;
     assert_eq!(call(&read(5, 7)), Call::Read { offset: 5, length: 7 });
-    let data = BEFORE_DATA..BEFORE_DATA + 3;
-    assert_eq!(call(&write(9, b"abc")), Call::Write { offset: 9, data });
-    assert_eq!(call(&write(9, b"")), Call::Write { offset: 9, data: 80..80 });
+    assert_eq!(call(&write(9, b"abc")), Call::Write { offset: 9, length: 3 });
+    assert_eq!(call(&write(9, b"")), Call::Write { offset: 9, length: 0 });
     assert_eq!(
         call(&request(43, &longs(&[0, 1, 2, 0]))),
         Call::Allocate { offset: 1, length: 2, mode: 0 }
@@ -135,6 +134,7 @@ fn answers_have_the_kernels_shape() {
         flags2: 0,
         largest: 1 << 17,
         page: 1 << 14,
+        ring: false,
     };
     let reply = Reply::greeting(UNIQUE, &greeting);
     let told = words(body(reply.bytes()).unwrap());
@@ -169,9 +169,67 @@ fn requests_can_be_asked_for_again() {
         flags2,
         largest: 1 << 17,
         page: 4096,
+        ring: false,
     };
-    assert!(greeting(1 << 30, 1 << 7).has_resend());
-    assert!(!greeting(0, 1 << 7).has_resend() && !greeting(1 << 30, !(1 << 7)).has_resend());
+    let has_resend = |flags, flags2| greeting(flags, flags2).agreed().resend;
+    assert!(has_resend(1 << 30, 1 << 7));
+    assert!(!has_resend(0, 1 << 7) && !has_resend(1 << 30, !(1 << 7)));
+}
+
+#[test]
+fn rings_are_asked_for_where_they_are_wanted_and_offered() {
+    let mut greeting = Greeting {
+        minor: 45,
+        readahead: 0,
+        flags: u32::MAX,
+        flags2: u32::MAX,
+        largest: 1 << 17,
+        page: 4096,
+        ring: true,
+    };
+    let flags2 =
+        |greeting: &Greeting| words(body(Reply::greeting(UNIQUE, greeting).bytes()).unwrap())[8];
+    assert!(greeting.agreed().ring && !greeting.agreed().resend, "a ring cannot be handed over");
+    assert_eq!(flags2(&greeting), 1 << 9);
+    greeting.flags2 = !(1 << 9);
+    assert!(!greeting.agreed().ring && greeting.agreed().resend);
+    assert_eq!(flags2(&greeting), 1 << 7);
+}
+
+/// The header of an entry with a request, as the kernel fills it.
+fn entry(operation: u32, operands: &[u8], data: u32) -> [u8; ENTRY] {
+    let mut header = [0xee; ENTRY];
+    header[..HEADER].copy_from_slice(&request(operation, operands)[..HEADER]);
+    header[128..128 + operands.len()].copy_from_slice(operands);
+    header[264..272].copy_from_slice(&UNIQUE.to_ne_bytes());
+    header[272..276].copy_from_slice(&data.to_ne_bytes());
+    header
+}
+
+#[test]
+fn entries_of_a_ring_are_understood_and_answered() {
+    let file = File::new(Arc::new(Plain::new(1 << 20)), || Cpu(0), (0, 0));
+    let mut data = vec![0; 128 << 10];
+    let ask = |header: &mut [u8; ENTRY], data: &mut [u8]| {
+        assert_eq!(wire::entry_id(header), UNIQUE);
+        assert!(serve::carry_out_entry(&file, header, data, Wait::Yes));
+        assert_eq!(header[8..16], UNIQUE.to_ne_bytes());
+        (-(words(&header[4..8])[0] as i32), words(&header[272..276])[0] as usize)
+    };
+    let operands = |offset, length| read(offset, length)[HEADER..].to_vec();
+    data[..3].copy_from_slice(b"abc");
+    assert_eq!(ask(&mut entry(16, &operands(4096, 3), 3), &mut data), (0, 8));
+    assert_eq!(words(&data[..8]), [3, 0]);
+    data.fill(0xee);
+    assert_eq!(ask(&mut entry(15, &operands(4095, 5), 0), &mut data), (0, 5));
+    assert_eq!(data[..6], *b"\0abc\0\xee");
+    assert_eq!(ask(&mut entry(3, &[0; 16], 0), &mut data), (0, 104));
+    assert_eq!(ask(&mut entry(20, &[0; 16], 0), &mut data), (0, 0));
+    assert_eq!(ask(&mut entry(1, &[], 9), &mut data), (libc::ENOSYS, 0));
+    // A write whose length is not that of its data, and more than there is room for.
+    assert_eq!(ask(&mut entry(16, &operands(0, 3), 4), &mut data), (libc::EIO, 0));
+    assert_eq!(ask(&mut entry(16, &operands(0, 1 << 18), 1 << 18), &mut data), (libc::EIO, 0));
+    assert_eq!(ask(&mut entry(15, &operands(0, 1 << 18), 0), &mut data), (libc::EIO, 0));
 }
 
 #[test]
@@ -183,11 +241,8 @@ fn data_begins_on_a_page_of_any_size() {
         let start = buffer.request().as_ptr() as usize;
         assert!((start + BEFORE_DATA).is_multiple_of(page));
         assert_eq!(buffer.request().len(), BEFORE_DATA + largest);
-        assert_eq!(buffer.data(largest).unwrap().as_ptr() as usize, start + BEFORE_DATA);
-        assert!(buffer.data(largest + 1).is_none());
-        let whole = BEFORE_DATA..BEFORE_DATA + largest;
-        assert_eq!(buffer.part(&whole).unwrap().as_ptr() as usize, start + BEFORE_DATA);
-        assert!(buffer.part(&(BEFORE_DATA..whole.end + 1)).is_none());
+        assert_eq!(buffer.data().as_ptr() as usize, start + BEFORE_DATA);
+        assert_eq!(buffer.data().len(), largest);
     }
 }
 

@@ -4,14 +4,24 @@
 //! no state. It knows only the requests for a single file. Numbers are in the byte order of the
 //! machine.
 
-use std::ops::Range;
-
 /// Bytes of the header that every request begins with.
 pub const HEADER: usize = 40;
 /// Bytes before the data of a write: the header and the description of the write.
 pub const BEFORE_DATA: usize = HEADER + WRITE;
 /// Bytes that describe a write.
 const WRITE: usize = 40;
+
+/// Bytes of the header that every answer begins with.
+pub(crate) const ANSWER: usize = 16;
+/// Bytes of the header of an entry of a ring (`fuse_uring_req_header`): the header of a request or
+/// an answer, the operands, and the description of the entry.
+pub const ENTRY: usize = 288;
+/// Where the operands begin.
+const ENTRY_OPERANDS: usize = 128;
+/// Where the number of the request is.
+const ENTRY_ID: usize = 264;
+/// Where the length of the data is.
+const ENTRY_DATA: usize = 272;
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,8 +75,8 @@ pub enum Call {
     Write {
         /// The offset.
         offset: u64,
-        /// The place of the data within the request.
-        data: Range<usize>,
+        /// The length of the data, which is all that follows the description of the write.
+        length: usize,
     },
     /// The close of a descriptor.
     Flush,
@@ -122,12 +132,57 @@ pub fn parse(bytes: &[u8]) -> Result<Request, Malformed> {
     let request = || {
         let whole = word(bytes, 0)? as usize == bytes.len();
         let body = bytes.get(HEADER..).filter(|_| whole)?;
-        Some(Request { unique: unique?, call: call(word(bytes, 4)?, body)? })
+        let data = body.len().saturating_sub(WRITE);
+        Some(Request { unique: unique?, call: call(word(bytes, 4)?, body, data)? })
     };
     request().ok_or(Malformed { unique })
 }
 
-fn call(operation: u32, body: &[u8]) -> Option<Call> {
+/// Parses the request in the header of an entry of a ring: it has the operands at a fixed place,
+/// and the length of the data, which is elsewhere.
+///
+/// # Errors
+/// [`Malformed`] if the length of a write is not the length of the data.
+pub fn parse_entry(header: &[u8; ENTRY]) -> Result<Request, Malformed> {
+    let unique = long(header, 8).filter(|unique| *unique != 0);
+    let request = || {
+        let data = word(header, ENTRY_DATA)? as usize;
+        let call = call(word(header, 4)?, &header[ENTRY_OPERANDS..ENTRY_ID - 8], data)?;
+        Some(Request { unique: unique?, call })
+    };
+    request().ok_or(Malformed { unique })
+}
+
+/// By this number the kernel knows the request of an entry.
+pub(crate) fn entry_id(header: &[u8; ENTRY]) -> u64 {
+    long(header, ENTRY_ID).unwrap_or(0)
+}
+
+/// Writes the beginning of an answer, and the length of its data, which is elsewhere.
+pub(crate) fn answer_entry(header: &mut [u8; ENTRY], answer: &[u8], data: usize) {
+    header[..answer.len()].copy_from_slice(answer);
+    header[ENTRY_DATA..ENTRY_DATA + 4].copy_from_slice(&(data as u32).to_ne_bytes());
+}
+
+/// The handle of an open file, which requests for data begin with.
+pub(crate) fn handle(header: &[u8; ENTRY]) -> u64 {
+    long(header, ENTRY_OPERANDS).unwrap_or(0)
+}
+
+/// The request of an entry as it would be read from /dev/fuse: its parts are put into `bytes`.
+/// None if its lengths do not fit.
+pub(crate) fn classic(header: &[u8; ENTRY], data: &[u8], bytes: &mut Vec<u8>) -> Option<()> {
+    let data = data.get(..word(header, ENTRY_DATA)? as usize)?;
+    let operands = (word(header, 0)? as usize).checked_sub(HEADER + data.len())?;
+    bytes.clear();
+    bytes.extend(&header[..HEADER]);
+    bytes.extend(header[ENTRY_OPERANDS..ENTRY_ID - 8].get(..operands)?);
+    bytes.extend(data);
+    Some(())
+}
+
+/// `data` bytes follow the operands of a write.
+fn call(operation: u32, body: &[u8], data: usize) -> Option<Call> {
     Some(match operation {
         // FORGET, INTERRUPT, NOTIFY_REPLY, BATCH_FORGET
         2 | 36 | 41 | 42 => Call::Silent,
@@ -137,10 +192,10 @@ fn call(operation: u32, body: &[u8]) -> Option<Call> {
         15 => Call::Read { offset: long(body, 8)?, length: word(body, 16)? },
         16 => {
             let (offset, length) = (long(body, 8)?, word(body, 16)? as usize);
-            if body.len().checked_sub(WRITE)? != length {
+            if body.len() < WRITE || data != length {
                 return None;
             }
-            Call::Write { offset, data: BEFORE_DATA..BEFORE_DATA + length }
+            Call::Write { offset, length }
         }
         17 => Call::StatFs,
         18 => Call::Release,

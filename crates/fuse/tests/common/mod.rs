@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::TempDir;
+use testkit::{Need, TempDir};
 
 /// After this the server is killed, and whoever waits for it gets an error.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -27,6 +27,20 @@ pub struct Served {
     stdin: Option<ChildStdin>,
     stdout: BufReader<ChildStdout>,
     _done: Sender<()>,
+}
+
+/// Do these tests have the kernel hand requests over by io_uring? A file of tests that is named so
+/// is another one once more.
+fn by_ring() -> bool {
+    env!("CARGO_CRATE_NAME").ends_with("_by_ring")
+}
+
+/// [`testkit::met`], with what io_uring needs.
+pub fn met(test: &str, needs: &[Need]) -> bool {
+    let is_there = Path::new("/sys/module/fuse/parameters/enable_uring").exists();
+    let ring = Need::Other { what: "FUSE over io_uring (Linux 6.14)", is_there };
+    let more = if by_ring() { vec![Need::Root, ring] } else { Vec::new() };
+    testkit::met(test, &[needs, &more].concat())
 }
 
 /// The example program that serves files.
@@ -57,6 +71,7 @@ pub fn start_in(root: TempDir) -> Served {
 pub fn start_with(root: TempDir, options: &[&str]) -> Served {
     let mut command = Command::new(program());
     command.arg(root.join("files")).args(options);
+    command.args(by_ring().then_some("--ring"));
     start_command(root, command)
 }
 
@@ -73,10 +88,11 @@ pub fn start_swap(root: TempDir, bytes: u64, threads: usize, kind: &str) -> Serv
     let mut command = Command::new(example("serve_swap"));
     command.arg(root.join("swap/swap0"));
     command.args([bytes.to_string(), threads.to_string(), kind.to_owned()]);
+    command.args(by_ring().then_some("ring"));
     start_command(root, command)
 }
 
-fn start_command(root: TempDir, mut command: Command) -> Served {
+pub fn start_command(root: TempDir, mut command: Command) -> Served {
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     // For a backtrace a thread that panics opens the program's file, which it may not.
     command.env_remove("RUST_BACKTRACE");
@@ -94,6 +110,7 @@ fn start_command(root: TempDir, mut command: Command) -> Served {
     });
     let mut served = Served { root, child, stdin, stdout, _done: done };
     served.answer().expect("the server mounts");
+    assert_eq!(served.ask("ring"), Ok(by_ring().to_string()));
     served
 }
 
