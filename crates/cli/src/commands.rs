@@ -90,6 +90,9 @@ pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> 
     if !has_devices_only {
         if all_of_them {
             text += &format!("\n{}", status::zone_line(&daemon.zone, options.bytes));
+            if daemon.by_io_uring {
+                text += "requests to files and loop devices come by io_uring\n";
+            }
         }
         for device in devices.iter().filter(|it| it.mountpoints.iter().any(|it| it == SWAP)) {
             text += &format!("\n{}\n", swapped_to(&device.name));
@@ -129,6 +132,7 @@ pub fn status_object(daemon: &DaemonReport, columns: &[&Column]) -> Value {
         "pid": daemon.pid,
         "root": daemon.root,
         "nbd": daemon.nbd,
+        "by_io_uring": daemon.by_io_uring,
         "abandoned": daemon.is_abandoned,
         "devices": devices,
         "swaps": daemon.swaps.iter().map(status::object).collect::<Vec<_>>(),

@@ -148,9 +148,10 @@ fn not_taken(error: io::Error) -> ControlError {
 /// the reader; where it finds no page while the daemon is being killed, the request fails.
 fn lock_for_users(transport: Transport) {
     let has_files = match transport {
-        Transport::Fuse | Transport::Ublk => true,
+        Transport::Ublk => true,
         Transport::Auto => effective_user() == 0,
         Transport::Nbd => false,
+        fuse => fuse.is_fuse(),
     };
     if has_files && let Err(error) = host::lock_memory() {
         tracing::warn!(
@@ -174,7 +175,7 @@ pub(crate) fn for_file_systems(
 }
 
 pub(crate) fn check_frontends(frontends: &FrontendOptions) -> Result<(), ControlError> {
-    if let (Transport::Fuse, Some(option)) = (frontends.transport, frontends.nbd.given()) {
+    if let (true, Some(option)) = (frontends.transport.is_fuse(), frontends.nbd.given()) {
         return Err(ControlError::invalid(format!(
             "{option} is for NBD, which is not served with --transport fuse, nor with --mount or \
              --fs without root; leave one of them out"

@@ -48,7 +48,7 @@ const LOG: &[Field] = &[
 ];
 
 const SERVING: &[Field] = &[
-    ("by", "string", "how the kernel reaches the threads: ublk or loop"),
+    ("by", "string", "how the kernel reaches the threads: ublk; loop; or loop, io_uring"),
     ("threads", "integer", "how many there are"),
     ("minor_faults", "integer", "their page faults that needed no read; there should be none"),
     ("major_faults", "integer", "their page faults that needed a read; there should be none"),
@@ -100,6 +100,7 @@ const DAEMON: &[Field] = &[
     ("pid", "integer", "its process"),
     ("root", "string", "its root directory"),
     ("nbd", "string[]", "the addresses at which it serves NBD"),
+    ("by_io_uring", "boolean", "whether requests to files and loop devices come by io_uring"),
     ("abandoned", "boolean", "whether the service manager is gone that kept its devices"),
 ];
 

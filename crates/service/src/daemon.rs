@@ -455,6 +455,7 @@ impl Commands {
             root: machine::text_of(self.root.path()),
             nbd: devices.nbd(),
             block_devices: devices.makes_block_devices(),
+            by_io_uring: devices.is_by_ring(),
             is_abandoned: devices.is_abandoned(),
             devices: disks,
             swaps,

@@ -77,6 +77,8 @@ pub struct Devices {
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
+    /// Do the requests to files come by io_uring?
+    by_ring: AtomicBool,
     /// Locked while all devices together are made or removed.
     loading: Mutex<()>,
     /// Were all devices removed together, and none made since?
@@ -109,6 +111,7 @@ impl Devices {
             ublks: Ublks::new(),
             cut_off,
             block,
+            by_ring: AtomicBool::new(false),
             loading,
             unloaded,
             state,
@@ -136,6 +139,7 @@ impl Devices {
     /// Serves all devices added from now on as files.
     pub fn serve_files(&self, files: Files) {
         self.block.store(files.loops.is_some(), Ordering::Relaxed);
+        self.by_ring.store(files.mount.is_by_ring(), Ordering::Relaxed);
         *self.cut_off.lock() = Some(files.mount.cut_off());
         self.lifecycle.lock().files = Some(files);
     }
@@ -144,6 +148,12 @@ impl Devices {
     #[must_use]
     pub fn makes_block_devices(&self) -> bool {
         self.block.load(Ordering::Relaxed)
+    }
+
+    /// Do the requests to files come by io_uring?
+    #[must_use]
+    pub fn is_by_ring(&self) -> bool {
+        self.by_ring.load(Ordering::Relaxed)
     }
 
     /// Sets the NBD server and the addresses at which it exports the devices.

@@ -282,7 +282,7 @@ pub fn plan(kept: &Kept, configured: &Configured, observed: &Observed) -> Plan {
     };
     let is_there = kept.root.as_ref() == Some(&root);
     let transport = configured.transport;
-    let has_nbd = transport != Transport::Fuse;
+    let has_nbd = !transport.is_fuse();
     let by_kept_driver = kept.disks.iter().any(|disk| disk.ublk.is_some());
     let Changes { changes, gone, asked } = changes(kept, configured, has_objects, &mut said);
     let plan = Plan {
@@ -341,7 +341,7 @@ fn tcp(kept: Option<SocketAddr>, asked: Option<SocketAddr>) -> Step {
 
 /// Are disks reached by files with this transport?
 fn has_files(transport: Transport) -> bool {
-    matches!(transport, Transport::Auto | Transport::Fuse)
+    transport == Transport::Auto || transport.is_fuse()
 }
 
 fn files(kept: &Kept, transport: Transport, observed: &Observed, said: &mut Vec<String>) -> Step {

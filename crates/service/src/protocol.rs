@@ -185,8 +185,7 @@ pub enum BackingLayout {
     Log,
 }
 
-/// Makes a swap device and has the kernel swap to it. Values are text as an administrator writes
-/// it.
+/// Makes a swap device and has the kernel swap to it. Values are as an administrator writes them.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct SwapOn {
@@ -426,6 +425,9 @@ pub struct DaemonReport {
     pub nbd: Vec<String>,
     /// Do its devices get block devices?
     pub block_devices: bool,
+    /// Do the requests to their files, and so to their loop devices, come by io_uring?
+    #[serde(default)]
+    pub by_io_uring: bool,
     /// Is the service manager gone that kept its devices? They end with its process then.
     #[serde(default)]
     pub is_abandoned: bool,

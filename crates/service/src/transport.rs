@@ -13,10 +13,22 @@ pub enum Transport {
     Auto,
     /// A file through FUSE, and for root a block device (loop), without NBD.
     Fuse,
+    /// The same; its requests are read from /dev/fuse.
+    FuseClassic,
+    /// The same; its requests come by io_uring.
+    FuseRing,
     /// Only NBD, on a Unix socket.
     Nbd,
     /// A block device by the driver ublk (Linux 6.4), and also NBD. Its size cannot change.
     Ublk,
+}
+
+impl Transport {
+    /// Are devices reached by FUSE, and not by NBD?
+    #[must_use]
+    pub fn is_fuse(self) -> bool {
+        matches!(self, Transport::Fuse | Transport::FuseClassic | Transport::FuseRing)
+    }
 }
 
 /// How the kernel reaches a swap device.
@@ -25,8 +37,12 @@ pub enum Transport {
 pub enum SwapTransport {
     /// The driver ublk: it needs no memory for a request.
     Ublk,
-    /// A loop device on a FUSE file.
+    /// A loop device on a FUSE file, whose requests come by io_uring if they can.
     Loop,
+    /// A loop device on a FUSE file, whose requests are read from /dev/fuse.
+    LoopClassic,
+    /// A loop device on a FUSE file, whose requests come by io_uring.
+    LoopRing,
 }
 
 /// What of the kernel takes pages before a swap device does.

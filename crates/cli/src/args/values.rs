@@ -31,6 +31,12 @@ pub(super) const TRANSPORTS: &[Choice<Transport>] = &[
         Transport::Fuse,
         "A file through FUSE, and for root a block device (loop), without NBD",
     ),
+    ("fuse-classic", Transport::FuseClassic, "The same, with requests by /dev/fuse"),
+    (
+        "fuse-io-uring",
+        Transport::FuseRing,
+        "The same, with requests by io_uring (Linux 6.14); by /dev/fuse where that cannot be",
+    ),
     ("nbd", Transport::Nbd, "Only NBD, on a Unix socket"),
     (
         "ublk",
@@ -42,7 +48,18 @@ pub(super) const TRANSPORTS: &[Choice<Transport>] = &[
 /// The values of `--transport` of a swap device.
 pub(super) const SWAP_TRANSPORTS: &[Choice<SwapTransport>] = &[
     ("ublk", SwapTransport::Ublk, "The driver ublk: it needs no memory for a request"),
-    ("fuse|loop", SwapTransport::Loop, "A loop device on a file through FUSE"),
+    (
+        "fuse|loop",
+        SwapTransport::Loop,
+        "A loop device on a file through FUSE, by io_uring where the kernel can (Linux 6.14) and \
+         the device need not outlive the daemon",
+    ),
+    ("fuse-classic", SwapTransport::LoopClassic, "The same, by /dev/fuse"),
+    (
+        "fuse-io-uring",
+        SwapTransport::LoopRing,
+        "The same, by io_uring; by /dev/fuse where it cannot",
+    ),
 ];
 
 /// The values of `--front` of a swap device.

@@ -71,6 +71,7 @@ fn report(disks: u64, reads: u64) -> DaemonReport {
         root: "/run/rampack".into(),
         nbd: Vec::new(),
         block_devices: true,
+        by_io_uring: false,
         is_abandoned: false,
         is_timed: false,
         devices: (0..disks).map(|number| disk(number, 100_000 * (number + 1), reads)).collect(),

@@ -3,6 +3,7 @@
 mod common;
 
 mod bad_input;
+mod by_io_uring;
 mod commands;
 mod config;
 mod config_follow;

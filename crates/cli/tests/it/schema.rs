@@ -101,6 +101,7 @@ pub fn reports() -> [DaemonReport; 2] {
         root: "/r".into(),
         nbd: vec!["nbd://localhost".into()],
         block_devices: true,
+        by_io_uring: false,
         is_abandoned: true,
         is_timed: true,
         devices: vec![device],

@@ -13,6 +13,7 @@ use crate::failure::frontend_error;
 use crate::loops::Loops;
 use crate::root::RootLock;
 use crate::state::{Connection, State};
+use crate::swap::served::say_lack;
 use crate::takeover::{self, Left};
 use crate::transport::Transport;
 
@@ -77,11 +78,15 @@ fn new_mount(
             notes.push("no block device, NBD only: that needs root".into());
             return Ok(None);
         }
-        Transport::Auto | Transport::Fuse => {}
+        _ => {}
     }
     let (at, made) = (claim.root().files(), claim.made());
     made.directory(&at)?;
-    let mount = Mount::new(&at, takeover::options(lasts));
+    let ring = transport != Transport::FuseClassic && !lasts;
+    let mount = Mount::new(&at, fuse::Options { ring, ..takeover::options(lasts) });
+    if let Ok(mount) = &mount {
+        say_lack(transport == Transport::FuseRing, lasts, &at, mount.lacks_ring());
+    }
     mount.map(Some).or_else(|error| {
         made.remove(&at);
         if transport != Transport::Auto {

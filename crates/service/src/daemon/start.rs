@@ -19,7 +19,6 @@ use crate::root::{Root, RootLock};
 use crate::state::{Connection, State};
 use crate::swap::recovery::{self, Taken};
 use crate::swap::{Swaps, protections};
-use crate::transport::Transport;
 use crate::unfinished;
 
 /// What a start has made so far.
@@ -123,7 +122,7 @@ fn begin(
             machine
         }
     };
-    let nbd_options = (transport != Transport::Fuse).then(|| by.serves.clone());
+    let nbd_options = (!transport.is_fuse()).then(|| by.serves.clone());
     let devices = Arc::new(Devices::new(root, machine.clone(), state));
     devices.set_asked(by.asked.clone());
     let Some(claim) = parts.claim.take() else { return Ok(()) };

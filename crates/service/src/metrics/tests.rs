@@ -83,6 +83,7 @@ fn all() -> Found {
         root: String::new(),
         nbd: Vec::new(),
         block_devices: false,
+        by_io_uring: false,
         is_abandoned: true,
         is_timed: true,
         devices: devices.reports(),

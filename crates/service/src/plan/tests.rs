@@ -46,7 +46,8 @@ fn state(rng: &mut Rng) -> (Kept, Configured, Observed) {
         disks,
         areas,
     };
-    let transports = [Transport::Auto, Transport::Fuse, Transport::Nbd, Transport::Ublk];
+    let fuse = [Transport::Fuse, Transport::FuseClassic, Transport::FuseRing];
+    let transports = [&[Transport::Auto, Transport::Nbd, Transport::Ublk], &fuse[..]].concat();
     let configured = Configured {
         root: rng.pick(&roots).clone(),
         transport: *rng.pick(&transports),
@@ -100,7 +101,7 @@ fn is_no_wider(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), 
     if plan.serves != configured.nbd {
         return Err("NBD is not served as configured".into());
     }
-    let has_nbd = configured.transport != Transport::Fuse;
+    let has_nbd = !configured.transport.is_fuse();
     let asked = configured.nbd.tcp.filter(|_| has_nbd);
     let (nbd, tcp) = (plan.nbd, plan.nbd_tcp);
     if !has_nbd && [Step::New, Step::GoOn].contains(&nbd) {
@@ -123,7 +124,7 @@ fn is_no_wider(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), 
     for disk in &kept.disks {
         let is_asked = match (disk.ublk, disk.has_file) {
             (Some(_), _) => reached(Some(Transport::Ublk)),
-            (None, true) => reached(Some(Transport::Auto)) || reached(Some(Transport::Fuse)),
+            (None, true) => reached(Some(Transport::Auto)) || configured.transport.is_fuse(),
             (None, false) => true,
         };
         let name = format!("zram{}", disk.id);

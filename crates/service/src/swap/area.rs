@@ -195,7 +195,7 @@ impl Area {
         let parts = match by {
             SwapTransport::Ublk => parts::of(pages, swaps::all().len() as u64),
             // A loop device has no partitions.
-            SwapTransport::Loop => iter::once(0..pages).collect(),
+            _ => iter::once(0..pages).collect(),
         };
         let state = devices.state();
         let mut lasts = state.map(|state| state.keeps_swap().then_some(()).ok_or(SWAPPED));
@@ -225,7 +225,7 @@ impl Area {
             write_header(&*device, part, &name)?;
         }
         let (made, root) = devices.place()?;
-        if by == SwapTransport::Loop {
+        if by != SwapTransport::Ublk {
             made.directory(&root.swap())?;
         }
         let (at, waits) = (root.swap().join(&name), (backing.is_some(), lasts == Some(Ok(()))));

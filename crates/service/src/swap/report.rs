@@ -116,7 +116,7 @@ impl LogReport {
 /// The report of the threads that serve a swap device.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 pub struct ServingReport {
-    /// How the kernel reaches them: `ublk` or `loop`.
+    /// How the kernel reaches them: `ublk`, `loop`, or `loop, io_uring`.
     pub by: String,
     /// The number of threads.
     pub threads: u64,

@@ -53,7 +53,7 @@ pub struct Served {
 enum Way {
     Ublk(Box<Ublk>),
     /// The device is dropped before its file.
-    Loop(Attached, SwapFile),
+    Loop(Attached, Box<SwapFile>),
 }
 
 /// A loop device. A drop detaches it, unless it is in use.
@@ -83,7 +83,7 @@ pub enum Serving {
     /// By ublk.
     Ublk(Box<Ublk>, Vec<PathBuf>),
     /// As a file.
-    File(SwapFile),
+    File(Box<SwapFile>),
 }
 
 impl Serving {
@@ -115,9 +115,15 @@ impl Serving {
                 };
                 Ok(Serving::Ublk(Box::new(ublk), parts))
             }
-            SwapTransport::Loop => {
-                let file = SwapFile::serve(at, device, file_options(waits, lasts));
-                file.map(Serving::File).map_err(|error| frontend_error(&error))
+            SwapTransport::Loop | SwapTransport::LoopClassic | SwapTransport::LoopRing => {
+                let ring = by != SwapTransport::LoopClassic && !lasts;
+                let options = SwapFileOptions { ring, ..file_options(waits, lasts) };
+                let file = SwapFile::serve(at, device, options);
+                if let Ok(file) = &file {
+                    say_lack(by == SwapTransport::LoopRing, lasts, at, file.lacks_ring());
+                }
+                file.map(|file| Serving::File(Box::new(file)))
+                    .map_err(|error| frontend_error(&error))
             }
         }
     }
@@ -136,7 +142,7 @@ impl Serving {
     ) -> Result<Option<Serving>, ControlError> {
         let Some(id) = ublk else {
             return match SwapFile::take_over(at, channels, device, file_options(waits, true)) {
-                Ok(file) => Ok(Some(Serving::File(file))),
+                Ok(file) => Ok(Some(Serving::File(Box::new(file)))),
                 Err(fuse::Error::System { source, .. }) if source.kind() == NotFound => Ok(None),
                 Err(error) => Err(frontend_error(&error)),
             };
@@ -303,6 +309,7 @@ impl Served {
     pub fn report(&self) -> ServingReport {
         let by = match &*self.way.lock() {
             Way::Ublk(_) => "ublk",
+            Way::Loop(_, file) if file.is_by_ring() => "loop, io_uring",
             Way::Loop(..) => "loop",
         };
         let mut report = ServingReport { by: by.into(), ..ServingReport::default() };
@@ -319,6 +326,19 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         self.made.remove(&self.link);
+    }
+}
+
+/// Logs why the requests for a file do not come by io_uring: one that outlives the daemon could not
+/// answer those under way when it is killed.
+pub(crate) fn say_lack(is_asked: bool, lasts: bool, at: &Path, lack: Option<&str>) {
+    let why = if lasts { Some("it outlives this daemon") } else { lack };
+    match why {
+        Some(why) if is_asked => {
+            tracing::warn!("{} is served without io_uring: {why}", at.display());
+        }
+        Some(why) => tracing::info!("{} is served without io_uring: {why}", at.display()),
+        None => {}
     }
 }
 
@@ -345,6 +365,6 @@ fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
     let cpus = host::online_cpus();
     // The service manager has room for some hundred descriptors.
     let cpus = if lasts { cpus.min(QUEUES) } else { cpus };
-    let threads = cpus + 1 + if waits { WAITING } else { 0 };
-    SwapFileOptions { threads, cpu: host::cpu, begin }
+    let waiters = if waits { WAITING } else { 0 };
+    SwapFileOptions { threads: cpus + 1 + waiters, ring: false, waiters, cpu: host::cpu, begin }
 }
