@@ -134,6 +134,12 @@ impl Retired {
         true
     }
 
+    /// Waits until every reader from before this call has left. The calling thread must not be a
+    /// reader.
+    pub fn wait_for_readers(&self) {
+        self.readers.wait_for_readers();
+    }
+
     /// The epoch of the readers.
     #[cfg(test)]
     pub(crate) fn epoch(&self) -> u32 {
