@@ -359,3 +359,13 @@ fn every_value_whose_put_returned_survives_every_kill() {
     println!("{kills} kills, {all} reports");
     assert!(all > 100, "{all} reports");
 }
+
+#[test]
+fn a_store_that_is_kept_is_not_cloned() {
+    let directory = TempDir::new();
+    let store = open(directory.path());
+    store.put("key", "value").unwrap();
+    let Err(Error::Unsupported(said)) = store.clone_contents() else { panic!("it was cloned") };
+    assert!(said.contains("save it"), "{said}");
+    assert_eq!(store.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}

@@ -149,6 +149,33 @@ fn values_that_are_not_read_take_less() {
 }
 
 #[test]
+fn a_clone_shares_memory_until_it_is_written() {
+    let rampack = rampack();
+    let options = StoreOptions::new().recompress(Algorithm::ZSTD, Duration::ZERO);
+    let store = rampack.store(options).unwrap();
+    let value = |n: usize, version: usize| format!("{n} of {version} ").repeat(1000 + n);
+    (0..500).for_each(|n| store.put(format!("{n}"), value(n, 0)).unwrap());
+    let one = store.stats();
+    let clone = store.clone_contents().unwrap();
+    let then = clone.stats();
+    assert_eq!((then.values, then.data_bytes), (one.values, one.data_bytes));
+    assert!(then.memory_bytes < one.memory_bytes + (32 << 10), "{one:?} {then:?}");
+    store.put("7", value(7, 1)).unwrap();
+    clone.put("8", value(8, 2)).unwrap();
+    assert!(store.remove("9") && clone.contains("9"));
+    // Upkeep is that of both.
+    (0..100).for_each(|_| drop(rampack.upkeep().unwrap()));
+    assert!(clone.stats().recompressed >= 500, "{:?}", clone.stats());
+    drop(store);
+    for n in 0..500 {
+        let version = if n == 8 { 2 } else { 0 };
+        assert_eq!(clone.get(format!("{n}")).unwrap(), Some(value(n, version).into_bytes()));
+    }
+    let mut file = Vec::new();
+    assert_eq!(clone.clone_contents().unwrap().save(&mut file), Ok(500));
+}
+
+#[test]
 fn upkeep_ends_lives() {
     let rampack = rampack();
     let store = rampack.store(StoreOptions::new()).unwrap();

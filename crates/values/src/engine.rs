@@ -3,6 +3,7 @@
 mod compaction;
 mod contents;
 mod eviction;
+mod family;
 mod frees;
 mod grouping;
 mod keys;
@@ -19,6 +20,7 @@ pub use loading::Loading;
 pub use saving::Saving;
 
 use alloc::{boxed::Box, format, sync::Arc, vec, vec::Vec};
+use core::ops::Deref;
 
 use pagealloc::{MemoryProvider, NoMemory};
 use sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +30,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::Compressor;
 use zsmalloc::{Limits, Pool, PoolOptions, Room};
 
+use self::family::{Family, Own};
 use crate::groups::Groups;
 use crate::head::Head;
 use crate::index::{Chain, END, Index};
@@ -35,7 +38,7 @@ use crate::outcome::{NoStore, PutError, Stats};
 use crate::scratch::{Making, Reading, SMALL, judge_unit};
 use crate::state::{Apart, Cold, Hands, Pending, Swept};
 use crate::word::{Fingerprint, Place, Word};
-use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions, Tell};
+use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions};
 
 /// The least limit, in bytes.
 const LEAST: u64 = 1 << 20;
@@ -59,15 +62,24 @@ enum Count {
     Evicted,
     Expired,
     Refused,
-    Recompressed,
-    Saved,
     All,
 }
 
 /// A store of values. Any number of threads may call every method at once.
 pub struct Values {
+    own: Arc<Own>,
+    shared: Arc<Shared>,
+    /// Where [`Values::upkeep`] goes on.
+    swept: Mutex<Swept>,
+    /// Values that were lost on the way from another process.
+    lost: u64,
+}
+
+/// What a store and its clones have in common.
+#[doc(hidden)]
+pub struct Shared {
+    family: Family,
     pool: Pool,
-    index: Index,
     groups: Groups,
     retired: Retired,
     codec: Arc<dyn Compressor>,
@@ -77,31 +89,36 @@ pub struct Values {
     pending: PerCpu<Mutex<Pending>>,
     /// Buffers for groups that are made or taken apart.
     buffers: Mutex<Vec<Vec<u8>>>,
-    counts: PerCpuCounters<{ Count::All as usize }>,
     hands: Hands,
     limit: CachePadded<AtomicU64>,
     /// Frames that the last compaction could not gain, though the counts of the pool say so.
     unmovable: AtomicU64,
-    /// Where [`Values::upkeep`] goes on.
-    swept: Mutex<Swept>,
     cpus: usize,
     unit: usize,
     seed: u64,
     evict: bool,
     group: bool,
-    evicted: Option<Box<Tell>>,
     /// Its objects outlive it.
     kept: bool,
-    /// Values that were lost on the way from another process.
-    lost: u64,
 }
 
-/// A value that no word names any more, and that is not freed yet.
+/// A value whose word was taken out of the index of the store, and that is not freed yet.
 #[derive(Clone, Copy)]
 struct Displaced {
     word: Word,
     /// Bytes of its key and value.
     data: usize,
+    /// No other store has the word.
+    was_last: bool,
+}
+
+impl Deref for Values {
+    type Target = Shared;
+
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
 }
 
 impl Values {
@@ -149,31 +166,35 @@ impl Values {
         let reading = |_| Ok(Mutex::new(Reading::new(&*codec, second, options.unit)?));
         let making = |_| Ok(Mutex::new(Making::new(&*codec, options.unit)?));
         let pool = PoolOptions { frames, limit_frames: 0 };
-        let values = Values {
-            pool: Pool::new(provider, pool).map_err(no_memory)?,
+        let own = Arc::new(Own {
+            number: 0,
             index,
+            counts: PerCpuCounters::new(cpus),
+            evicted: options.evicted.map(Arc::from),
+        });
+        let shared = Shared {
+            family: Family::new(own.clone()),
+            pool: Pool::new(provider, pool).map_err(no_memory)?,
             groups,
             retired: Retired::new(cpus, RETIRED),
             reading: (0..cpus).map(reading).collect::<Result<_, NoStore>>()?,
             making: (0..cpus).map(making).collect::<Result<_, NoStore>>()?,
             pending: PerCpu::new(cpus, |_| Mutex::new(Pending::default())),
             buffers: Mutex::new(Vec::new()),
-            counts: PerCpuCounters::new(cpus),
             hands: Hands::default(),
             limit: CachePadded::new(AtomicU64::new(limit)),
             unmovable: AtomicU64::new(0),
-            swept: Mutex::new(Swept::default()),
             cpus,
             unit: options.unit,
             seed,
             evict: options.evict,
             group: options.group,
-            evicted: options.evicted,
             cold,
             codec,
             kept,
-            lost: 0,
         };
+        let (shared, swept) = (Arc::new(shared), Mutex::new(Swept::default()));
+        let values = Values { own, shared, swept, lost: 0 };
         values.settle();
         Ok(values)
     }
@@ -205,7 +226,7 @@ impl Values {
 
     fn put_whole(&self, at: At, key: &[u8], value: &[u8], expires: u32) -> Result<(), PutError> {
         let fingerprint = self.fingerprint(key);
-        self.index.prefetch(fingerprint);
+        self.own.index.prefetch(fingerprint);
         let mut attempt = 0;
         let head = loop {
             match self.make(at.cpu, Room::Open, key, value, expires) {
@@ -228,24 +249,34 @@ impl Values {
     /// Has a key name a value of so many bytes, in place of the one that it had. The calling thread
     /// is no reader. Fails if there is no room for the word.
     fn publish(&self, cpu: Cpu, key: &[u8], word: Word, value: usize) -> Result<(), ()> {
-        let old = self.commit(cpu, key, word)?;
+        let old = self.commit(cpu, key, word, key.len() + value)?;
         old.into_iter().for_each(|old| self.dispose(cpu, old));
-        self.count(cpu, Count::Data, (key.len() + value) as i64);
-        while self.index.grow(|left| self.retire(cpu, left)) {
+        while self.own.index.grow(|left| self.retire_bucket(cpu, left)) {
             self.settle();
         }
         Ok(())
     }
 
-    /// Swaps the word of a key: the commit of a store.
-    fn commit(&self, cpu: Cpu, key: &[u8], word: Word) -> Result<Option<Displaced>, ()> {
-        let reader = self.retired.read(cpu);
-        let mut chain = self.index.lock(word.fingerprint());
-        let Some((slot, data)) = self.slot_of(&reader, cpu, &chain, key, word.fingerprint()) else {
-            return chain.insert(word).map(|()| None).map_err(|_| ());
+    /// Swaps the word of a key, which names a value of `data` bytes with the key: the commit of a
+    /// store.
+    fn commit(
+        &self,
+        cpu: Cpu,
+        key: &[u8],
+        word: Word,
+        data: usize,
+    ) -> Result<Option<Displaced>, ()> {
+        let writer = self.write(cpu);
+        let _others = writer.lock_others(word.fingerprint());
+        let mut chain = self.own.index.lock(word.fingerprint());
+        let Some((slot, was)) = self.slot_of(&writer, cpu, &chain, key, word.fingerprint()) else {
+            chain.insert(word).map_err(|_| ())?;
+            self.count(cpu, Count::Data, data as i64);
+            return Ok(None);
         };
         let old = chain.replace(slot, word, false);
-        Ok(old.map(|word| Displaced { word, data }))
+        self.count(cpu, Count::Data, data as i64 - was as i64);
+        Ok(old.map(|word| Displaced { word, data: was, was_last: writer.was_last(word) }))
     }
 
     /// The slot of a key in its chain, and the bytes of the key and its value.
@@ -298,7 +329,7 @@ impl Values {
     /// # Errors
     /// The first error.
     pub fn get_vecs(&self, at: At, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, GetError> {
-        keys.iter().for_each(|key| self.index.prefetch(self.fingerprint(key)));
+        keys.iter().for_each(|key| self.own.index.prefetch(self.fingerprint(key)));
         keys.iter().map(|key| self.get_vec(at, key)).collect()
     }
 
@@ -342,7 +373,7 @@ impl Values {
         mut into: impl FnMut(usize, usize) -> Option<&'b mut [u8]>,
         mut see: impl FnMut(usize, Result<Option<usize>, GetError>),
     ) {
-        keys.iter().for_each(|key| self.index.prefetch(self.fingerprint(key)));
+        keys.iter().for_each(|key| self.own.index.prefetch(self.fingerprint(key)));
         for (number, key) in keys.iter().enumerate() {
             let got = self.find(at, key, |values, found| {
                 let length = found.head.value;
@@ -364,7 +395,7 @@ impl Values {
         values: &[(&[u8], &[u8])],
         options: PutOptions,
     ) -> Result<usize, (usize, PutError)> {
-        values.iter().for_each(|(key, _)| self.index.prefetch(self.fingerprint(key)));
+        values.iter().for_each(|(key, _)| self.own.index.prefetch(self.fingerprint(key)));
         for (number, (key, value)) in values.iter().enumerate() {
             self.put(at, key, value, options).map_err(|error| (number, error))?;
         }
@@ -376,19 +407,23 @@ impl Values {
         let fingerprint = self.fingerprint(key);
         let mut is_over = false;
         let removed = {
-            let reader = self.retired.read(at.cpu);
-            let mut chain = self.index.lock(fingerprint);
+            let writer = self.write(at.cpu);
+            let _others = writer.lock_others(fingerprint);
+            let mut chain = self.own.index.lock(fingerprint);
             let slot = chain.find(fingerprint, |word| {
-                let head = self.head_if_of(&reader, at.cpu, word, key);
+                let head = self.head_if_of(&writer, at.cpu, word, key);
                 is_over = head.is_some_and(|head| head.is_over(at.now));
                 head.is_some()
             });
             let data = slot.and_then(|slot| {
                 let word = Word::from_raw(slot.load(Ordering::Relaxed))?;
-                Some(self.head_if_of(&reader, at.cpu, word, key)?.data())
+                Some(self.head_if_of(&writer, at.cpu, word, key)?.data())
             });
-            slot.zip(data)
-                .and_then(|(slot, data)| chain.take(slot).map(|word| Displaced { word, data }))
+            slot.zip(data).and_then(|(slot, data)| {
+                let word = chain.take(slot)?;
+                self.count(at.cpu, Count::Data, -(data as i64));
+                Some(Displaced { word, data, was_last: writer.was_last(word) })
+            })
         };
         let Some(removed) = removed else { return false };
         self.dispose(at.cpu, removed);
@@ -407,12 +442,11 @@ impl Values {
         while place < END {
             place = {
                 let _reader = self.retired.read(at.cpu);
-                self.index.scan(place, &mut words)
+                self.own.index.scan(place, &mut words)
             };
             for word in words.drain(..) {
-                if let Some((displaced, _)) = self.take_word(at.cpu, word, |_| true) {
-                    self.dispose(at.cpu, displaced);
-                }
+                let taken = self.take_word(at.cpu, word);
+                taken.into_iter().for_each(|displaced| self.dispose(at.cpu, displaced));
             }
         }
         self.quiesce(at.cpu);
@@ -436,15 +470,17 @@ impl Values {
     /// The statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
-        let count = |count: Count| self.counts.sum(count as usize);
+        let count = |count: Count| self.own.counts.sum(count as usize);
+        let cold = |which: fn(&Cold) -> &AtomicU64| {
+            self.cold.as_ref().map_or(0, |cold| which(cold).load(Ordering::Relaxed))
+        };
         let pool_bytes = self.pool.frames() * PAGE_SIZE as u64;
-        let index_bytes = self.index.bytes();
         Stats {
-            values: self.index.keys(),
+            values: self.own.index.keys(),
             data_bytes: count(Count::Data),
-            memory_bytes: pool_bytes + index_bytes + self.groups.bytes(),
+            memory_bytes: pool_bytes + self.table_bytes(),
             pool_bytes,
-            index_bytes,
+            index_bytes: self.own.index.bytes(),
             limit_bytes: self.limit.load(Ordering::Relaxed),
             groups: self.groups.count(),
             hits: count(Count::Hits),
@@ -454,10 +490,16 @@ impl Values {
             evicted: count(Count::Evicted),
             expired: count(Count::Expired),
             refused: count(Count::Refused),
-            recompressed: count(Count::Recompressed),
-            saved_bytes: count(Count::Saved),
+            recompressed: cold(|cold| &cold.recompressed),
+            saved_bytes: cold(|cold| &cold.saved),
             lost: self.lost,
         }
+    }
+
+    /// Bytes of the indexes of all stores of the family, and of the table of groups.
+    fn table_bytes(&self) -> u64 {
+        let indexes = self.family.all();
+        indexes.iter().map(|own| own.index.bytes()).sum::<u64>() + self.groups.bytes()
     }
 
     /// The codec of its units.
@@ -472,7 +514,7 @@ impl Values {
         if limit == u64::MAX {
             return self.pool.set_limit(0);
         }
-        let tables = self.index.bytes() + self.groups.bytes();
+        let tables = self.table_bytes();
         let all = limit.saturating_sub(tables) / PAGE_SIZE as u64;
         let spare = (SPARE_FRAMES * self.cpus as u64).min(all / 16);
         self.pool.set_limits(Limits { stores: all - spare, all });
@@ -487,33 +529,32 @@ impl Values {
     }
 
     fn count(&self, cpu: Cpu, which: Count, amount: i64) {
-        self.counts.add(cpu, which as usize, amount);
+        self.own.count(cpu, which, amount);
     }
 
-    /// Takes a word out of the index if it is there still, and if `when` says so of the value:
-    /// another one may have come to have the same word.
-    fn take_word(
-        &self,
-        cpu: Cpu,
-        word: Word,
-        when: impl FnOnce(&Head) -> bool,
-    ) -> Option<(Displaced, Head)> {
-        let reader = self.retired.read(cpu);
+    /// Takes a value out of this store if it is there still.
+    fn take_word(&self, cpu: Cpu, word: Word) -> Option<Displaced> {
+        let writer = self.write(cpu);
         // Read before the lock is taken: a group takes a while.
-        let head = match self.index.find_word(word)?.place() {
-            Place::Head(head) => self.head_of(&reader, head),
-            Place::Member(..) => self.member_head(&reader, cpu, word)?,
+        let head = match self.own.index.find_word(word)?.place() {
+            Place::Head(head) => self.head_of(&writer, head),
+            Place::Member(..) => self.member_head(&writer, cpu, word)?,
         };
-        if !when(&head) {
-            return None;
-        }
-        let mut chain = self.index.lock(word.fingerprint());
-        let word = chain.take(chain.slot_of(word)?)?;
-        Some((Displaced { word, data: head.data() }, head))
+        let taken = self.take_out(&writer, word, head.data())?;
+        self.count(cpu, Count::Data, -(head.data() as i64));
+        Some(taken)
     }
 }
 
 impl Drop for Values {
+    fn drop(&mut self) {
+        if self.stores().len() > 1 {
+            self.leave_family();
+        }
+    }
+}
+
+impl Drop for Shared {
     fn drop(&mut self) {
         if self.kept {
             self.pool.leave();

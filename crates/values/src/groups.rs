@@ -94,11 +94,16 @@ impl Groups {
     }
 
     /// Adds a group; `None` if there is no number left. It stays until the caller has called
-    /// [`Groups::leave`] once more than there are members.
-    pub(crate) fn add(&self, head: Handle, members: usize, earliest: u32) -> Option<u32> {
+    /// [`Groups::leave`] once more than there are members, for each of so many stores.
+    pub(crate) fn add(
+        &self,
+        head: Handle,
+        (members, stores): (usize, usize),
+        earliest: u32,
+    ) -> Option<u32> {
         let number = self.numbers.lock().take()?;
-        let members = members as u64;
-        self.enter(number, head, (members + 1) | members << MEMBER_BITS, earliest);
+        let (members, words) = (members as u64, (members * stores) as u64);
+        self.enter(number, head, (words + 1) | members << MEMBER_BITS, earliest);
         Some(number)
     }
 
@@ -164,6 +169,15 @@ impl Groups {
             self.entry(number)[MEMBERS].fetch_update(Ordering::Relaxed, Ordering::Relaxed, next);
     }
 
+    /// One word more names a member. The calling thread sees to it that another one does.
+    pub(crate) fn join(&self, number: u32) {
+        let before = self.entry(number)[MEMBERS].fetch_add(1, Ordering::Relaxed);
+        let (live, members) = (before & LOW, before >> MEMBER_BITS & LOW);
+        if live * 2 < members && (live + 1) * 2 >= members {
+            self.sparse.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
     /// No word names a member any more. Returns whether that was the last one: the group is to be
     /// retired then.
     pub(crate) fn leave(&self, number: u32) -> bool {
@@ -206,7 +220,7 @@ mod tests {
     fn a_group_lives_until_its_last_member_leaves() {
         let groups = Groups::new(&host::Mmap, 100).expect("address space");
         let head = Handle::from_raw(7);
-        let number = groups.add(head, 4, 30).expect("a number");
+        let number = groups.add(head, (4, 1), 30).expect("a number");
         let group = groups.get(number).expect("a group");
         assert_eq!((group.head, group.live, group.members, group.earliest), (head, 5, 4, 30));
         assert!(!groups.leave(number));
@@ -219,7 +233,7 @@ mod tests {
         assert_eq!((groups.sparse(), groups.count()), (0, 0));
         assert_eq!(groups.forget(number), head);
         assert_eq!(groups.get(number), None);
-        let next = groups.add(Handle::from_raw(8), 1, 0).expect("a number");
+        let next = groups.add(Handle::from_raw(8), (1, 1), 0).expect("a number");
         let again = groups.get(next).expect("a group");
         assert_eq!(next, number);
         assert_ne!(again.tag, group.tag);

@@ -90,7 +90,7 @@ impl Index {
     /// # Errors
     /// [`NoMemory`] when address space is out.
     pub(crate) fn new(provider: &dyn MemoryProvider, keys: u64) -> Result<Index, NoMemory> {
-        let index = Index::over(provider, keys)?;
+        let index = Index::over(provider, buckets_for(keys))?;
         index.set_count(FIRST);
         Ok(index)
     }
@@ -104,14 +104,23 @@ impl Index {
         provider: &dyn MemoryProvider,
         keys: u64,
     ) -> Result<Option<Index>, NoMemory> {
-        let index = Index::over(provider, keys)?;
+        let index = Index::over(provider, buckets_for(keys))?;
         let (count, kept) = (index.count(), index.count_word().load(Ordering::Relaxed));
         let is_one = kept == count_word(count) && (FIRST..=index.most()).contains(&count);
         Ok(is_one.then_some(index))
     }
 
-    fn over(provider: &dyn MemoryProvider, keys: u64) -> Result<Index, NoMemory> {
-        let buckets = (keys / LOAD).clamp(FIRST, 1 << FINGERPRINT_BITS) as usize;
+    /// An empty index with as much room.
+    ///
+    /// # Errors
+    /// [`NoMemory`] when address space is out.
+    pub(crate) fn another(&self, provider: &dyn MemoryProvider) -> Result<Index, NoMemory> {
+        let index = Index::over(provider, self.buckets.len())?;
+        index.set_count(FIRST);
+        Ok(index)
+    }
+
+    fn over(provider: &dyn MemoryProvider, buckets: usize) -> Result<Index, NoMemory> {
         Ok(Index {
             buckets: LazyTable::new(provider, buckets)?,
             more: LazyTable::new(provider, buckets + 1)?,
@@ -301,6 +310,11 @@ impl Index {
             growing.end = count;
         }
     }
+}
+
+/// The most buckets of an index for so many keys.
+fn buckets_for(keys: u64) -> usize {
+    (keys / LOAD).clamp(FIRST, 1 << FINGERPRINT_BITS) as usize
 }
 
 /// The word that says how many buckets there are.

@@ -26,8 +26,9 @@
 //!
 //! # Operations
 //! [`Values::put`], [`Values::get`], [`Values::get_range`], [`Values::remove`]; [`Values::keys`];
-//! [`Values::saving`] and [`Values::loading`] for snapshots; [`Values::upkeep`] for what a thread
-//! does that has time, with [`Options::recompress`].
+//! [`Values::saving`] and [`Values::loading`] for snapshots; [`Values::clone_contents`] for another
+//! store that shares the objects; [`Values::upkeep`] for what a thread does that has time, with
+//! [`Options::recompress`].
 #![no_std]
 
 extern crate alloc;

@@ -162,15 +162,16 @@ pub struct Stats {
     pub values: u64,
     /// Bytes of their keys and values.
     pub data_bytes: u64,
-    /// Bytes of memory: `pool_bytes`, `index_bytes` and the table of groups.
+    /// Bytes of memory: `pool_bytes`, the indexes of this store and of those that share its
+    /// objects, and the table of groups.
     pub memory_bytes: u64,
-    /// Bytes of the frames of all objects.
+    /// Bytes of the frames of all objects, with those of clones.
     pub pool_bytes: u64,
     /// Bytes of the index.
     pub index_bytes: u64,
     /// The most bytes of memory; `u64::MAX` for no limit.
     pub limit_bytes: u64,
-    /// Groups of small values.
+    /// Groups of small values, with those of clones.
     pub groups: u64,
     /// Reads that found a value.
     pub hits: u64,
@@ -186,7 +187,7 @@ pub struct Stats {
     pub expired: u64,
     /// Values refused.
     pub refused: u64,
-    /// Values and groups that were compressed once more.
+    /// Values and groups that were compressed once more, with those of clones.
     pub recompressed: u64,
     /// Bytes of memory that this has saved, so far.
     pub saved_bytes: u64,

@@ -35,6 +35,9 @@ pub(crate) struct Cold {
     pub(crate) codec: Arc<dyn Compressor>,
     pub(crate) after: u32,
     pub(crate) pass: Mutex<ColdPass>,
+    /// Values and groups that were compressed once more, and the bytes that this has saved.
+    pub(crate) recompressed: AtomicU64,
+    pub(crate) saved: AtomicU64,
 }
 
 /// A pass over all values that looks for those that are not read.
@@ -42,7 +45,8 @@ pub(crate) struct ColdPass {
     pub(crate) making: Making,
     /// When it began; `None` before the first.
     pub(crate) began: Option<u32>,
-    /// A place of the index, and a group.
+    /// A store of the family, a place of its index, and a group.
+    pub(crate) store: usize,
     pub(crate) place: u64,
     pub(crate) group: u32,
     /// A value.
@@ -55,8 +59,9 @@ impl Cold {
         let making = Making::new(&*codec, unit)?;
         // Where the last pass ended, so that one begins.
         let (place, group) = (END, u32::MAX);
-        let pass = ColdPass { making, began: None, place, group, value: Vec::new() };
-        Ok(Cold { codec, after, pass: Mutex::new(pass) })
+        let pass = ColdPass { making, began: None, store: 0, place, group, value: Vec::new() };
+        let (recompressed, saved) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Cold { codec, after, pass: Mutex::new(pass), recompressed, saved })
     }
 }
 

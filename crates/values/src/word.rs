@@ -115,6 +115,12 @@ impl Word {
         self.0 & EXPIRES != 0
     }
 
+    /// A word of two stores, of those that name the same thing: it was read if it was in one, and
+    /// is idle if it is in both.
+    pub(crate) fn of_both(self, other: Word) -> Word {
+        Word(self.0 & !IDLE | other.0 & REFERENCED | self.0 & other.0 & IDLE)
+    }
+
     /// Whether both name the same thing: the bits that tell of reads may differ.
     #[inline]
     pub(crate) fn is(self, other: Word) -> bool {
@@ -138,6 +144,7 @@ pub(crate) enum Left {
 }
 
 impl Left {
+    /// In 40 bits.
     pub(crate) fn get(self) -> u64 {
         match self {
             Left::Head(head) => u64::from(head.get()),
@@ -150,7 +157,7 @@ impl Left {
 
     pub(crate) fn from_raw(raw: u64) -> Left {
         let low = raw as u32;
-        match raw >> 32 {
+        match raw >> 32 & 0xff {
             0 => Left::Head(Handle::from_raw(low)),
             1 => Left::Object(Handle::from_raw(low)),
             2 => Left::Bucket(low),

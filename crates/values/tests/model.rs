@@ -14,7 +14,7 @@ fn run(test: &str, codec: &str, options: Options, steps: usize) {
         left = left.checked_sub(1)?;
         Some(rng.next_u64() as u8)
     };
-    sim::values::run(options, |options| common::store(codec, options), next);
+    sim::values::run(options, |options| common::store(codec, options), common::clone, next);
 }
 
 #[test]

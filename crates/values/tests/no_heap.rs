@@ -22,6 +22,11 @@ fn a_read_takes_nothing_from_the_heap() {
             assert_eq!(stored, Ok(()));
         }
         assert!(values.stats().groups > 0);
+        // A store with clones reads as others.
+        let other = values.clone_contents(&host::Mmap).expect("addresses");
+        for n in 200..240u64 {
+            assert!(other.remove(at(0, 1), &n.to_ne_bytes()));
+        }
         let mut into = vec![0; 3 << 20];
         let mut found = 0;
         let calls = CountingHeap::calls_of(|| {

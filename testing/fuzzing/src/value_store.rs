@@ -28,7 +28,8 @@ pub fn value_store(input: &[u8]) {
         Values::new(&host::Mmap, parts).expect("a store")
     };
     let mut operations = operations.iter().take(MOST);
-    sim::values::run(chosen, make, || operations.next().copied());
+    let cloned = |values: &Values| values.clone_contents(&host::Mmap).expect("addresses");
+    sim::values::run(chosen, make, cloned, || operations.next().copied());
 }
 
 fn codec(name: &str) -> Arc<dyn Compressor> {

@@ -25,13 +25,14 @@ type Model = BTreeMap<Vec<u8>, (Vec<u8>, u32)>;
 
 /// Does the operations that the bytes of `next` say, until there are no more, and compares each
 /// outcome with the model. `make` makes the store with the options that it gets, and others without
-/// a limit that load its snapshots. Its limit may be any; it may evict or refuse.
+/// a limit that load its snapshots; `cloned` clones it. Its limit may be any; it may evict or refuse.
 ///
 /// # Panics
 /// When the store differs from the model.
 pub fn run(
     mut options: Options,
     make: impl Fn(Options) -> Values,
+    cloned: fn(&Values) -> Values,
     next: impl FnMut() -> Option<u8>,
 ) {
     let left = Arc::new(Mutex::new(Vec::<Left>::new()));
@@ -44,11 +45,23 @@ pub fn run(
     }));
     let (limit, evict) = (options.limit, options.evict);
     let values = make(options);
-    let mut world =
-        World { make, values, left, limit, evict, now: 1, model: Model::new(), next, made: 0 };
+    let mut world = World {
+        make,
+        cloned,
+        values,
+        left,
+        limit,
+        evict,
+        now: 1,
+        model: Model::new(),
+        clone: None,
+        next,
+        made: 0,
+    };
     while world.step().is_some() {
         world.compare_counts();
     }
+    world.compare_clone();
     world.compare_all();
     world.values.clear(world.at());
     let stats = world.values.stats();
@@ -118,12 +131,15 @@ pub fn contents(kind: u8, length: usize, seed: u64) -> Vec<u8> {
 
 struct World<N, M> {
     make: M,
+    cloned: fn(&Values) -> Values,
     values: Values,
     left: Arc<Mutex<Vec<Left>>>,
     limit: Option<u64>,
     evict: bool,
     now: u32,
     model: Model,
+    /// A clone, with the model of its instant.
+    clone: Option<(Values, Model)>,
     next: N,
     made: u64,
 }
@@ -175,8 +191,14 @@ impl<N: FnMut() -> Option<u8>, M: Fn(Options) -> Values> World<N, M> {
             27 => {
                 self.values.compact(self.at().cpu);
                 let how = (self.next)()?;
-                if how.is_multiple_of(8) {
-                    self.compare_saved(how);
+                match how % 8 {
+                    0 => self.compare_saved(how),
+                    1..4 if self.clone.is_none() => {
+                        let clone = (self.cloned)(&self.values);
+                        self.clone = Some((clone, self.model.clone()));
+                    }
+                    4 => self.compare_clone(),
+                    _ => {}
                 }
             }
             28 => self.compare_keys(),
@@ -258,6 +280,23 @@ impl<N: FnMut() -> Option<u8>, M: Fn(Options) -> Values> World<N, M> {
         other.clear(at);
         let stats = other.stats();
         assert_eq!((stats.values, stats.data_bytes, stats.pool_bytes), (0, 0, 0), "{stats:?}");
+    }
+
+    /// The clone has what there was at its instant, but for what was evicted. Then it ends.
+    fn compare_clone(&mut self) {
+        let Some((clone, model)) = self.clone.take() else { return };
+        for (name, (value, expires)) in &model {
+            let got = clone.get_vec(self.at(), name).expect("no damage");
+            let may_be_gone = self.evict && self.limit.is_some() || !lives(*expires, self.now);
+            assert!(got.as_ref() == Some(value) || got.is_none() && may_be_gone, "of a clone");
+        }
+        assert!(clone.stats().values <= model.len() as u64);
+        // What it puts and removes is its own.
+        if let Some((name, _)) = self.model.first_key_value() {
+            clone.remove(self.at(), name);
+            let _ = clone.put(self.at(), &key(KEYS - 1), b"of the clone", PutOptions::default());
+            self.take_left();
+        }
     }
 
     fn get(&self, key: &[u8]) {

@@ -1,5 +1,6 @@
-//! A store of values under shuttle: reads and snapshots while values are replaced, removed, are
-//! recompressed, become members of groups and leave them, while the index grows and objects move.
+//! A store of values under shuttle: reads, snapshots and clones while values are replaced, removed,
+//! are recompressed, become members of groups and leave them, while the index grows and objects
+//! move.
 //! `shuttle.rs` and docs/internals/testing.md say how to run it.
 #![cfg(shuttle)]
 
@@ -217,6 +218,58 @@ fn grouped() -> Play {
     })
 }
 
+fn clone(values: &Values) -> Values {
+    values.clone_contents(&host::Mmap).expect("addresses")
+}
+
+/// A store is cloned while two values are replaced, one after the other, and objects move. Then
+/// both stores replace and remove what they share, and a third one ends.
+fn cloned(length: usize) -> Play {
+    Arc::new(move || {
+        let values = store();
+        // The holes of others make objects move.
+        (10..26).for_each(|key| put(&values, 0, key, 1, length / 2 + 16));
+        (1..4).for_each(|key| put(&values, 0, key, 1, length));
+        (10..26).filter(|key| key % 4 != 0).for_each(|key| {
+            assert!(values.remove(at(0), &u64::to_ne_bytes(key)));
+        });
+        let third = clone(&values);
+        let mover = {
+            let values = values.clone();
+            thread::spawn(move || values.compact(Cpu(1)))
+        };
+        let writer = {
+            let values = values.clone();
+            thread::spawn(move || {
+                for version in 2..4 {
+                    put(&values, 1, 1, version, length);
+                    put(&values, 1, 2, version, length);
+                }
+                assert!(values.remove(at(1), &3u64.to_ne_bytes()));
+            })
+        };
+        let other = clone(&values);
+        let [first, second] = [1, 2].map(|key| read(&other, 0, key).expect("it is always there"));
+        assert!(second == first || second + 1 == first, "{first} and {second}");
+        let ends = thread::spawn(move || drop(third));
+        put(&other, 0, 1, 9, length);
+        let has_third = other.remove(at(0), &3u64.to_ne_bytes());
+        assert!(has_third || second == 3, "it is removed last");
+        for handle in [writer, ends] {
+            handle.join().expect("it ends");
+        }
+        mover.join().expect("the mover ends");
+        assert_eq!((read(&values, 0, 1), read(&values, 0, 2)), (Some(3), Some(3)));
+        assert_eq!((read(&other, 0, 1), read(&other, 0, 2)), (Some(9), Some(second)));
+        for key in (12..26).step_by(4) {
+            assert_eq!((read(&values, 0, key), read(&other, 0, key)), (Some(1), Some(1)));
+        }
+        values.clear(at(0));
+        assert_eq!((read(&other, 0, 12), other.stats().values), (Some(1), 6));
+        end(&other);
+    })
+}
+
 /// Keys are read and replaced while the index grows.
 fn grows() -> Play {
     Arc::new(|| {
@@ -299,6 +352,13 @@ fn a_snapshot_has_what_is_there_all_the_time() {
 #[test]
 fn small_values_are_read_while_they_are_grouped() {
     holds("small_values_are_read_while_they_are_grouped", "store", &grouped());
+}
+
+#[test]
+fn a_clone_is_of_one_instant_and_keeps_what_it_shares() {
+    for length in [2000, 20_000] {
+        holds("a_clone_is_of_one_instant_and_keeps_what_it_shares", "store", &cloned(length));
+    }
 }
 
 #[test]

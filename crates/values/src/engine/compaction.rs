@@ -31,14 +31,16 @@ impl Values {
         self.quiesce(cpu);
         let mut moves = Moves::default();
         self.pool.compact(cpu, |pass| {
-            let (mut place, mut words) = (0, Vec::new());
-            while place < END {
-                place = {
-                    let _reader = self.retired.read(cpu);
-                    self.index.scan(place, &mut words)
-                };
-                for word in words.drain(..) {
-                    self.move_value(cpu, word, pass, &mut moves);
+            for own in self.stores().iter() {
+                let (mut place, mut words) = (0, Vec::new());
+                while place < END {
+                    place = {
+                        let _reader = self.retired.read(cpu);
+                        own.index.scan(place, &mut words)
+                    };
+                    for word in words.drain(..) {
+                        self.move_value(cpu, word, pass, &mut moves);
+                    }
                 }
             }
             for number in 1..self.groups.end() {
@@ -64,14 +66,13 @@ impl Values {
     fn move_value(&self, cpu: Cpu, word: Word, pass: &mut Pass<'_>, moves: &mut Moves) {
         let Place::Head(handle) = word.place() else { return };
         let moved = {
-            let reader = self.retired.read(cpu);
-            if self.index.find_word(word).is_none() {
+            let writer = self.write(cpu);
+            if writer.stores().find(word).is_none() {
                 return;
             }
-            let Some(head) = self.move_head(&reader, cpu, handle, pass, moves) else { return };
+            let Some(head) = self.move_head(&writer, cpu, handle, pass, moves) else { return };
             let next = Word::head(word.fingerprint(), head, word.expires());
-            let mut chain = self.index.lock(word.fingerprint());
-            chain.slot_of(word).and_then(|slot| chain.replace(slot, next, true)).is_some()
+            writer.stores().rename(word, next) > 0
         };
         self.settle_moves(cpu, moved, moves);
     }

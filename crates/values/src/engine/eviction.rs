@@ -5,16 +5,29 @@
 //! was read lately of one goes into the next group, and the rest goes with the group. Both are as
 //! far on their ways: that which is behind moves next.
 
+use alloc::sync::Arc;
+
 use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Room};
 
+use super::family::Own;
 use super::{Count, Displaced, Values};
-use crate::head::HEAD_BYTES;
+use crate::head::{HEAD_BYTES, Head};
 use crate::outcome::{Evicted, PutError, Reason};
 use crate::state::Apart;
 use crate::word::{Place, Word};
-use crate::{At, MAX_KEY};
+use crate::{At, MAX_KEY, Tell};
+
+/// A value with a head of its own that left all stores by itself, and that is not freed yet.
+pub(super) struct Gone {
+    word: Word,
+    handle: Handle,
+    head: Head,
+    reason: Reason,
+    /// What a store wants to be told.
+    tell: Option<Arc<Tell>>,
+}
 
 /// A whole way of a hand.
 const ROUND: u64 = 1 << 40;
@@ -48,7 +61,8 @@ impl Values {
         let wanted = bytes << (attempt / 4).min(16);
         let (mut gone, mut steps) = (0, 0);
         // Two rounds take the marks and what had them; the third is for groups made meanwhile.
-        let most = 3 * (self.index.count() + u64::from(self.groups.end()));
+        let buckets = self.stores().iter().map(|own| own.index.count()).sum::<u64>();
+        let most = 3 * (buckets + u64::from(self.groups.end()));
         while gone < wanted && steps < most {
             gone += self.sweep(at);
             steps += 1;
@@ -68,21 +82,32 @@ impl Values {
             hands.by_group.fetch_add(ROUND / groups, Ordering::Relaxed);
             return self.take_apart(at, number as u32, Apart::Evict).gone;
         }
-        let buckets = self.index.count();
-        let number = hands.bucket.fetch_add(1, Ordering::Relaxed) % buckets;
+        let stores = self.stores();
+        let buckets = stores.iter().map(|own| own.index.count()).sum::<u64>();
+        let mut number = hands.bucket.fetch_add(1, Ordering::Relaxed) % buckets;
         let ahead = hands.by_bucket.fetch_add(ROUND / buckets, Ordering::Relaxed) + ROUND / buckets;
         if self.groups.count() == 0 {
             hands.by_group.store(ahead, Ordering::Relaxed);
         }
-        self.sweep_bucket(at, number)
+        for (place, own) in stores.iter().enumerate() {
+            match number.checked_sub(own.index.count()) {
+                Some(rest) => number = rest,
+                None => return self.sweep_bucket(at, own, &stores[..place], number),
+            }
+        }
+        0
     }
 
-    fn sweep_bucket(&self, at: At, number: u64) -> usize {
+    /// Sweeps a bucket. The hand has met what the stores `before` share with this one.
+    fn sweep_bucket(&self, at: At, own: &Own, before: &[Arc<Own>], number: u64) -> usize {
         let (mut words, mut count) = ([None; STEP], 0);
         {
             let _reader = self.retired.read(at.cpu);
-            let is_head = |word: Word| matches!(word.place(), Place::Head(_));
-            self.index.visit(number, is_head, |word| {
+            let is_next = |word: Word| {
+                matches!(word.place(), Place::Head(_))
+                    && before.iter().all(|own| own.index.find_word(word).is_none())
+            };
+            own.index.visit(number, is_next, |word| {
                 if count < STEP {
                     words[count] = Some(word);
                     count += 1;
@@ -94,23 +119,55 @@ impl Values {
 
     /// Takes a value with a head of its own out. Returns the bytes of its objects.
     fn evict_word(&self, at: At, word: Word) -> usize {
-        let Some((displaced, head)) = self.take_word(at.cpu, word, |_| true) else { return 0 };
-        let Place::Head(handle) = displaced.word.place() else { return 0 };
-        let (mut bytes, is_over) = (head.object_bytes(), head.is_over(at.now));
+        let when = |head: &Head, found: Word| head.is_over(at.now) || !found.is_referenced();
+        let Some(gone) = self.take_from_all(at, word, when) else {
+            // It was read in another store.
+            let reader = self.write(at.cpu);
+            reader.stores().iter().for_each(|own| own.index.unmark(word));
+            return 0;
+        };
+        let mut bytes = gone.head.object_bytes();
         {
             let reader = self.retired.read(at.cpu);
-            self.each_part(&reader, handle, &mut |_, length| bytes += length);
+            self.each_part(&reader, gone.handle, &mut |_, length| bytes += length);
         }
-        let reason = if is_over { Reason::Expired } else { Reason::Evicted };
-        self.let_go(at.cpu, displaced, handle, reason);
+        self.let_go(at.cpu, gone);
         bytes
     }
 
-    /// Tells the user of a value with a head of its own that left by itself, and passes it on to be
-    /// freed. The calling thread holds no lock and is no reader.
-    pub(super) fn let_go(&self, cpu: Cpu, left: Displaced, handle: Handle, reason: Reason) {
-        self.count_left(cpu, reason);
-        if let Some(evicted) = &self.evicted {
+    /// Takes a value with a head of its own out of all stores that have it, because it leaves by
+    /// itself, if it is there still and if `when` says so: another one may have come to have the
+    /// same word.
+    pub(super) fn take_from_all(
+        &self,
+        at: At,
+        word: Word,
+        when: impl FnOnce(&Head, Word) -> bool,
+    ) -> Option<Gone> {
+        let writer = self.write(at.cpu);
+        let found = writer.stores().find(word)?;
+        let Place::Head(handle) = found.place() else { return None };
+        let head = self.head_of(&writer, handle);
+        if !when(&head, found) {
+            return None;
+        }
+        let reason = if head.is_over(at.now) { Reason::Expired } else { Reason::Evicted };
+        let (mut stores, mut tell) = (0, None);
+        writer.stores().at_each(word, |own, chain, slot| {
+            if chain.take(slot).is_some() {
+                own.count_left(at.cpu, reason, head.data());
+                stores += 1;
+                tell = tell.take().or_else(|| own.evicted.clone());
+            }
+        });
+        (stores > 0).then_some(Gone { word, handle, head, reason, tell })
+    }
+
+    /// Tells the user of a value that left by itself, and passes it on to be freed. The calling
+    /// thread holds no lock and is no reader.
+    pub(super) fn let_go(&self, cpu: Cpu, gone: Gone) {
+        let Gone { word, handle, reason, tell, .. } = gone;
+        if let Some(evicted) = tell {
             let mut bytes = [0; HEAD_BYTES + MAX_KEY];
             // The value was taken out and not retired: only this thread can free it.
             let (head, key) = self.head_with_key(cpu, handle, &mut bytes);
@@ -120,11 +177,15 @@ impl Values {
             };
             evicted(&Evicted { key, length: head.value, reason, read: &read });
         }
-        self.dispose(cpu, left);
+        self.dispose(cpu, Displaced { word, data: gone.head.data(), was_last: true });
     }
+}
 
-    pub(super) fn count_left(&self, cpu: Cpu, reason: Reason) {
+impl Own {
+    /// Counts a value that left by itself.
+    pub(super) fn count_left(&self, cpu: Cpu, reason: Reason, data: usize) {
         let count = if reason == Reason::Evicted { Count::Evicted } else { Count::Expired };
         self.count(cpu, count, 1);
+        self.count(cpu, Count::Data, -(data as i64));
     }
 }

@@ -13,7 +13,8 @@ use sync::Reader;
 use units::Cpu;
 use zsmalloc::{Handle, Room};
 
-use super::{Displaced, Values};
+use super::family::{Stores, Writer};
+use super::{Count, Values};
 use crate::head::{Form, Head};
 use crate::outcome::Reason;
 use crate::scratch::GROUP;
@@ -57,25 +58,26 @@ impl Values {
         let mut buffer = self.take_buffer();
         let (mut made, mut lost) = (None, 0);
         {
-            let reader = self.retired.read(cpu);
+            let writer = self.write(cpu);
+            let stores = writer.stores();
             for word in pending.words() {
-                self.gather(&reader, word, &mut members, &mut buffer);
+                self.gather(&writer, word, &mut members, &mut buffer);
             }
             if members.count > 1
                 && let Some(head) = self.make_group(cpu, &buffer)
             {
-                made = self.groups.add(head, members.count, members.earliest);
+                made = self.groups.add(head, (members.count, stores.len()), members.earliest);
                 if made.is_none() {
                     self.free_head(cpu, head);
                 }
             }
             if let Some(group) = made {
                 for (number, member) in members.heads[..members.count].iter_mut().enumerate() {
-                    let joined = member.is_some_and(|(word, _)| self.join(word, group, number));
-                    if !joined {
+                    let joined = member.map_or(0, |(word, _)| join(stores, word, group, number));
+                    if joined == 0 {
                         *member = None;
-                        lost += 1;
                     }
+                    lost += stores.len() - joined;
                 }
             }
         }
@@ -90,9 +92,10 @@ impl Values {
     }
 
     /// Adds a value to a group that is being made.
-    fn gather(&self, reader: &Reader<'_>, word: Word, members: &mut Members, into: &mut Vec<u8>) {
-        let Some(Place::Head(handle)) = self.index.find_word(word).map(Word::place) else { return };
-        let head = self.head_of(reader, handle);
+    fn gather(&self, writer: &Writer<'_>, word: Word, members: &mut Members, into: &mut Vec<u8>) {
+        let found = writer.stores().find(word).map(Word::place);
+        let Some(Place::Head(handle)) = found else { return };
+        let head = self.head_of(writer, handle);
         let bytes = head.object_bytes();
         // A larger value may have come to have the word of one that waited.
         let is_small = head.form == Form::Raw && self.groups_with(head.value);
@@ -101,20 +104,12 @@ impl Values {
         }
         let from = into.len();
         into.resize(from + bytes, 0);
-        self.copy_object(reader, handle, &mut into[from..]);
+        self.copy_object(writer, handle, &mut into[from..]);
         members.heads[members.count] = Some((word, handle));
         members.count += 1;
         if head.expires != 0 && (members.earliest == 0 || head.expires < members.earliest) {
             members.earliest = head.expires;
         }
-    }
-
-    /// Swaps the word of a value for that of a member. Returns whether it was there.
-    fn join(&self, word: Word, group: u32, number: usize) -> bool {
-        let member = Word::member(word.fingerprint(), group, number, word.expires());
-        let mut chain = self.index.lock(word.fingerprint());
-        let Some(slot) = chain.slot_of(word) else { return false };
-        chain.replace(slot, member, true).is_some()
     }
 
     /// Takes a group apart: see [`Apart`]. The calling thread holds no lock and is no reader.
@@ -124,14 +119,15 @@ impl Values {
         let (mut loose, mut earliest) = ([None; MAX_MEMBERS], 0);
         let mut left = [const { None }; MAX_MEMBERS];
         {
-            let reader = self.retired.read(at.cpu);
-            if !self.copy_group(&reader, at.cpu, group, &mut buffer) {
+            let (writer, alone) = (self.write(at.cpu), self.alone());
+            let stores = if how == Apart::Clear { &alone } else { writer.stores() };
+            if !self.copy_group(&writer, at.cpu, group, &mut buffer) {
                 self.give_buffer(buffer);
                 return taken;
             }
             // What a pass takes the mark from is known to the next by its number.
             let (mut stays, mut bytes) = ([false; MAX_MEMBERS], 0);
-            self.each_member(group, &buffer, |head, word, number, _| {
+            self.each_member(stores, group, &buffer, |head, word, number, _| {
                 stays[number] = match how {
                     Apart::Clear => false,
                     Apart::Keep | Apart::Expire => !head.is_over(at.now),
@@ -139,14 +135,14 @@ impl Values {
                 };
                 bytes += if stays[number] { head.object_bytes() } else { 0 };
                 if how == Apart::Evict {
-                    self.index.unmark(word);
+                    stores.iter().for_each(|own| own.index.unmark(word));
                 }
             });
             if how == Apart::Evict && bytes * 2 > buffer.len() {
                 self.give_buffer(buffer);
                 return taken;
             }
-            self.each_member(group, &buffer, |head, word, number, range| {
+            self.each_member(stores, group, &buffer, |head, word, number, range| {
                 if stays[number] {
                     if how == Apart::Expire {
                         if head.expires != 0 && (earliest == 0 || head.expires < earliest) {
@@ -154,19 +150,32 @@ impl Values {
                         }
                         return;
                     }
-                    match self.loosen(at.cpu, word, &buffer[range]) {
-                        Ok(None) => {}
-                        Ok(Some(word)) => {
-                            loose[kept] = Some((word, head.data()));
+                    match self.loosen(at.cpu, stores, word, &buffer[range]) {
+                        Ok((_, 0)) => {}
+                        Ok((word, words)) => {
+                            loose[kept] = Some((word, head.data(), words));
                             kept += 1;
                         }
                         Err(()) => taken.short = true,
                     }
                     return;
                 }
-                let mut chain = self.index.lock(word.fingerprint());
-                if let Some(word) = chain.slot_of(word).and_then(|slot| chain.take(slot)) {
-                    left[gone] = Some((word, range, head.is_over(at.now)));
+                let reason = if head.is_over(at.now) { Reason::Expired } else { Reason::Evicted };
+                let (mut words, mut tell) = (0, None);
+                stores.at_each(word, |own, chain, slot| {
+                    if chain.take(slot).is_none() {
+                        return;
+                    }
+                    words += 1;
+                    if how == Apart::Clear {
+                        own.count(at.cpu, Count::Data, -(head.data() as i64));
+                    } else {
+                        own.count_left(at.cpu, reason, head.data());
+                        tell = tell.take().or_else(|| own.evicted.clone());
+                    }
+                });
+                if words > 0 {
+                    left[gone] = Some((words, range, reason, tell));
                     taken.gone += head.object_bytes();
                     gone += 1;
                 }
@@ -175,42 +184,41 @@ impl Values {
         if how == Apart::Expire {
             self.groups.set_earliest(group, earliest);
         }
-        for (word, range, is_over) in left[..gone].iter_mut().filter_map(Option::take) {
-            let reason = if is_over { Reason::Expired } else { Reason::Evicted };
-            let bytes = &buffer[range];
-            let Some((head, key, value)) = crate::head::split(bytes) else { continue };
-            let displaced = Displaced { word, data: head.data() };
-            if how != Apart::Clear {
-                self.count_left(at.cpu, reason);
-                if let Some(evicted) = &self.evicted {
-                    let read = |into: &mut [u8]| {
-                        into.copy_from_slice(value);
-                        Ok(())
-                    };
-                    evicted(&Evicted { key, length: value.len(), reason, read: &read });
-                }
+        for (words, range, reason, tell) in left[..gone].iter_mut().filter_map(Option::take) {
+            let Some((_, key, value)) = crate::head::split(&buffer[range]) else { continue };
+            if let Some(evicted) = tell {
+                let read = |into: &mut [u8]| {
+                    into.copy_from_slice(value);
+                    Ok(())
+                };
+                evicted(&Evicted { key, length: value.len(), reason, read: &read });
             }
-            self.dispose(at.cpu, displaced);
+            (0..words).for_each(|_| self.leave_group(at.cpu, group));
+            self.shrink(at.cpu);
         }
         self.give_buffer(buffer);
-        for (word, data) in loose[..kept].iter().flatten() {
-            self.leave_group(at.cpu, group);
+        for (word, data, words) in loose[..kept].iter().flatten() {
+            (0..*words).for_each(|_| self.leave_group(at.cpu, group));
             self.wait_for_group(at.cpu, *word, *data);
         }
         taken
     }
 
-    /// Gives a member a head of its own. Returns its word, or `None` if the member was not there.
-    fn loosen(&self, cpu: Cpu, word: Word, bytes: &[u8]) -> Result<Option<Word>, ()> {
+    /// Gives a member a head of its own. Returns its word, and how many stores had the member.
+    fn loosen(
+        &self,
+        cpu: Cpu,
+        stores: &Stores<'_>,
+        word: Word,
+        bytes: &[u8],
+    ) -> Result<(Word, usize), ()> {
         let head = self.store(cpu, Room::All, bytes).map_err(|_| ())?;
         let next = Word::head(word.fingerprint(), head, word.expires());
-        let mut chain = self.index.lock(word.fingerprint());
-        let replaced = chain.slot_of(word).and_then(|slot| chain.replace(slot, next, true));
-        drop(chain);
-        if replaced.is_none() {
+        let words = stores.rename(word, next);
+        if words == 0 {
             self.free_object(cpu, head);
         }
-        Ok(replaced.map(|_| next))
+        Ok((next, words))
     }
 
     /// Copies all members of a group to a buffer, if the group is there.
@@ -230,11 +238,12 @@ impl Values {
         true
     }
 
-    /// Passes the members of a group that the index has to `see`: the head, the word, the number,
+    /// Passes the members of a group that some of `stores` has to `see`: the head, the word, the number,
     /// and where the bytes of the member are. The calling thread is a reader, and found the group
     /// as one.
     pub(super) fn each_member(
         &self,
+        stores: &Stores<'_>,
         group: u32,
         members: &[u8],
         mut see: impl FnMut(Head, Word, usize, core::ops::Range<usize>),
@@ -247,7 +256,7 @@ impl Values {
             }
             let fingerprint = self.fingerprint(key);
             let word = Word::member(fingerprint, group, number, head.expires != 0);
-            if let Some(word) = self.index.find_word(word) {
+            if let Some(word) = stores.find(word) {
                 see(head, word, number, range.clone());
             }
             (from, number) = (range.end, number + 1);
@@ -268,4 +277,10 @@ impl Values {
             buffers.push(buffer);
         }
     }
+}
+
+/// Swaps the word of a value for that of a member, for all stores that have it. Returns how many.
+fn join(stores: &Stores<'_>, word: Word, group: u32, number: usize) -> usize {
+    let member = Word::member(word.fingerprint(), group, number, word.expires());
+    stores.rename(word, member)
 }

@@ -32,7 +32,7 @@ impl Values {
                 keys.push((key.len(), value));
             };
             let mut words = Vec::new();
-            next = self.index.scan(cursor.0, &mut words);
+            next = self.own.index.scan(cursor.0, &mut words);
             words.sort_unstable_by_key(|word: &Word| word.get() as u32);
             for word in words {
                 match word.place() {

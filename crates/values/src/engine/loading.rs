@@ -349,7 +349,7 @@ impl Loading<'_> {
         if let (Some(cold), true) = (*own, values.group) {
             let head =
                 values.store_group(cpu, Room::Open, length, cold, packed, &mut Vec::new())?;
-            let Some(number) = values.groups.add(head, members, 0) else {
+            let Some(number) = values.groups.add(head, (members, 1), 0) else {
                 values.free_head(cpu, head);
                 return Err(LoadError::Full);
             };

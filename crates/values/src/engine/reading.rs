@@ -31,7 +31,7 @@ impl Values {
     ) -> Result<Option<R>, GetError> {
         let reader = self.retired.read(at.cpu);
         let mut head = None;
-        let word = self.index.find(self.fingerprint(key), |word| {
+        let word = self.own.index.find(self.fingerprint(key), |word| {
             head = self.head_if_of(&reader, at.cpu, word, key);
             head.is_some()
         });

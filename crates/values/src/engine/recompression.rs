@@ -10,10 +10,11 @@
 use alloc::vec::Vec;
 
 use sync::Reader;
+use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Room};
 
-use super::{Count, LARGE, Values};
+use super::{LARGE, Values};
 use crate::head::{Form, HEAD_BYTES, Head};
 use crate::index::END;
 use crate::scratch::GROUP;
@@ -30,7 +31,7 @@ struct Swap {
     new: Handle,
     /// What nothing names then: the old head with all that it names, or without.
     left: Left,
-    saved: i64,
+    saved: u64,
 }
 
 /// What became of a value or a group.
@@ -55,13 +56,13 @@ impl Values {
             if !is_time {
                 return false;
             }
-            (pass.place, pass.group, pass.began) = (0, 1, Some(at.now));
+            (pass.store, pass.place, pass.group, pass.began) = (0, 0, 1, Some(at.now));
             pass.value = Vec::new();
         }
         let (mut left, mut idle) = (budget.max(1) as u64, Vec::new());
         while left > 0 && pass.place < END {
             left -= 1;
-            pass.place = self.look_for_idle(at.cpu, pass.place, &mut idle);
+            self.look_for_idle(at.cpu, pass, &mut idle);
             for word in idle.drain(..) {
                 let outcome = self.recompress_value(at.cpu, word, pass);
                 if outcome == Outcome::NoRoom {
@@ -81,11 +82,19 @@ impl Values {
         pass.place < END || pass.group < self.groups.end()
     }
 
-    /// Adds the words of a bucket that are idle, and have heads of their own that are not cold, to
-    /// `idle`, and sets the idle bit of the others. Returns the place of the next bucket.
-    fn look_for_idle(&self, cpu: Cpu, place: u64, idle: &mut Vec<Word>) -> u64 {
+    /// Adds the words of the next bucket that are idle, and have heads of their own that are not
+    /// cold, to `idle`, and sets the idle bit of the others.
+    fn look_for_idle(&self, cpu: Cpu, pass: &mut ColdPass, idle: &mut Vec<Word>) {
+        let stores = self.stores();
+        let Some(own) = stores.get(pass.store) else {
+            pass.place = END;
+            return;
+        };
         let reader = self.retired.read(cpu);
-        let next = self.index.scan(place, idle);
+        pass.place = own.index.scan(pass.place, idle);
+        if pass.place >= END && pass.store + 1 < stores.len() {
+            (pass.store, pass.place) = (pass.store + 1, 0);
+        }
         idle.retain(|word| {
             let Place::Head(handle) = word.place() else { return false };
             let head = self.head_of(&reader, handle);
@@ -95,38 +104,36 @@ impl Values {
                 return false;
             }
             if !word.is_idle() {
-                self.index.set_idle(*word);
+                own.index.set_idle(*word);
             }
             word.is_idle()
         });
-        next
     }
 
     fn recompress_value(&self, cpu: Cpu, word: Word, pass: &mut ColdPass) -> Outcome {
         pass.value.clear();
         let (swap, named, bytes) = {
-            let reader = self.retired.read(cpu);
-            let found = self.index.find_word(word).filter(|found| found.is_idle());
+            let writer = self.write(cpu);
+            let found = writer.stores().find(word).filter(|found| found.is_idle());
             let Some(Place::Head(old)) = found.map(Word::place) else { return Outcome::Stays };
-            let head = self.head_of(&reader, old);
+            let head = self.head_of(&writer, old);
             if head.value < 8 {
                 return Outcome::Stays;
             }
             pass.value.resize(head.value, 0);
-            if self.read_head(&reader, cpu, old, head, 0, &mut pass.value).is_err() {
+            if self.read_head(&writer, cpu, old, head, 0, &mut pass.value).is_err() {
                 return Outcome::Stays;
             }
             let mut bytes = [0; HEAD_BYTES + MAX_KEY];
-            self.copy_object(&reader, old, &mut bytes[..HEAD_BYTES + head.key]);
+            self.copy_object(&writer, old, &mut bytes[..HEAD_BYTES + head.key]);
             let key = &bytes[HEAD_BYTES..HEAD_BYTES + head.key];
             let cold = Head { form: Form::Raw, cold: true, ..head };
             let made = self.make_units(cpu, Room::All, &mut pass.making, cold, key, &pass.value);
-            let swap = made.ok().and_then(|made| self.smaller(&reader, cpu, old, Some(made)));
+            let swap = made.ok().and_then(|made| self.smaller(&writer, cpu, old, Some(made)));
             let Some(swap) = swap else { return Outcome::NoRoom };
             let next = Word::head(word.fingerprint(), swap.new, word.expires());
-            let mut chain = self.index.lock(word.fingerprint());
-            let named = chain.slot_of(word).and_then(|slot| chain.replace(slot, next, true));
-            (swap, named.is_some(), head.data())
+            let named = writer.stores().rename(word, next) > 0;
+            (swap, named, head.data())
         };
         let outcome = self.settle_swap(cpu, swap, named);
         if named && bytes >= LARGE {
@@ -149,12 +156,13 @@ impl Values {
                 return Outcome::Stays;
             }
             let (mut live, mut idle) = (0, 0);
-            self.each_member(number, members, |_, word, _, _| {
+            let stores = self.stores();
+            self.each_member(&stores, number, members, |_, word, _, _| {
                 live += 1;
                 if word.is_idle() {
                     idle += 1;
                 } else {
-                    self.index.set_idle(word);
+                    stores.iter().for_each(|own| own.index.set_idle(word));
                 }
             });
             if live == 0 || idle * 4 < live * 3 {
@@ -185,8 +193,8 @@ impl Values {
         made: Option<Handle>,
     ) -> Option<Swap> {
         if let Some(new) = made {
-            let saved = self.slots_of(reader, old) - self.slots_of(reader, new);
-            if saved >= 0 {
+            let saved = self.slots_of(reader, old).checked_sub(self.slots_of(reader, new));
+            if let Some(saved) = saved {
                 return Some(Swap { new, left: Left::Head(old), saved });
             }
             self.free_head(cpu, new);
@@ -205,8 +213,10 @@ impl Values {
         let is_whole = matches!(left, Left::Head(_));
         if named {
             self.retire(cpu, left);
-            self.count(cpu, Count::Recompressed, i64::from(is_whole));
-            self.count(cpu, Count::Saved, saved);
+            if let Some(cold) = &self.cold {
+                cold.recompressed.fetch_add(u64::from(is_whole), Ordering::Relaxed);
+                cold.saved.fetch_add(saved, Ordering::Relaxed);
+            }
             return Outcome::Done;
         }
         if is_whole {
@@ -218,9 +228,9 @@ impl Values {
     }
 
     /// The bytes of memory that a head and all that it names take.
-    fn slots_of(&self, reader: &Reader<'_>, handle: Handle) -> i64 {
+    fn slots_of(&self, reader: &Reader<'_>, handle: Handle) -> u64 {
         let mut bytes = self.pool.slot_bytes(self.head_of(reader, handle).object_bytes());
         self.each_part(reader, handle, &mut |_, length| bytes += self.pool.slot_bytes(length));
-        bytes as i64
+        bytes as u64
     }
 }

@@ -97,7 +97,7 @@ impl Judge<'_> {
     fn judge_all(&mut self) {
         let values = self.values;
         let reader = values.retired.read(CPU);
-        values.index.mend(|word| match word.place() {
+        values.own.index.mend(|word| match word.place() {
             Place::Head(handle) => self.judge_value(&reader, word, handle),
             Place::Member(group, _) => {
                 let is_there = values.groups.has(group);
@@ -127,7 +127,7 @@ impl Judge<'_> {
             }
             stays
         });
-        values.index.retain(|word| {
+        values.own.index.retain(|word| {
             let stays = match word.place() {
                 Place::Head(_) if self.doubles.is_empty() => true,
                 Place::Head(handle) => match self.look_at(&reader, handle, values.unit) {
@@ -209,7 +209,7 @@ impl Judge<'_> {
         if group.members > MAX_MEMBERS as u64 {
             return None;
         }
-        values.each_member(number, members, |head, _, number, _| {
+        values.each_member(&values.stores(), number, members, |head, _, number, _| {
             found[number / 128] |= 1 << (number % 128);
             group.live += 1;
             group.data += head.data() as u64;

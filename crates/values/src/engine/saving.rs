@@ -138,7 +138,7 @@ impl Saving<'_> {
         let reader = values.retired.read(at.cpu);
         let mut words = core::mem::take(&mut self.words);
         words.clear();
-        self.place = values.index.scan(self.place, &mut words);
+        self.place = values.own.index.scan(self.place, &mut words);
         let passed = words.iter().try_for_each(|word| match word.place() {
             Place::Head(handle) => {
                 self.put_value(&reader, handle, at.now);
@@ -252,7 +252,9 @@ impl Saving<'_> {
         };
         // This one was met, whatever its slot has by now: the walk does not come back to it.
         add(number, member(&members, number).ok_or(GetError::Corrupt)?.1);
-        values.each_member(group, &members, |_, _, number, range| add(number, &members[range]));
+        values.each_member(&values.alone(), group, &members, |_, _, number, range| {
+            add(number, &members[range]);
+        });
         if is_whole {
             let head = values.head_of(reader, found.head);
             let (codec, length) = (u8::from(head.cold), members.len());

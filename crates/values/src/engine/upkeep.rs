@@ -6,7 +6,6 @@ use alloc::vec::Vec;
 use super::Values;
 use crate::At;
 use crate::index::END;
-use crate::outcome::Reason;
 use crate::state::Apart;
 use crate::word::Place;
 
@@ -57,7 +56,7 @@ impl Values {
         let mut words = Vec::new();
         let next = {
             let reader = self.retired.read(at.cpu);
-            let next = self.index.scan(place, &mut words);
+            let next = self.own.index.scan(place, &mut words);
             words.retain(|word| match word.place() {
                 Place::Head(handle) if word.expires() => {
                     self.head_of(&reader, handle).is_over(at.now)
@@ -67,11 +66,8 @@ impl Values {
             next
         };
         for word in words {
-            if let Some((displaced, _)) = self.take_word(at.cpu, word, |head| head.is_over(at.now))
-                && let Place::Head(handle) = displaced.word.place()
-            {
-                self.let_go(at.cpu, displaced, handle, Reason::Expired);
-            }
+            let gone = self.take_from_all(at, word, |head, _| head.is_over(at.now));
+            gone.into_iter().for_each(|gone| self.let_go(at.cpu, gone));
         }
         next
     }

@@ -114,6 +114,26 @@ impl Index {
     }
 }
 
+impl Index {
+    /// Puts the words of another index of the same room in, and passes each to `see`. Nobody
+    /// changes words of the other meanwhile, and nobody uses this one, which is empty. Returns
+    /// whether there was room for all.
+    pub(crate) fn copy(&self, from: &Index, mut see: impl FnMut(Word)) -> bool {
+        // Its words stay in their buckets.
+        let _growing = from.growing.lock();
+        let count = from.count();
+        self.set_count(count);
+        self.growing.lock().end = count;
+        (0..count as usize).all(|number| {
+            let mut chain = self.lock_number(number);
+            // Acquire pairs with the Release of a store: what it names is there.
+            let words = from.chain(number).flat_map(|bucket| &bucket[1..]);
+            let mut words = words.filter_map(|slot| Word::from_raw(slot.load(Ordering::Acquire)));
+            words.all(|word| chain.insert(word).map(|()| see(word)).is_ok())
+        })
+    }
+}
+
 impl<'a> Chain<'a> {
     fn buckets(&self) -> impl Iterator<Item = &'a Bucket> {
         self.index.chain(self.number)

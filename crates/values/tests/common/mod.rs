@@ -20,6 +20,10 @@ pub fn store(codec: &str, options: Options) -> Values {
     open(codec, options).expect("a store")
 }
 
+pub fn clone(values: &Values) -> Values {
+    values.clone_contents(&host::Mmap).expect("addresses")
+}
+
 pub const fn at(cpu: u32, now: u32) -> At {
     At { cpu: units::Cpu(cpu), now }
 }
