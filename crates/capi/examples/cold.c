@@ -66,7 +66,8 @@ static void evict(void)
     struct rampack_store_stats stats = {0};
     int gone = 0, why = 0, n, k;
     struct rampack_options options = {sizeof options, 1 << 20, 1, 0, pressed, &why};
-    struct rampack_store_options small = {sizeof small, NULL, 1 << 20, 0, 0, 0, 0, left, &gone};
+    struct rampack_store_options small = {sizeof small, NULL, 1 << 20, 0, 0, 0, 0,
+                                          left, &gone, NULL, 0, 0};
     unsigned char noise[4096];
     uint32_t state = 1;
 
@@ -83,6 +84,44 @@ static void evict(void)
     printf("each that left was told: %s; memory is short: %s\n",
            gone > 0 && (uint64_t)gone == stats.evicted ? "yes" : "no", why ? "yes" : "no");
     rampack_store_free(store);
+    rampack_free(memory);
+}
+
+/* What nobody reads gets smaller, in a clone, too, which keeps what the other gives up. */
+static void recompress_and_clone(void)
+{
+    struct rampack *memory = NULL;
+    struct rampack_store *store = NULL, *clone = NULL;
+    struct rampack_store_stats stats = {0};
+    struct rampack_options options = {sizeof options, 64 << 20, 1, 0, NULL, NULL};
+    struct rampack_store_options cold = {0};
+    char value[3000], back[3000];
+    size_t length = 0;
+    int n, k;
+
+    cold.struct_size = sizeof cold;
+    cold.recompress = "zstd";
+    check(rampack_new(&options, &memory), "memory");
+    check(rampack_store_new(memory, &cold, &store), "a store");
+    for (n = 0; n < 200; n++) {
+        for (k = 0; k < 3000; k++)
+            value[k] = (char)('0' + (n * k + k / 7) % 10);
+        check(rampack_store_put(store, &n, sizeof n, value, sizeof value, 0), "put");
+    }
+    check(rampack_store_clone(store, &clone), "clone");
+    for (n = 0; n < 200; n++)
+        check(rampack_upkeep(memory), "upkeep");
+    check(rampack_store_clear(store), "clear");
+    n = 199;
+    check(rampack_store_get(clone, &n, sizeof n, back, sizeof back, &length), "get");
+    stats.struct_size = sizeof stats;
+    check(rampack_store_get_stats(clone, &stats), "stats");
+    printf("a clone has %" PRIu64 " values, %s; compressed once more: %s; saved: %s; lost: %d\n",
+           stats.values, memcmp(value, back, 3000) == 0 ? "as they were" : "and others",
+           stats.recompressed > 0 ? "yes" : "no", stats.saved_bytes > 0 ? "yes" : "no",
+           (int)stats.lost);
+    rampack_store_free(store);
+    rampack_store_free(clone);
     rampack_free(memory);
 }
 
@@ -110,7 +149,7 @@ static void use_store(struct rampack *memory)
 {
     struct rampack_store *store = NULL;
     struct rampack_store_options options = {sizeof options, "zstd:3", 8 << 20, 0, 0, 0, 0,
-                                            NULL, NULL};
+                                            NULL, NULL, NULL, 0, 0};
     struct rampack_store_stats stats = {0};
     char key[32], value[400], back[400];
     size_t length = 0;
@@ -158,5 +197,6 @@ int main(void)
     printf("at most %" PRIu64 " MiB\n", stats.limit_bytes >> 20);
     rampack_free(memory);
     evict();
+    recompress_and_clone();
     return 0;
 }

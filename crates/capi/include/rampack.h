@@ -151,6 +151,13 @@ struct rampack_store_options {
   rampack_on_evict on_evict;
   // For `on_evict`. It is there until the store is freed.
   void *on_evict_data;
+  // Upkeep compresses values that were not read for `recompress_after` seconds (it may take
+  // twice as long) once more: by "lz4hc", "zstd" or "deflate". `NULL`: it does not.
+  const char *recompress;
+  // Seconds.
+  uint32_t recompress_after;
+  // 0.
+  uint32_t reserved2;
 };
 
 // A value of `rampack_store_put_many` or `rampack_store_get_many`.
@@ -194,6 +201,12 @@ struct rampack_store_stats {
   uint64_t evicted;
   // Values whose lives ended, so far.
   uint64_t expired;
+  // Values, and groups of small ones, that were compressed once more, so far.
+  uint64_t recompressed;
+  // Bytes of memory that this has saved, so far.
+  uint64_t saved_bytes;
+  // Values that were lost because what another process left of them was damaged.
+  uint64_t lost;
 };
 
 #ifdef __cplusplus
@@ -324,13 +337,21 @@ void rampack_server_free(struct rampack_server *server);
 // Errors: `-EINVAL` for an option that is not allowed, `-ENOMEM`.
 //
 // # Safety
-// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function
-// may be called by any thread.
+// `settings` is `NULL`, or as long as it says, and its algorithms are texts or `NULL`. Its
+// function may be called by any thread.
 int rampack_store_new(const struct rampack *rampack,
                       const struct rampack_store_options *settings,
                       struct rampack_store **made);
 
-// Ends a store, and frees what is in it; `NULL` is nothing.
+// Makes a clone: another store with the values that this one has at an instant within this call.
+// Its memory is shared until one of the two has another value or none. So is the limit, which
+// counts what is shared once. The clone has the options of the store, but `on_evict`.
+//
+// Errors: `-ENOTSUP` when there are 254 clones; `-ENOMEM`.
+int rampack_store_clone(const struct rampack_store *store,
+                        struct rampack_store **made);
+
+// Ends a store, and frees what is in it and in none of its clones; `NULL` is nothing.
 void rampack_store_free(struct rampack_store *store);
 
 // Stores a value in place of the one that the key had. With a `ttl` other than 0 it is not found

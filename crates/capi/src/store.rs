@@ -75,6 +75,13 @@ pub struct RampackStoreOptions {
     pub on_evict: RampackOnEvict,
     /// For `on_evict`. It is there until the store is freed.
     pub on_evict_data: *mut c_void,
+    /// Upkeep compresses values that were not read for `recompress_after` seconds (it may take
+    /// twice as long) once more: by "lz4hc", "zstd" or "deflate". `NULL`: it does not.
+    pub recompress: *const c_char,
+    /// Seconds.
+    pub recompress_after: u32,
+    /// 0.
+    pub reserved2: u32,
 }
 
 // SAFETY: numbers and pointers, the first of them the size. That the function is one is the word
@@ -90,6 +97,9 @@ unsafe impl Growing for RampackStoreOptions {
         reserved: 0,
         on_evict: None,
         on_evict_data: ptr::null_mut(),
+        recompress: ptr::null(),
+        recompress_after: 0,
+        reserved2: 0,
     };
 }
 
@@ -115,6 +125,12 @@ pub struct RampackStoreStats {
     pub evicted: u64,
     /// Values whose lives ended, so far.
     pub expired: u64,
+    /// Values, and groups of small ones, that were compressed once more, so far.
+    pub recompressed: u64,
+    /// Bytes of memory that this has saved, so far.
+    pub saved_bytes: u64,
+    /// Values that were lost because what another process left of them was damaged.
+    pub lost: u64,
 }
 
 // SAFETY: numbers, the first of them the size.
@@ -129,6 +145,9 @@ unsafe impl Growing for RampackStoreStats {
         puts: 0,
         evicted: 0,
         expired: 0,
+        recompressed: 0,
+        saved_bytes: 0,
+        lost: 0,
     };
 }
 
@@ -137,8 +156,8 @@ unsafe impl Growing for RampackStoreStats {
 /// Errors: `-EINVAL` for an option that is not allowed, `-ENOMEM`.
 ///
 /// # Safety
-/// `settings` is `NULL`, or as long as it says, and its algorithm a text or `NULL`. Its function
-/// may be called by any thread.
+/// `settings` is `NULL`, or as long as it says, and its algorithms are texts or `NULL`. Its
+/// function may be called by any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn rampack_store_new(
     rampack: Option<&Rampack>,
@@ -150,9 +169,9 @@ pub unsafe extern "C" fn rampack_store_new(
         // SAFETY: as the caller says.
         let settings = unsafe { options(settings, "settings")? };
         // SAFETY: as the caller says.
-        let algorithm = unsafe { algorithm(settings.algorithm)? };
+        let first = unsafe { algorithm(settings.algorithm)? };
         let mut options = StoreOptions::new()
-            .algorithm(algorithm)
+            .algorithm(first)
             .evict(settings.no_eviction == 0)
             .group(settings.no_groups == 0);
         if settings.limit > 0 {
@@ -160,6 +179,12 @@ pub unsafe extern "C" fn rampack_store_new(
         }
         if settings.unit > 0 {
             options = options.unit(settings.unit as usize);
+        }
+        if !settings.recompress.is_null() {
+            // SAFETY: as the caller says.
+            let second = unsafe { algorithm(settings.recompress)? };
+            let after = Duration::from_secs(settings.recompress_after.into());
+            options = options.recompress(second, after);
         }
         if let Some(tell) = settings.on_evict {
             let data = Data::of(settings.on_evict_data);
@@ -178,7 +203,23 @@ pub unsafe extern "C" fn rampack_store_new(
     })
 }
 
-/// Ends a store, and frees what is in it; `NULL` is nothing.
+/// Makes a clone: another store with the values that this one has at an instant within this call.
+/// Its memory is shared until one of the two has another value or none. So is the limit, which
+/// counts what is shared once. The clone has the options of the store, but `on_evict`.
+///
+/// Errors: `-ENOTSUP` when there are 254 clones; `-ENOMEM`.
+#[unsafe(no_mangle)]
+pub extern "C" fn rampack_store_clone(
+    store: Option<&RampackStore>,
+    made: Option<&mut MaybeUninit<Box<RampackStore>>>,
+) -> c_int {
+    call(|| {
+        let clone = of(store, "store")?.0.clone_contents()?;
+        put(made, "made", Box::new(RampackStore(clone)))
+    })
+}
+
+/// Ends a store, and frees what is in it and in none of its clones; `NULL` is nothing.
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_store_free(store: Option<Box<RampackStore>>) {
     call(|| {
@@ -544,6 +585,9 @@ pub unsafe extern "C" fn rampack_store_get_stats(
             puts: now.puts,
             evicted: now.evicted,
             expired: now.expired,
+            recompressed: now.recompressed,
+            saved_bytes: now.saved_bytes,
+            lost: now.lost,
         };
         // SAFETY: as the caller says.
         unsafe { fill(stats, "stats", filled) }

@@ -67,7 +67,8 @@ const EXAMPLES: [(&str, &str); 4] = [
          saved and loaded: yes; user:8 is there: yes\n\
          again: there is nothing to restore: the input is empty\n\
          at most 64 MiB\n\
-         each that left was told: yes; memory is short: yes\n",
+         each that left was told: yes; memory is short: yes\n\
+         a clone has 200 values, as they were; compressed once more: yes; saved: yes; lost: 0\n",
     ),
     ("cache.cpp", "401 values; key 300 has 50"),
     (
