@@ -55,8 +55,10 @@ impl Store {
 impl Store {
     #[new]
     #[pyo3(signature = (
-        limit=None, *, algorithm="lz4", evict=true, ttl=None, unit=16384, group=true
+        limit=None, *, algorithm="lz4", evict=true, ttl=None, unit=16384, group=true,
+        recompress=None, _of=None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords")]
     fn new(
         limit: Option<u64>,
         algorithm: &str,
@@ -64,11 +66,26 @@ impl Store {
         ttl: Option<f64>,
         unit: usize,
         group: bool,
+        recompress: Option<(String, f64)>,
+        _of: Option<PyRef<'_, Store>>,
     ) -> PyResult<Store> {
+        if let Some(of) = _of {
+            let store = of.store.get()?;
+            let clone = of.py().detach(|| store.clone_contents()).map_err(raised)?;
+            return Ok(Store { store: Own::new(clone, "Store"), ttl: of.ttl });
+        }
         let algorithm = shared::algorithm(algorithm)?;
         let options = StoreOptions::new().algorithm(algorithm).evict(evict).unit(unit).group(group);
         let options = match limit {
             Some(limit) => options.limit(limit),
+            None => options,
+        };
+        let options = match recompress {
+            Some((algorithm, idle)) => {
+                let idle = Duration::try_from_secs_f64(idle);
+                let idle = idle.map_err(|error| PyValueError::new_err(format!("idle: {error}")))?;
+                options.recompress(shared::algorithm(&algorithm)?, idle)
+            }
             None => options,
         };
         let ttl = duration(ttl)?;
@@ -218,7 +235,7 @@ impl Store {
     }
 
     /// The numbers of `rampack.Stats`.
-    fn _stats(&self) -> PyResult<[u64; 8]> {
+    fn _stats(&self) -> PyResult<[u64; 11]> {
         let it = self.store.get()?.stats();
         Ok([
             it.values,
@@ -229,6 +246,9 @@ impl Store {
             it.puts,
             it.evicted,
             it.expired,
+            it.recompressed,
+            it.saved_bytes,
+            it.lost,
         ])
     }
 }

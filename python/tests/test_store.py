@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import threading
 import time
@@ -142,6 +143,40 @@ def test_statistics_count(store: rampack.Store) -> None:
     assert (stats.values, stats.hits, stats.misses, stats.puts) == (1, 1, 1, 1)
     assert 10_000 <= stats.data_bytes < 10_100
     assert "1 values" in repr(store)
+
+
+def test_what_is_not_read_gets_smaller() -> None:
+    store = rampack.Store(recompress=("zstd", 0))
+    for n in range(200):
+        store[f"{n}"] = bytes(range(48, 58)) * 300 + str(n).encode() * 50
+    deadline = time.monotonic() + 30
+    while store.stats().saved_bytes == 0 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    stats = store.stats()
+    assert stats.recompressed > 0 and stats.saved_bytes > 0 and stats.lost == 0
+    assert store["7"] == bytes(range(48, 58)) * 300 + b"7" * 50
+    with pytest.raises(ValueError, match="idle"):
+        rampack.Store(recompress=("zstd", -1))
+    with pytest.raises(ValueError, match='no algorithm "zip"'):
+        rampack.Store(recompress=("zip", 1))
+
+
+def test_a_copy_is_of_one_instant_and_shares_memory() -> None:
+    class Mine(rampack.Store):
+        pass
+
+    store = Mine(ttl=3600)
+    random = numpy.random.default_rng(5)
+    store.put_many({f"{n}": random.bytes(10_000) for n in range(500)})
+    memory, first = store.stats().memory_bytes, store["1"]
+    copies = [store.copy(), copy.copy(store)]
+    assert store.stats().memory_bytes < memory + memory // 10
+    store["1"] = b"other"
+    copies[0]["2"] = b"another"
+    assert isinstance(copies[0], Mine) and copies[0]["1"] == first == copies[1]["1"]
+    assert store["2"] == copies[1]["2"] != copies[0]["2"]
+    del store
+    assert len(copies[1]) == 500 and copies[1]["1"] == first
 
 
 def test_threads_see_whole_values(store: rampack.Store) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
-from typing import Any, NamedTuple, ParamSpec, TypeVar, overload
+from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from . import _memo, _rampack
 from ._rampack import Disk, Error, FullError
@@ -47,6 +47,12 @@ class Stats(NamedTuple):
     """Values that went because memory was needed, so far."""
     expired: int
     """Values whose lives ended, so far."""
+    recompressed: int
+    """Values, and groups of small ones, that were compressed once more, so far."""
+    saved_bytes: int
+    """Bytes of memory that this has saved, so far."""
+    lost: int
+    """Values that were lost because what another process left of them was damaged."""
 
 
 class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
@@ -65,6 +71,8 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
     * ``unit``: values are compressed in units of so many bytes, 4096 to 65536.
     * ``group``: values of up to 1 KiB are compressed together, which takes half of the memory or
       less and some microseconds more for each read.
+    * ``recompress``: a pair as ``("zstd", 60)``: values that were not read for so many seconds (it
+      may take twice as long) are compressed once more, by lz4hc, zstd or deflate.
 
     >>> import numpy
     >>> store = Store(limit=8 << 20, algorithm="zstd", ttl=3600)
@@ -104,6 +112,23 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
             values = [(key, values[key]) for key in values.keys()]
         pairs = values.items() if isinstance(values, Mapping) else values
         self._put_many(itertools.chain(pairs, more.items()))
+
+    def copy(self) -> Self:
+        """Another store with the values of this instant, which shares their memory.
+
+        Each takes memory for what is put into it from then on. The limit is one for all copies, and
+        counts what they share once.
+
+        >>> store = Store()
+        >>> store["key"] = b"before"
+        >>> then = store.copy()
+        >>> store["key"] = b"after"
+        >>> then["key"]
+        b'before'
+        """
+        return type(self).__new__(type(self), _of=self)
+
+    __copy__ = copy
 
     def stats(self) -> Stats:
         """The statistics now.

@@ -22,6 +22,8 @@ class Store:
         ttl: float | None = None,
         unit: int = 16384,
         group: bool = True,
+        recompress: tuple[str, float] | None = None,
+        _of: Store | None = None,
     ) -> Self: ...
     def put(self, key: str | bytes, value: Any, *, ttl: float | None = None) -> None:
         """Stores a value; after ``ttl`` seconds it is not found any more."""
