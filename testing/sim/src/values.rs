@@ -25,7 +25,8 @@ type Model = BTreeMap<Vec<u8>, (Vec<u8>, u32)>;
 
 /// Does the operations that the bytes of `next` say, until there are no more, and compares each
 /// outcome with the model. `make` makes the store with the options that it gets, and others without
-/// a limit that load its snapshots; `cloned` clones it. Its limit may be any; it may evict or refuse.
+/// a limit that load its snapshots; `cloned` clones it. Its limit may be any; it may evict or
+/// refuse.
 ///
 /// # Panics
 /// When the store differs from the model.

@@ -11,8 +11,8 @@ use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Room};
 
-use super::family::Own;
-use super::{Count, Displaced, Values};
+use super::{Displaced, Values};
+use crate::family::Own;
 use crate::head::{HEAD_BYTES, Head};
 use crate::outcome::{Evicted, PutError, Reason};
 use crate::state::Apart;
@@ -178,14 +178,5 @@ impl Values {
             evicted(&Evicted { key, length: head.value, reason, read: &read });
         }
         self.dispose(cpu, Displaced { word, data: gone.head.data(), was_last: true });
-    }
-}
-
-impl Own {
-    /// Counts a value that left by itself.
-    pub(super) fn count_left(&self, cpu: Cpu, reason: Reason, data: usize) {
-        let count = if reason == Reason::Evicted { Count::Evicted } else { Count::Expired };
-        self.count(cpu, count, 1);
-        self.count(cpu, Count::Data, -(data as i64));
     }
 }

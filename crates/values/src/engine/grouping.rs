@@ -13,8 +13,9 @@ use sync::Reader;
 use units::Cpu;
 use zsmalloc::{Handle, Room};
 
-use super::family::{Stores, Writer};
-use super::{Count, Values};
+use super::Values;
+use super::cloning::Writer;
+use crate::family::{Count, Stores};
 use crate::head::{Form, Head};
 use crate::outcome::Reason;
 use crate::scratch::GROUP;
@@ -238,9 +239,9 @@ impl Values {
         true
     }
 
-    /// Passes the members of a group that some of `stores` has to `see`: the head, the word, the number,
-    /// and where the bytes of the member are. The calling thread is a reader, and found the group
-    /// as one.
+    /// Passes the members of a group that some of `stores` has to `see`: the head, the word, the
+    /// number, and where the bytes of the member are. The calling thread is a reader, and found the
+    /// group as one.
     pub(super) fn each_member(
         &self,
         stores: &Stores<'_>,

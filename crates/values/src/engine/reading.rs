@@ -4,7 +4,8 @@ use sync::{Reader, lock_one};
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::Handle;
 
-use super::{Count, Found, Values};
+use super::{Found, Values};
+use crate::family::Count;
 use crate::head::{Form, HEAD_BYTES, Head, Unit, chunks, each_unit, fill, member, split, words_of};
 use crate::scratch::{GROUP, Reading};
 use crate::word::{Place, Word};

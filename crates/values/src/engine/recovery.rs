@@ -13,7 +13,8 @@ use sync::Reader;
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{BadObject, Census, Handle, Recovery};
 
-use super::{Count, Values, groups_of, keys_of, no_memory};
+use super::{Values, groups_of, keys_of, no_memory};
+use crate::family::Count;
 use crate::groups::Groups;
 use crate::head::{Form, HEAD_BYTES, Head, Unit, WORDS, chunks, each_unit, split, words_of};
 use crate::index::Index;

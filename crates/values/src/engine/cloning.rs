@@ -1,152 +1,25 @@
-//! A store and its clones, which are a *family*.
-//!
-//! # Definitions
-//! A store has an index of its own. All else is the family's: the pool, the table of groups, what
-//! waits for readers, the codecs, the limit. The same word in two indexes names the same object. An
-//! object is *held* by the stores whose indexes have its word.
-//!
-//! # Why so
-//! A clone is a copy of the index, so it costs words. Nobody counts who holds an object: the
-//! indexes say it, as a word has the same fingerprint in all of them. What a store gives up is
-//! looked for in the others, at the cost of a line of memory for each clone. The other ways are
-//! dearer:
-//! * A count for each object that is shared is a table as large as the index, and moves with the
-//!   objects.
-//! * A frozen index below two that differ from it looks twice for a value, keeps tombs for what was
-//!   removed, and still has to know when nobody finds a word of it any more.
-//! * The windows of a disk with clones work because its slots are numbered.
-//!
-//! # Invariants
-//! * The first index of the family locks for all: whoever changes a word that other stores may have
-//!   holds the lock of its bucket there, and takes that of another index second. So the holders of
-//!   an object do not change while somebody looks for them.
-//! * What a store puts, removes or clears is its own. What changes the place of a value (a move, a
-//!   group, recompression) changes it for all holders at once. What leaves by itself leaves all
-//!   holders: memory comes back only then.
-//! * A group counts the words of all stores that name its members.
-//! * Whoever changes words is a reader all the while. The list of stores changes when no such
-//!   thread is under way, and others wait. So a clone has what its origin had at one instant.
-//!
-//! A store without clones pays a look at [`Family::state`] for each change, and none for a read.
+//! Clones are made and end, and words change meanwhile. See the module `family`.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
-use core::slice;
 
 use pagealloc::MemoryProvider;
-use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::Ordering;
 use sync::{Backoff, Mutex, PerCpuCounters, Reader};
 use units::Cpu;
 
-use super::{Count, Displaced, Values, no_memory};
-use crate::Tell;
-use crate::index::{Chain, END, Index};
+use super::{Displaced, Values, no_memory};
+use crate::family::{ALONE, CHANGES, Count, MOST, Own, SEVERAL, Stores};
+use crate::index::{Chain, END};
 use crate::outcome::NoStore;
 use crate::state::Swept;
 use crate::word::{Fingerprint, Place, Word};
-
-/// The most stores of a family: the counts of a group have room for the words of so many.
-const MOST: usize = 255;
-
-/// One store, or none: nobody looks at the list.
-const ALONE: u32 = 0;
-const SEVERAL: u32 = 1;
-/// The list changes.
-const CHANGES: u32 = 2;
-
-/// What a store has for itself.
-pub(super) struct Own {
-    /// No other store of the family has it.
-    pub(super) number: u8,
-    pub(super) index: Index,
-    pub(super) counts: PerCpuCounters<{ Count::All as usize }>,
-    pub(super) evicted: Option<Arc<Tell>>,
-}
-
-/// The stores of a family.
-pub(super) struct Family {
-    state: AtomicU32,
-    stores: Mutex<Arc<[Arc<Own>]>>,
-    changing: Mutex<()>,
-}
-
-/// The stores of a family for a while.
-pub(super) struct Stores<'a> {
-    own: &'a Arc<Own>,
-    all: Option<Arc<[Arc<Own>]>>,
-}
 
 /// A thread that changes words: a reader. The list of stores does not change.
 pub(super) struct Writer<'a> {
     reader: Reader<'a>,
     stores: Stores<'a>,
-}
-
-impl Own {
-    pub(super) fn count(&self, cpu: Cpu, which: Count, amount: i64) {
-        self.counts.add(cpu, which as usize, amount);
-    }
-}
-
-impl Family {
-    pub(super) fn new(own: Arc<Own>) -> Family {
-        let (state, changing) = (AtomicU32::new(ALONE), Mutex::new(()));
-        Family { state, stores: Mutex::new([own].into()), changing }
-    }
-
-    /// All stores. A store that is being dropped may not be one of them any more.
-    pub(super) fn all(&self) -> Arc<[Arc<Own>]> {
-        self.stores.lock().clone()
-    }
-}
-
-impl Deref for Stores<'_> {
-    type Target = [Arc<Own>];
-
-    #[inline]
-    fn deref(&self) -> &[Arc<Own>] {
-        self.all.as_deref().unwrap_or(slice::from_ref(self.own))
-    }
-}
-
-impl Stores<'_> {
-    /// The word of one of the stores that names the same thing. It was read if it was in any of
-    /// them, and is idle if it is in all. The calling thread is a reader.
-    pub(super) fn find(&self, word: Word) -> Option<Word> {
-        let found = self.iter().filter_map(|own| own.index.find_word(word));
-        found.reduce(Word::of_both)
-    }
-
-    /// Calls `change` for each store that has a word, with the slot in its locked chain. Nobody
-    /// else changes the word meanwhile, in any.
-    pub(super) fn at_each(
-        &self,
-        word: Word,
-        mut change: impl FnMut(&Own, &mut Chain<'_>, &AtomicU64),
-    ) {
-        let mut first = None;
-        for own in self.iter() {
-            let mut chain = own.index.lock(word.fingerprint());
-            if let Some(slot) = chain.slot_of(word) {
-                change(own, &mut chain, slot);
-            }
-            first.get_or_insert(chain);
-        }
-    }
-
-    /// Puts `next` in the place of a word, for all stores that have it. Returns how many.
-    pub(super) fn rename(&self, word: Word, next: Word) -> usize {
-        let mut holders = 0;
-        self.at_each(word, |_, chain, slot| {
-            holders += usize::from(chain.replace(slot, next, true).is_some());
-        });
-        holders
-    }
-
-    fn others(&self) -> impl Iterator<Item = &Arc<Own>> {
-        self.iter().filter(|own| !Arc::ptr_eq(own, self.own))
-    }
 }
 
 impl<'a> Deref for Writer<'a> {
@@ -202,6 +75,7 @@ impl Values {
     /// The stores of the family. One may come or go meanwhile.
     #[inline]
     pub(super) fn stores(&self) -> Stores<'_> {
+        // Acquire pairs with the Release in `change`.
         let is_alone = self.family.state.load(Ordering::Acquire) == ALONE;
         Stores { own: &self.own, all: (!is_alone).then(|| self.family.all()) }
     }
@@ -256,7 +130,8 @@ impl Values {
     fn change<R>(&self, change: impl FnOnce(&mut Vec<Arc<Own>>) -> R) -> R {
         let family = &self.family;
         let _changing = family.changing.lock();
-        family.state.store(CHANGES, Ordering::Release);
+        // The fences of the wait order this with who enters: it is waited for, or it sees this.
+        family.state.store(CHANGES, Ordering::Relaxed);
         self.retired.wait_for_readers();
         let mut stores = family.all().to_vec();
         let changed = change(&mut stores);
