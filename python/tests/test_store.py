@@ -147,14 +147,14 @@ def test_statistics_count(store: rampack.Store) -> None:
 
 def test_what_is_not_read_gets_smaller() -> None:
     store = rampack.Store(recompress=("zstd", 0))
-    for n in range(200):
-        store[f"{n}"] = bytes(range(48, 58)) * 300 + str(n).encode() * 50
+    values = {f"{n}": " ".join(str(k * n % 997) for k in range(2000)) for n in range(200)}
+    store.put_many({key: value.encode() for key, value in values.items()})
     deadline = time.monotonic() + 30
     while store.stats().saved_bytes == 0 and time.monotonic() < deadline:
         time.sleep(0.1)
     stats = store.stats()
     assert stats.recompressed > 0 and stats.saved_bytes > 0 and stats.lost == 0
-    assert store["7"] == bytes(range(48, 58)) * 300 + b"7" * 50
+    assert store["7"] == values["7"].encode()
     with pytest.raises(ValueError, match="idle"):
         rampack.Store(recompress=("zstd", -1))
     with pytest.raises(ValueError, match='no algorithm "zip"'):

@@ -29,6 +29,15 @@ struct Stores {
     now: u32,
 }
 
+/// Ends threads, also when a test fails: the scope waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn put(values: &Values, at: At, number: u64, value: &[u8]) {
     let put = values.put(at, &number.to_ne_bytes(), value, PutOptions::default());
     assert_eq!(put, Ok(()));
@@ -260,6 +269,7 @@ fn a_clone_has_what_there_was_at_one_instant() {
     (0..8).for_each(|number| put(&values, at(0, 1), number, &value(0)));
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ending = Ends(&ends);
         scope.spawn(|| {
             let mut round = 0;
             while !ends.load(Ordering::Relaxed) {
@@ -267,14 +277,18 @@ fn a_clone_has_what_there_was_at_one_instant() {
                 (0..8).for_each(|number| put(&values, at(0, 1), number, &value(round)));
             }
         });
-        for _ in 0..60 {
+        let seen = (0..60).map(|_| {
             let clone = clone(&values);
-            let versions: Vec<u64> = (0..8).map(|number| version(&clone, number)).collect();
+            let versions = (0..8).map(|number| version(&clone, number));
+            (versions.collect::<Vec<u64>>(), clone.stats().values)
+        });
+        let seen: Vec<_> = seen.collect();
+        drop(ending);
+        for (versions, count) in seen {
             let is_one = versions.is_sorted_by(|a, b| a >= b) && versions[0] <= versions[7] + 1;
             assert!(is_one, "{versions:?}");
-            assert_eq!(clone.stats().values, 19_998);
+            assert_eq!(count, 19_998);
         }
-        ends.store(true, Ordering::Relaxed);
     });
     empty(&values);
 }
@@ -292,6 +306,7 @@ fn a_family_is_used_by_threads() {
     let clones = [clone(&values), clone(&values)];
     let ends = AtomicBool::new(false);
     thread::scope(|scope| {
+        let ending = Ends(&ends);
         let writers: Vec<_> = clones
             .iter()
             .chain([&values])
@@ -323,14 +338,15 @@ fn a_family_is_used_by_threads() {
                 other.remove(at(2, now), &7u64.to_ne_bytes());
             }
         });
-        for writer in writers {
-            let (store, versions) = writer.join().expect("the writer ends");
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        drop(ending);
+        for written in written {
+            let (store, versions) = written.expect("the writer ends");
             for (number, version) in (0..).zip(versions) {
                 let expected = value(number, version);
                 assert!(got(store, at(0, 1), number) == Some(expected), "{number}");
             }
         }
-        ends.store(true, Ordering::Relaxed);
     });
     drop(clones);
     empty(&values);
