@@ -279,8 +279,8 @@ impl Store {
     }
 
     /// Makes a clone: another store with the values that this one has at an instant within this
-    /// call. Reads go on meanwhile; puts and removals wait until its index is copied. It takes about
-    /// 13 bytes for each value, and all memory of values is shared, until one of the two has
+    /// call. Reads go on meanwhile; puts and removals wait until the index is copied. It takes
+    /// about 13 bytes for each value, and all memory of values is shared, until one of the two has
     /// another value or none. ([`Clone`] gives the same store once more.)
     ///
     /// The clone has the options of this store, but [`StoreOptions::on_evict`]. The limit is one
