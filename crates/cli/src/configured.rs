@@ -150,7 +150,6 @@ fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), Cont
     disks.sort_by(|a, b| a.mount.cmp(&b.mount));
     for disk in disks {
         if disk.add.number.is_some_and(|number| there.contains(&number)) {
-            daemon.devices().save_configured(&disk.add);
             continue;
         }
         if let Err(error) = daemon.file_systems().make_disk(&disk, daemon.root().path()) {

@@ -162,10 +162,6 @@ fn make(
     let (root, devices) = (daemon.root(), daemon.devices());
     let file_systems = daemon.file_systems();
     if !file_systems.begins_anew() {
-        for id in devices.numbers() {
-            let add = Add { number: Some(id), ..up.disk.request(up.frontends.force) };
-            devices.save_configured(&add);
-        }
         let made = file_systems.go_on().into_iter().next();
         let Some((disk, kind)) = made else { return Ok(Some(served(daemon))) };
         return Ok(Some(welcome(up, root, &devices.report(&disk), Some(kind))));

@@ -102,6 +102,7 @@ impl Devices {
         let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
         let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
         let (loading, unloaded) = (Mutex::new(()), AtomicBool::new(false));
+        let saved_at = Mutex::new(state.as_ref().map(|it| it.saved_at()).unwrap_or_default());
         Devices {
             root,
             machine,
@@ -116,7 +117,7 @@ impl Devices {
             unloaded,
             state,
             asked: Mutex::new(Asked::new()),
-            saved_at: Mutex::new(BTreeMap::new()),
+            saved_at,
         }
     }
 
@@ -245,6 +246,7 @@ impl Devices {
             if let Some(refused) = self.refused(name) {
                 self.give_up(lifecycle, refused.saved.id, force)?;
                 self.forget_asked(&format!("zram{}", refused.saved.id));
+                self.save_at_end(refused.saved.id, None);
                 return Ok(self.save()?);
             }
             let disk = self.disk(name)?;

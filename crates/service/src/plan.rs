@@ -175,8 +175,13 @@ pub struct Plan {
     pub said: Vec<String>,
 }
 
+/// The option of the file that a disk is saved to when its daemon ends. As a change, an empty path
+/// is none.
+pub const SNAPSHOT: &str = "snapshot";
+
 /// Attributes of a disk and parameters of the swap cache that change while it is in use.
-const LIVE: [&str; 11] = [
+const LIVE: [&str; 12] = [
+    SNAPSHOT,
     "mem_limit",
     "when_full",
     "auto",
@@ -240,7 +245,7 @@ impl Followed {
     ) {
         let name = of_device(option).1;
         match result {
-            Ok(()) => self.done.push(format!("{whose}: {name} is {value} now")),
+            Ok(()) => self.done.push(format!("{whose}: {name} is {} now", shown(value))),
             Err(error) => {
                 let why = format!("{whose}: {name} stays: {}", sentence(error));
                 self.failed.push((option.to_owned(), why));
@@ -254,6 +259,7 @@ impl Followed {
         let mut asked = by.asked.clone();
         let is_made = |option: &String| !self.failed.iter().any(|(failed, _)| failed == option);
         asked.extend(by.changes.clone().into_iter().filter(|(option, _)| is_made(option)));
+        asked.retain(|option, value| of_device(option).1 != SNAPSHOT || !value.is_empty());
         asked
     }
 
@@ -261,6 +267,12 @@ impl Followed {
     pub fn notes(self) -> impl Iterator<Item = String> {
         self.done.into_iter().chain(self.failed.into_iter().map(|(_, why)| why))
     }
+}
+
+/// The value of a change, as a user reads it.
+#[must_use]
+pub fn shown(value: &str) -> &str {
+    if value.is_empty() { "none" } else { value }
 }
 
 /// Makes the plan.
@@ -433,6 +445,9 @@ fn changes(
                 gone.extend(device.map(str::to_owned));
             }
             (_, None) if device.is_some() && own == "mount" => _ = gone.insert(name.clone()),
+            (_, None) if device.is_some() && own == SNAPSHOT => {
+                changes.insert(name.clone(), String::new());
+            }
             (before, Some(now)) if is_live(name, before.is_some(), &kept.disks) => {
                 changes.insert(name.clone(), now.clone());
             }

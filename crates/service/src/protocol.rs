@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::symbol;
 use crate::latency::Latency;
-use crate::plan::Asked;
+use crate::plan::{Asked, SNAPSHOT};
 use crate::swap::report::{PoolReport, SwapReport};
 use crate::transport::{Front, SwapTransport};
 use crate::zone::ZoneReport;
@@ -32,9 +32,8 @@ pub const LINE_MAX: usize = 64 * 1024;
 #[serde(deny_unknown_fields)]
 pub struct Status {}
 
-/// Adds a device, under the lowest free number if it is to have no other. Values are text as an
-/// administrator writes it; the attributes check them. Without a size the device is not
-/// initialised.
+/// Adds a device, under the lowest free number unless it is to have another. Values are text that
+/// the attributes check. Without a size the device is not initialised.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Add {
@@ -73,6 +72,7 @@ impl Add {
             ("comp_algorithm", self.algorithm.clone()),
             ("level", self.level.map(|level| level.to_string())),
             ("mem_limit", self.mem_limit.clone()),
+            (SNAPSHOT, self.snapshot.clone()),
         ];
         let set = set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
         let attributes = self.attributes.iter().map(|it| (it.name.clone(), it.value.clone()));

@@ -41,7 +41,7 @@ use backings::Backings;
 pub use connections::Connection;
 use connections::{CONNECTIONS, path_of_socket};
 pub use disks::disks;
-use disks::{device, take_ublk, ublk_setting};
+use disks::{device, saved_setting, take_saved_at, take_ublk, ublk_setting};
 use file_system::FileSystem;
 pub use handed_over::Named;
 use handed_over::{Other, PATIENCE};
@@ -66,6 +66,8 @@ pub struct State {
     left_swap: Mutex<Option<LeftSwap>>,
     /// The block devices that the driver ublk keeps, by the numbers of their disks.
     ublks: Mutex<BTreeMap<u32, Id>>,
+    /// The files that disks are saved to when the daemon ends, by their numbers.
+    saved_at: Mutex<BTreeMap<u32, PathBuf>>,
     swaps: Mutex<(BTreeMap<usize, SavedArea>, SharedSwap)>,
     file_systems: Mutex<BTreeMap<String, FileSystem>>,
     backings: Arc<Backings>,
@@ -155,8 +157,9 @@ impl State {
         };
         let areas = swap.areas.iter().map(|area| (area.number, area.clone())).collect();
         let swaps = Mutex::new((areas, swap.shared));
-        let mut left = disks(contents.devices)?;
+        let mut left = disks::left(contents.devices)?;
         let ublks = Mutex::new(left.iter_mut().filter_map(take_ublk).collect());
+        let saved_at = Mutex::new(left.iter_mut().filter_map(take_saved_at).collect());
         Ok(Some(State {
             store,
             most,
@@ -165,6 +168,7 @@ impl State {
             is_inherited: is_kept,
             left_swap: Mutex::new(Some(swap)),
             ublks,
+            saved_at,
             swaps,
             file_systems,
             backings,
@@ -372,6 +376,17 @@ impl State {
         }
     }
 
+    /// The files that disks are saved to when the daemon ends, by their numbers.
+    #[must_use]
+    pub fn saved_at(&self) -> BTreeMap<u32, PathBuf> {
+        self.saved_at.lock().clone()
+    }
+
+    /// Sets the files that disks are saved to, from the next [`State::save`] on.
+    pub fn set_saved_at(&self, saved_at: BTreeMap<u32, PathBuf>) {
+        *self.saved_at.lock() = saved_at;
+    }
+
     /// The file systems that were made for the user.
     #[must_use]
     pub fn file_systems(&self) -> Vec<FileSystem> {
@@ -395,8 +410,10 @@ impl State {
     pub fn save(&self, machine: &Machine) -> Result<(), ControlError> {
         let devices = || {
             let mut saved = machine.saved();
+            let saved_at = self.saved_at();
             for disk in &mut saved {
                 disk.settings.extend(self.ublk(disk.id).map(ublk_setting));
+                disk.settings.extend(saved_at.get(&disk.id).map(|path| saved_setting(path)));
             }
             let (areas, shared) = &*self.swaps.lock();
             let swaps = swaps::devices(areas.values(), *shared, machine.saved_swap());

@@ -342,6 +342,58 @@ fn what_was_left_is_served_whatever_is_wrong_in_a_file() {
     place.is_clean();
 }
 
+/// Nobody has to repair the configuration before the daemon is stopped.
+#[test]
+fn a_disk_is_saved_at_the_end_whatever_is_wrong_in_a_file() {
+    let (first, second) = ("size = '4M'\nsnapshot = '/SAVED'\n", "[zram1]\nsize = '1M'\n");
+    let place = Place::new();
+    let (file, other) = (place.path().join("kept.snap"), place.path().join("other.snap"));
+    let of = |first: &str, file: &Path| first.replace("/SAVED", file.to_str().unwrap());
+    let text = format!("[serve]\ntransport = 'nbd'\n[zram0]\n{}{second}", of(first, &file));
+    let top = system(&[(MAIN, &*text)]);
+    let mut keeper = keep(&top, &place);
+    let client = || NbdClient::connect(&place.root().join("nbd.sock"), "zram0").unwrap();
+    let apply = format!("--root {} config apply", place.root().display());
+    let die = |keeper: &mut Keeper| {
+        write(&top, MAIN, "[zram0\n");
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+    };
+    assert_eq!(client().write(4096, &noise(7)), 0);
+    die(&mut keeper);
+    keeper.says("the configuration is not followed: /");
+    keeper.stop();
+    assert!(fs::metadata(&file).is_ok_and(|it| it.len() > 4096), "it is saved");
+    // What it is saved to changes while it is there, and is known after the next death.
+    write(&top, MAIN, &text);
+    let mut keeper = self::keep(&top, &place);
+    assert_eq!(client().read(4096, 4096), noise(7)[..4096]);
+    assert_eq!(client().write(4096, &noise(8)), 0);
+    write(&top, MAIN, &text.replace("kept.snap", "none/x"));
+    let said = says(&top, &apply);
+    assert!(said.err.contains("zram0: snapshot stays: cannot write "), "{}{}", said.out, said.err);
+    write(&top, MAIN, &text.replace("kept.snap", "other.snap"));
+    let (would, is) =
+        (format!("would be {}\n", other.display()), format!("is {} now\n", other.display()));
+    assert_eq!(says(&top, &apply).out, format!("zram0: snapshot {would}zram0: snapshot {is}"));
+    die(&mut keeper);
+    keeper.stop();
+    assert!(other.exists());
+    // What is removed from the configuration is not saved any more.
+    write(&top, MAIN, &text);
+    let mut keeper = self::keep(&top, &place);
+    assert_eq!(client().read(4096, 4096), noise(7)[..4096]);
+    write(&top, MAIN, &format!("[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\n{second}"));
+    let said = says(&top, &apply).out;
+    assert_eq!(said, "zram0: snapshot would be none\nzram0: snapshot is none now\n");
+    fs::remove_file(&file).unwrap();
+    die(&mut keeper);
+    keeper.stop();
+    assert!(!file.exists());
+    fs::remove_file(&other).unwrap();
+    place.is_clean();
+}
+
 #[test]
 fn swap_devices_beside_disks_are_served_before_files_are_read() {
     let name = "swap_devices_beside_disks_are_served_before_files_are_read";

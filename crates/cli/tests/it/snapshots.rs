@@ -10,6 +10,7 @@ use testkit::{Need, met};
 use crate::common::{
     Daemon, NbdClient, Place, Said, noise, program, rampack, refused, said, wait_until,
 };
+use crate::keeper::Keeper;
 
 /// Runs `rampack` with this input and output.
 fn with_files(place: &Place, line: &str, input: Option<&Path>, output: Option<&Path>) -> Said {
@@ -201,6 +202,27 @@ fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
         place.root().display()
     ));
     refused(&nowhere, 1, &["/proc/none/file.part", "ENOENT"]);
+}
+
+/// Only the disk of `--snapshot` is saved to its file, also after a death.
+#[test]
+fn a_disk_beside_that_of_the_option_is_not_saved() {
+    let place = Place::new();
+    let file = place.path().join("kept.snap");
+    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let mut keeper = Keeper::start(&place, &line);
+    let client = |name: &str| NbdClient::connect(&place.root().join("nbd.sock"), name).unwrap();
+    assert_eq!(client("zram0").write(0, &text(1)), 0);
+    keeper.does("add --size 1M");
+    assert_eq!(client("zram1").write(0, &text(2)), 0);
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    keeper.stop();
+    let daemon = Daemon::start(&place, &line);
+    assert!(client("zram0").read(0, 4096) == text(1));
+    daemon.stop();
+    fs::remove_file(&file).unwrap();
+    place.is_clean();
 }
 
 /// With a file system, which is made once.

@@ -8,7 +8,9 @@ use control::{ControlError, Errno};
 use super::Commands;
 use super::configuration::{DISKS, PART, SERVE, SWAPS};
 use crate::failure::sentence;
-use crate::plan::{Asked, Configured, Kept, KeptArea, KeptDisk, Observed, Plan, of_device, plan};
+use crate::plan::{
+    Asked, Configured, Kept, KeptArea, KeptDisk, Observed, Plan, of_device, plan, shown,
+};
 use crate::protocol::{Applied, Apply, ConfiguredDisk, SwapOn};
 use crate::swap;
 
@@ -50,14 +52,13 @@ impl Commands {
         if it.dry {
             let gone = gone.iter().map(|it| format!("{} would be {}", it.name, it.how));
             let set = |(name, value): (&String, &String)| match of_device(name) {
-                (Some(device), name) => format!("{device}: {name} would be {value}"),
-                (None, name) => format!("{name} would be {value}"),
+                (Some(device), name) => format!("{device}: {name} would be {}", shown(value)),
+                (None, name) => format!("{name} would be {}", shown(value)),
             };
             let made = new.iter().map(|device| format!("{} would be made", device.name()));
             applied.changed = gone.chain(by.changes.iter().map(set)).chain(made).collect();
             return Ok(applied);
         }
-        it.disks.iter().for_each(|disk| self.devices.save_configured(&disk.add));
         // Where a disk was mounted another may be to be mounted.
         if part == DISKS {
             self.take_down(&gone, &mut by.asked, &mut applied);

@@ -5,7 +5,7 @@ use control::ControlError;
 
 use super::{Attachment, Devices};
 use crate::failure::sentence;
-use crate::plan::{Asked, DiskWay, Followed, Plan, of_device};
+use crate::plan::{Asked, DiskWay, Followed, Plan, SNAPSHOT, of_device};
 
 impl Devices {
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -86,11 +86,13 @@ impl Devices {
             let disks = match device {
                 Some(device) if device.starts_with("zram") => vec![device.to_owned()],
                 Some(_) => continue,
+                None if name == SNAPSHOT => self.saved_by_option(),
                 None => self.machine.disks().iter().map(|disk| disk.name()).collect(),
             };
             for disk in disks {
                 let set = self.disk(&disk).and_then(|it| match name {
                     "disksize" => self.resize(&it, value),
+                    SNAPSHOT => self.save_to(&it, value),
                     _ => self.set_on(&it, name, value),
                 });
                 followed.note((option, value), &disk, &set);

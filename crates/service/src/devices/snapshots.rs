@@ -111,13 +111,30 @@ impl Devices {
             Some(path) => drop(saved_at.insert(id, path)),
             None => drop(saved_at.remove(&id)),
         }
+        if let Some(state) = &self.state {
+            state.set_saved_at(saved_at.clone());
+        }
     }
 
-    /// Has a device of a configuration saved as that says, if it is there.
-    pub fn save_configured(&self, it: &Add) {
-        if let Some(id) = it.number.filter(|id| self.machine.disk(*id).is_some()) {
-            self.save_at_end(id, it.snapshot.as_deref().map(machine::path_of));
-        }
+    /// Has a device saved to another file at the end than it was made with, or to none if `path` is
+    /// empty.
+    ///
+    /// # Errors
+    /// The error of the system call if the file cannot be written to. It is saved as before then.
+    pub(super) fn save_to(&self, disk: &Disk, path: &str) -> Result<(), ControlError> {
+        let path = (!path.is_empty()).then(|| machine::path_of(path));
+        path.as_deref().map_or(Ok(()), check_writable)?;
+        self.save_at_end(disk.id(), path);
+        Ok(())
+    }
+
+    /// The devices that `--snapshot` is of, which is of the one device of its daemon: that which is
+    /// saved at the end, or the first if none is.
+    pub(super) fn saved_by_option(&self) -> Vec<String> {
+        let saved: Vec<u32> = self.saved_at.lock().keys().copied().collect();
+        let first = self.numbers().into_iter().min();
+        let all = if saved.is_empty() { first.into_iter().collect() } else { saved };
+        all.into_iter().map(|id| format!("zram{id}")).collect()
     }
 
     /// Sets up a new device: with what was saved to its file, if that is there. If that cannot be

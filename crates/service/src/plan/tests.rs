@@ -359,3 +359,36 @@ fn each_device_is_compared_with_its_own_options() {
     let stays = "zram0: disksize stays: page 7 holds data (EBUSY)";
     assert_eq!(notes, ["zram0: mem_limit is 2M now", stays]);
 }
+
+/// What a disk is saved to at the end changes with what is asked for, and with nothing else.
+#[test]
+fn a_disk_is_saved_as_before_until_something_else_is_asked_for() {
+    let of = |pairs: &[(&str, &str)]| -> Asked {
+        pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    };
+    let planned = |before: Option<Asked>, now: &Asked| {
+        let disks = vec![KeptDisk { id: 0, ublk: None, has_file: false }];
+        let kept = Kept { asked: before, disks, ..Kept::default() };
+        let configured = Configured { asked: now.clone(), ..Configured::default() };
+        plan(&kept, &configured, &Observed::default())
+    };
+    let (a, b) = (of(&[("zram0/size", "1")]), "zram0/snapshot");
+    let with = |path: &str| a.clone().into_iter().chain(of(&[(b, path)])).collect::<Asked>();
+    // An older program has kept none.
+    let changed = [(&a, with("/a"), "/a"), (&with("/a"), with("/b"), "/b")];
+    for (before, now, path) in changed {
+        let made = planned(Some(before.clone()), &now);
+        assert_eq!(made.changes, of(&[(b, path)]));
+        assert_eq!(Followed::default().asked(&made), now);
+    }
+    let made = planned(Some(with("/a")), &a);
+    assert_eq!((&made.changes, Followed::default().asked(&made)), (&of(&[(b, "")]), a.clone()));
+    // Of a configuration that cannot be read, what was asked for before is asked for.
+    assert_eq!(planned(Some(with("/a")), &with("/a")).changes, Asked::new());
+    // A disk that is not configured any more stays as it is, and so does what nobody says.
+    let gone = planned(Some(with("/a")), &of(&[("zram1/size", "1")]));
+    assert_eq!(gone.changes, Asked::new());
+    let up = of(&[("snapshot", "/a")]);
+    assert_eq!(planned(Some(up.clone()), &Asked::new()).changes, Asked::new());
+    assert_eq!(planned(Some(Asked::new()), &up).changes, up);
+}

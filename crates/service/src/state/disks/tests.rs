@@ -1,7 +1,11 @@
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use ublk::Id;
 use zram::SavedDisk;
 
-use super::{device, saved, take_ublk, ublk_setting};
+use super::{device, disks, saved, saved_setting, take_saved_at, take_ublk, ublk_setting};
 
 fn disk(settings: &[(&str, &str)]) -> SavedDisk {
     let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
@@ -27,4 +31,19 @@ fn a_block_device_that_cannot_be_is_none() {
         assert_eq!(take_ublk(&mut left), None, "{value:?}");
         assert_eq!(left, disk(&[("mem_limit", "4096")]), "{value:?}");
     }
+}
+
+#[test]
+fn the_file_that_a_disk_is_saved_to_is_found_again_and_is_no_setting() {
+    let settings = [("mem_limit", "4096")];
+    let path = Path::new(OsStr::from_bytes(b"/var/lib/\xff a"));
+    let mut kept = disk(&settings);
+    kept.settings.push(saved_setting(path));
+    kept.settings.push(ublk_setting(Id { number: 3, maker: 4711 }));
+    // Who only looks at the disks sees neither.
+    assert_eq!(disks(vec![device(kept.clone())]).unwrap(), [disk(&settings)]);
+    let mut left = saved(device(kept)).unwrap();
+    assert_eq!(take_saved_at(&mut left), Some((7, path.to_owned())));
+    // An older program has kept none.
+    assert_eq!(take_saved_at(&mut left), None);
 }
