@@ -15,7 +15,7 @@ use control::{ControlError, Errno};
 use host::Memfds;
 use pagealloc::{Frames, MemoryProvider};
 use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
-use zram::{Census, Persist, Recovered, Recovery, SavedDisk};
+use zram::{Census, Family, Persist, Recovered, Recovery, SavedDisk};
 
 use crate::host_files::KeptFiles;
 use crate::left::{InFiles, Left, PATIENCE, is_of_swap, no_memory};
@@ -60,8 +60,8 @@ impl Machine {
     /// and call `progress`.
     ///
     /// A disk whose backing device cannot be opened comes back without it:
-    /// [`Recovered::absent_backing`]. A disk that cannot be recovered is refused by name, and the
-    /// others go on. What there is of it stays: see [`Machine::refused`].
+    /// [`Recovered::absent_backing`]. A disk that cannot be recovered is refused by name, and its
+    /// clones with it; the others go on. What there is of it stays: see [`Machine::refused`].
     ///
     /// Regions that no disk asked for are given up. Those of a cache in front of swap areas stay:
     /// see [`Machine::recover_swap`] and [`Machine::forget_swap`].
@@ -89,20 +89,46 @@ impl Machine {
         let (machine, zone) = begin(memory, provider.clone(), options, until)?;
         let census = Arc::new(Census::new(&*provider, zone.capacity()).map_err(no_memory)?);
         let (mut surveyed, mut outcomes) = (Vec::new(), Vec::new());
-        for saved in disks {
-            match Recovery::survey(machine.add_at(saved.id)?, saved, &census) {
+        let mut refuse = |saved: &SavedDisk, why: ControlError| {
+            machine.refuse(saved, &why, &left);
+            outcomes.push(DiskOutcome { id: saved.id, recovered: Err(why) });
+        };
+        for saved in disks.iter().filter(|saved| saved.clone_of.is_none()) {
+            let clones = clones_of(disks, saved.id).map(|clone| clone.id).collect();
+            match Recovery::survey((machine.add_at(saved.id)?, clones), saved, &census) {
                 Ok(recovery) => surveyed.extend(recovery.map(|it| (saved.id, it))),
                 Err(why) => {
-                    machine.refuse(saved, &why, &left);
-                    outcomes.push(DiskOutcome { id: saved.id, recovered: Err(why) });
+                    refuse(saved, why);
+                    clones_of(disks, saved.id).for_each(|clone| refuse(clone, no_origin(clone)));
                 }
             }
         }
+        let has_origin = |saved: &SavedDisk| {
+            saved
+                .clone_of
+                .is_none_or(|id| disks.iter().any(|it| (it.id, it.clone_of) == (id, None)))
+        };
+        disks.iter().filter(|it| !has_origin(it)).for_each(|it| refuse(it, no_origin(it)));
         let (numbers, surveyed): (Vec<u32>, Vec<Recovery>) = surveyed.into_iter().unzip();
         let holds = |live: &_| machine.refused.lock().hold(frames, live);
         let recovered = recover(surveyed, &zone, (&*provider, cpus), progress, holds)?;
-        let recovered = numbers.into_iter().zip(recovered);
-        outcomes.extend(recovered.map(|(id, recovered)| DiskOutcome { id, recovered }));
+        for (id, family) in numbers.into_iter().zip(recovered) {
+            let (origin, clones) = match family {
+                Ok(Family { origin, clones }) => (Ok(origin), clones),
+                Err(why) => (Err(why), Vec::new()),
+            };
+            outcomes.push(DiskOutcome { id, recovered: origin });
+            for (clone, recovered) in clones {
+                outcomes.push(DiskOutcome { id: clone.id(), recovered: Ok(recovered) });
+                machine.put(clone);
+            }
+        }
+        // A clone that was being given up is a disk without a size.
+        for clone in disks.iter().filter(|saved| saved.clone_of.is_some()) {
+            if !outcomes.iter().any(|outcome| outcome.id == clone.id) {
+                machine.add_at(clone.id)?;
+            }
+        }
         outcomes.sort_by_key(|outcome| outcome.id);
         let is_refused =
             |name: &str| machine.refused.lock().disks.keys().any(|id| is_of_disk(name, *id));
@@ -148,6 +174,18 @@ impl Machine {
         }
         found
     }
+}
+
+/// The clones of disk `id`.
+fn clones_of(disks: &[SavedDisk], id: u32) -> impl Iterator<Item = &SavedDisk> {
+    disks.iter().filter(move |saved| saved.clone_of == Some(id))
+}
+
+fn no_origin(clone: &SavedDisk) -> ControlError {
+    let (id, origin) = (clone.id, clone.clone_of.unwrap_or_default());
+    ControlError::invalid(format!(
+        "zram{id} cannot be recovered: it is a clone of zram{origin}, which cannot be recovered"
+    ))
 }
 
 fn begin(

@@ -171,6 +171,11 @@ impl Machine {
         Ok(disk)
     }
 
+    /// Puts in a device that was recovered.
+    pub(crate) fn put(&self, disk: Arc<Disk>) {
+        self.disks.lock().insert(disk.id(), disk);
+    }
+
     /// Takes out a device that nobody has seen yet.
     pub(crate) fn take_out(&self, id: u32) {
         self.disks.lock().remove(&id);
@@ -206,10 +211,11 @@ impl Machine {
     ///
     /// # Errors
     /// `ENODEV` if there is no such device, `EBUSY` while it has users; nothing has changed then.
-    /// `EBUSY` also if another thread opens it during the call; the device is reset then.
+    /// `EBUSY` also if another thread opens it during the call; the device is reset then. What is
+    /// left of one with clones is not given up before them.
     pub fn remove(&self, id: u32) -> Result<(), ControlError> {
         let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
-        if self.refused.lock().give_up(id, &*self.resources.frames) {
+        if self.refused.lock().give_up(id, &*self.resources.frames)? {
             return Ok(());
         }
         // The reset is not under the lock, because it may wait for a writeback.

@@ -78,9 +78,19 @@ impl Refused {
     }
 
     /// Gives up what is left of a disk. Returns whether there was such a disk.
-    pub fn give_up(&mut self, id: u32, zone: &dyn Frames) -> bool {
+    ///
+    /// # Errors
+    /// `EBUSY` if it has clones, whose pages are in its memory.
+    pub fn give_up(&mut self, id: u32, zone: &dyn Frames) -> Result<bool, ControlError> {
+        let clones = self.disks.values().filter(|it| it.saved.clone_of == Some(id));
+        let clones: Vec<String> = clones.map(|it| format!("zram{}", it.saved.id)).collect();
+        if !clones.is_empty() {
+            let clones = clones.join(", ");
+            let message = format!("zram{id} has clones: {clones}; remove them first");
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
         if self.disks.remove(&id).is_none() {
-            return false;
+            return Ok(false);
         }
         if let Some(memory) = &self.memory {
             forget(memory, |name| is_of_disk(name, id));
@@ -90,6 +100,6 @@ impl Refused {
                 zone.free(Cpu(0), Frame(frame));
             }
         }
-        true
+        Ok(true)
     }
 }

@@ -408,7 +408,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
         assert_eq!(errno, Errno::EINVAL);
         let said = format!(
             "zram0 cannot be recovered: its record has layout {other}; this program reads layouts \
-             3 to 5 (K5)"
+             3 to 6 (K5)"
         );
         assert_eq!(text, said);
     }

@@ -6,6 +6,9 @@
 //! are. Pages on the backing device get objects of their own, because only one slot names a place
 //! there.
 //!
+//! Where the origin outlives its process, so do its clones: their slots are a part of its table,
+//! and `engine::kept_windows` says which.
+//!
 //! The instant is that of a cut, as for a snapshot: writers go on, and what they replace is handed
 //! over. What is done to objects (codecs, limits, compaction, writeback, tiers) is done for the
 //! origin and all its clones at once, under the locks of the origin.
@@ -22,8 +25,8 @@ use units::PAGE_SIZE;
 
 use crate::counts::Counts;
 use crate::disk::{Disk, Place};
-use crate::engine::{Engine, Fetched, ToFetch};
-use crate::resources::CPU;
+use crate::engine::{Engine, Fetched, LeftWindow, Table, ToFetch};
+use crate::resources::{CPU, Resources};
 
 /// The most pages that are looked at by one reader of the device, for whom others may wait.
 const AT_A_TIME: usize = 64;
@@ -41,16 +44,18 @@ impl Disk {
     /// meanwhile, but post-processing waits for the end, and so does a write for which room must be
     /// made. It takes 1 byte for each page, half a byte more if times of last use are kept, and 16
     /// for each object that becomes a shared one; later 16 for eight neighbours of which one is
-    /// written, and 80 if more are. Pages on the backing device, and those filled with eight bytes
-    /// whose halves differ, take memory as when they are stored.
+    /// written, and 80 if more are. Of a device that outlives the process it takes 8 bytes for each
+    /// page, and 4 more for times: another process finds the clone as any device. Pages on the
+    /// backing device, and those filled with eight bytes whose halves differ, take memory as when
+    /// they are stored.
     ///
     /// The clone of a clone has the same origin. The calling thread is no reader.
     ///
     /// # Errors
-    /// `EINVAL` for a device without a size, `ENOTSUP` if it outlives the process, `EBUSY` while a
-    /// snapshot or another clone of its family is made, `ENOMEM`, `ENOSPC` if there is no room for
-    /// what was overwritten meanwhile, or at `mem_limit` for pages on the backing device, `EIO` if
-    /// such a page cannot be read. There is no clone then, and the device has its contents.
+    /// `EINVAL` for a device without a size, `EBUSY` while a snapshot or another clone of its
+    /// family is made, `ENOMEM`, `ENOSPC` if there is no room for what was overwritten meanwhile,
+    /// or at `mem_limit` for pages on the backing device, `EIO` if such a page cannot be read.
+    /// There is no clone then, and the device has its contents.
     pub fn clone_contents(self: &Arc<Disk>) -> Result<Cloned, ControlError> {
         // A device that is being restored has none, and the lock.
         self.ready_engine()?;
@@ -58,12 +63,10 @@ impl Disk {
         let _post = origin.post.lock();
         let engine = self.ready_engine()?;
         if self.resources.kept.is_some() {
-            let message = format!(
-                "{} outlives its daemon, and clones do not; take a snapshot and restore it to a \
-                 new device",
-                self.name()
-            );
-            return Err(ControlError::new(Errno::ENOTSUP, message));
+            let name = Resources::kept_name(origin.id(), origin.generation());
+            let memory = self.resources.memory_of(&name, Table::Clones);
+            let kept = engine.windows().keep(&*memory);
+            kept.map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
         }
         let (from, bytes) = (self.window(), self.bytes());
         let counts = Arc::new(Counts::new(self.resources.counting_cpus));
@@ -205,8 +208,13 @@ impl Cloned {
     /// Device `id` with these contents, which has the settings of its origin.
     #[must_use]
     pub fn into_disk(self, id: u32) -> Arc<Disk> {
+        self.place.engine.windows().name(self.place.base, id, self.bytes);
+        self.named(id)
+    }
+
+    /// The same, of a window that has its name.
+    fn named(self, id: u32) -> Arc<Disk> {
         let Cloned { origin, place, bytes, counts } = self;
-        place.engine.windows().name(place.base, id);
         let (resources, readers) = (origin.resources.clone(), origin.readers.clone());
         let disk = Disk::with(id, resources, readers, counts, Some(origin));
         disk.is_clone.store(true, Ordering::Relaxed);
@@ -215,5 +223,16 @@ impl Cloned {
         let _ = disk.place.publish(Box::new(place));
         disk.bytes.store(bytes, Ordering::Relaxed);
         Arc::new(disk)
+    }
+
+    /// The clone of `origin` that another process left in a window of `engine`.
+    pub(crate) fn recovered(
+        origin: Arc<Disk>,
+        engine: &Arc<Engine>,
+        left: &LeftWindow,
+        counts: Arc<Counts>,
+    ) -> Arc<Disk> {
+        let place = Place { engine: engine.clone(), base: left.pages.start };
+        Cloned { origin, place, bytes: left.bytes, counts }.named(left.id)
     }
 }

@@ -5,6 +5,7 @@
 
 mod access;
 mod cut;
+mod kept_windows;
 mod page_ops;
 mod shared;
 mod slot;
@@ -14,6 +15,7 @@ mod windows;
 pub use access::Clock;
 pub(crate) use cloning::ToFetch;
 pub(crate) use cut::Cut;
+pub(crate) use kept_windows::LeftWindow;
 pub use page_ops::Select;
 pub(crate) use page_ops::{Ahead, Fetched, Loaded, Maker, Recompression};
 pub(crate) use shared::Shared;

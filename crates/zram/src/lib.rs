@@ -47,7 +47,7 @@ pub use ops::{Pack, Share};
 pub use ops::{Recompress, Writeback};
 pub use pagelog::Backed;
 pub use pagelog::LogStats;
-pub use persist::{Recovered, Recovery, SavedDisk};
+pub use persist::{Family, Recovered, Recovery, SavedDisk};
 pub use record::{LAYOUT, OLDEST_LAYOUT};
 pub use resources::{HostFiles, NoHostFiles, OpenCodec, Resources};
 pub use snapshot::{Restored, Restoring, Snapshot};

@@ -11,7 +11,8 @@
 //!   word names was appended.
 //! * The number of the codec in a word is in the record, with the codec, before an object is made.
 //! * The size in the record is that of the device, or the next one of a resize under way. Pages
-//!   beyond it are empty.
+//!   beyond it are empty, up to the slots of clones.
+//! * A word in the slots of clones is one of a window of `clones`, or nobody's.
 //!
 //! What breaks them is told with numbers, such as K14: docs/internals/kept-state.md has the list.
 //!
@@ -21,6 +22,7 @@
 //! A process that dies on the way leaves a state to recover from as well.
 
 mod backed;
+mod family;
 mod shared;
 
 use alloc::collections::BTreeSet;
@@ -39,11 +41,12 @@ use zcomp::PRIORITIES;
 use zsmalloc::Census;
 
 use crate::attributes::{attributes, saved_settings};
-use crate::counts::Count;
+use crate::cloning::Cloned;
+use crate::counts::{Count, Counts};
 use crate::disk::{Disk, Place, Settings};
 use crate::engine::Table;
 use crate::engine::{Engine, EngineOptions};
-use crate::engine::{Kind, Slot};
+use crate::engine::{Kind, LeftWindow, Slot};
 use crate::record::{Record, WITH_SHARED_OBJECTS};
 use crate::resources::Resources;
 
@@ -60,7 +63,9 @@ pub struct SavedDisk {
     pub bytes: u64,
     /// How often it got its size: [`Disk::generation`].
     pub generation: u64,
-    /// Its settings by the names of attributes, in any order.
+    /// The number of the device that it is a clone of, if it is one.
+    pub clone_of: Option<u32>,
+    /// Its settings by the names of attributes, in any order. A clone has those of its origin.
     pub settings: Vec<(String, String)>,
 }
 
@@ -84,13 +89,22 @@ pub struct Recovered {
     pub findings: Findings,
 }
 
-/// A device that is being recovered.
+/// What was recovered of a device and its clones.
+pub struct Family {
+    /// The device.
+    pub origin: Recovered,
+    /// Its clones.
+    pub clones: Vec<(Arc<Disk>, Recovered)>,
+}
+
+/// A device that is being recovered, with its clones.
 pub struct Recovery {
     disk: Arc<Disk>,
     engine: Engine,
     objects: Survey,
     bytes: u64,
     generation: u64,
+    clones: Vec<(LeftWindow, Arc<Counts>)>,
     /// What was written back is encrypted.
     is_sealed: bool,
     /// Places on the backing device that two pages name.
@@ -100,21 +114,24 @@ pub struct Recovery {
 impl Persist for Recovery {
     type Kept = Disk;
     type Saved = SavedDisk;
-    /// The device is new, without settings and a size. It gets the settings first.
-    type Parts = Arc<Disk>;
-    type Recovered = Recovered;
+    /// The device is new, without settings and a size. It gets the settings first. The numbers are
+    /// those of its clones; what another process was making or giving up is in none of them, and is
+    /// given up.
+    type Parts = (Arc<Disk>, Vec<u32>);
+    type Recovered = Family;
 
     fn save(disk: &Disk) -> SavedDisk {
-        let settings = saved_settings(disk);
+        let clone_of = disk.clone_of().map(|origin| origin.id());
+        let settings = if clone_of.is_none() { saved_settings(disk) } else { Vec::new() };
         let settings = settings.into_iter().map(|(name, value)| (name.into(), value)).collect();
         let (id, bytes, generation) = (disk.id(), disk.bytes(), disk.generation());
-        SavedDisk { id, bytes, generation, settings }
+        SavedDisk { id, bytes, generation, clone_of, settings }
     }
 
     /// If its backing device cannot be opened, the device has one that fails:
     /// [`Recovered::absent_backing`].
     fn survey(
-        disk: Arc<Disk>,
+        (disk, clones): (Arc<Disk>, Vec<u32>),
         saved: &SavedDisk,
         census: &Arc<Census>,
     ) -> Result<Option<Recovery>, ControlError> {
@@ -123,19 +140,23 @@ impl Persist for Recovery {
             return Ok(None);
         }
         let name = disk.name();
-        begin(disk, saved.generation, census).map_err(|error| {
+        begin(disk, saved.generation, &clones, census).map_err(|error| {
             let message = format!("{name} cannot be recovered: {}", error.message);
             ControlError::new(error.errno, message)
         })
     }
 
     fn spans(&self) -> Vec<(u32, u64)> {
-        [(self.disk.id(), self.pages() as u64)].into()
+        [(self.disk.id(), self.reach() as u64)].into()
     }
 
     fn walk(&self, cpu: Cpu, _: usize, pages: Range<u64>) {
-        let end = (pages.end as usize).min(self.pages());
+        let end = (pages.end as usize).min(self.reach());
         for index in self.engine.touched(pages.start as usize..end) {
+            if !self.has(index) {
+                self.clear(cpu, index);
+                continue;
+            }
             self.engine.recover_page(cpu, index, |slot| {
                 let slot = slot.settled();
                 match self.judge(slot) {
@@ -156,25 +177,40 @@ impl Persist for Recovery {
         self.objects.settle(self.engine.objects(), live);
     }
 
-    fn finish(self) -> Result<Recovered, ControlError> {
-        let Recovery { disk, engine, objects, bytes, generation, .. } = self;
+    fn finish(self) -> Result<Family, ControlError> {
+        let Recovery { disk, engine, objects, bytes, generation, clones, .. } = self;
         let findings = objects.finish(engine.objects());
         engine.backing().inspect(|backing| backing.adopt());
         engine.shared().link_unused();
-        if disk.place.publish(Box::new(Place::all(Arc::new(engine)))).is_err() {
+        engine.windows().forget_others();
+        let engine = Arc::new(engine);
+        if disk.place.publish(Box::new(Place::all(engine.clone()))).is_err() {
             return Err(ControlError::new(Errno::EBUSY, format!("{} is in use", disk.name())));
         }
         disk.generation.store(generation, Ordering::Relaxed);
         disk.bytes.store(bytes, Ordering::Relaxed);
-        Ok(Recovered {
+        let clones = clones.into_iter().map(|(left, counts)| {
+            let clone = Cloned::recovered(disk.clone(), &engine, &left, counts);
+            let recovered = Recovered::of(&clone);
+            (clone, recovered)
+        });
+        let clones = clones.collect();
+        let absent_backing = disk.absent_backing();
+        let origin = Recovered { absent_backing, findings, ..Recovered::of(&disk) };
+        Ok(Family { origin, clones })
+    }
+}
+
+impl Recovered {
+    fn of(disk: &Disk) -> Recovered {
+        Recovered {
             id: disk.id(),
-            bytes,
+            bytes: disk.bytes(),
             pages: disk.counts.sum(Count::PagesStored),
             compressed_bytes: disk.counts.sum(Count::ComprBytes),
             lost: disk.counts.sum(Count::LostPages),
-            absent_backing: disk.absent_backing(),
-            findings,
-        })
+            ..Recovered::default()
+        }
     }
 }
 
@@ -199,6 +235,7 @@ fn set(disk: &Arc<Disk>, settings: &[(String, String)]) -> Result<(), ControlErr
 fn begin(
     disk: Arc<Disk>,
     generation: u64,
+    clones: &[u32],
     census: &Arc<Census>,
 ) -> Result<Option<Recovery>, ControlError> {
     if disk.bytes() != 0 {
@@ -220,6 +257,7 @@ fn begin(
     let tables = ["slots", "slots.1", "zspages"].into_iter();
     let tables = tables.chain(shared.then_some("shared"));
     let tables = tables.chain(record.times().then_some("times"));
+    let tables = tables.chain((!clones.is_empty()).then_some("clones"));
     let names: Vec<_> = tables.map(|table| format!("{name}.{table}")).collect();
     if let Some(kept) = &resources.kept {
         all_there(&**kept, names.iter().map(|name| &**name))?;
@@ -239,6 +277,7 @@ fn begin(
             "{used} entries of shared objects were used, and there is room for {room} (K23)"
         ))
     })?;
+    let clones = Recovery::windows(&engine, &resources, (&name, bytes), clones)?;
     let mut findings = Findings::default();
     let codecs = restore_codecs(&engine, &resources, &record, &mut settings, &mut findings)?;
     let is_sealed = settings.sealed_backing;
@@ -253,7 +292,7 @@ fn begin(
     drop(settings);
     let objects = Survey::begin(engine.objects(), census, codecs, findings)?;
     let doubles = Mutex::new(BTreeSet::new());
-    Ok(Some(Recovery { disk, engine, objects, bytes, generation, is_sealed, doubles }))
+    Ok(Some(Recovery { disk, engine, objects, bytes, generation, clones, is_sealed, doubles }))
 }
 
 /// Puts the codecs of the record back under their numbers, and in the settings. Returns a bit for
@@ -289,8 +328,9 @@ impl Recovery {
         (self.bytes / PAGE_SIZE as u64) as usize
     }
 
-    fn tell(&self, page: usize, why: &str) {
-        self.objects.tell(format!("page {page} of {}: {why}", self.disk.name()));
+    fn tell(&self, index: usize, why: &str) {
+        let (disk, page) = self.page_of(index);
+        self.objects.tell(format!("page {page} of zram{disk}: {why}"));
     }
 
     /// Says what is wrong with a slot. Marks what it names.
@@ -319,7 +359,7 @@ impl Recovery {
             })
         });
         let (mut all, another) = (Vec::new(), "another page has the same");
-        self.engine.each(0..self.pages(), |index, slot| match slot.kind() {
+        self.each(|index, slot| match slot.kind() {
             Kind::Stored(object) if objects.contains(&object.handle().get()) => {
                 self.objects.unmark(self.engine.objects(), object);
                 all.push((index, format!("{another} object (K17)")));

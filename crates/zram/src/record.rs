@@ -8,21 +8,24 @@
 //! | 4 | 1 if the times of last use are kept |
 //! | 5–8 | for each priority the number of its codec plus one, or 0 |
 //! | 9 | what is left of the writeback limit plus one, or 0 from a program that did not keep it |
+//! | 10, 11 | the first slot that was ever a clone's, and the one behind the last; 0 without any |
 //! | 16 … | a part of 1 MiB and 128 bytes for each codec number |
 //!
 //! A device that was being made has size 0, and nothing of it is recovered.
 
 use alloc::string::String;
-use core::ops::Deref;
+use core::ops::{Deref, Range};
 
 use objects::{CODEC_WORDS, Form};
 use pagealloc::MemoryProvider;
 use zcomp::{CODECS, PRIORITIES};
 
-/// The newest layout of a device in memory that outlives the process: its backing device holds a
-/// log. Without one a device has layout 4 from its first shared object on, and [`OLDEST_LAYOUT`]
-/// before.
-pub const LAYOUT: u32 = WITH_LOG;
+/// The newest layout of a device in memory that outlives the process: it has, or had, clones. One
+/// whose backing device holds a log has layout 5; others have layout 4 from their first shared
+/// object on, and [`OLDEST_LAYOUT`] before.
+pub const LAYOUT: u32 = WITH_CLONES;
+/// The layout of a device with clones.
+const WITH_CLONES: u32 = 6;
 /// The layout of a device whose backing device holds a log.
 const WITH_LOG: u32 = 5;
 /// The layout of a device whose slots may name shared objects.
@@ -36,7 +39,9 @@ const TIMES_AT: usize = 4;
 const CURRENT_AT: usize = 5;
 const WRITEBACK_LEFT_AT: usize = CURRENT_AT + PRIORITIES;
 const CODECS_AT: usize = 16;
-const _: () = assert!(WRITEBACK_LEFT_AT < CODECS_AT);
+const CLONES_FROM_AT: usize = WRITEBACK_LEFT_AT + 1;
+const CLONES_END_AT: usize = CLONES_FROM_AT + 1;
+const _: () = assert!(CLONES_END_AT < CODECS_AT);
 
 static FORM: Form = Form {
     letters: *b"rampdisk",
@@ -84,6 +89,23 @@ impl Record {
     /// Notes that the backing device holds a log.
     pub(crate) fn has_log(&self) {
         self.needs_layout(WITH_LOG);
+    }
+
+    /// Notes that clones may have these slots from now on.
+    pub(crate) fn has_clones_at(&self, slots: &Range<usize>) {
+        self.needs_layout(WITH_CLONES);
+        let (before, from) = (self.clones_at(), slots.start as u64);
+        self.set(CLONES_END_AT, (slots.end as u64).max(before.end as u64));
+        let from = if before.is_empty() { from } else { from.min(before.start as u64) };
+        self.set(CLONES_FROM_AT, from);
+    }
+
+    /// The slots that clones may have, or have had.
+    pub(crate) fn clones_at(&self) -> Range<usize> {
+        match self.get(CLONES_FROM_AT) as usize {
+            0 => 0..0,
+            from => from..self.get(CLONES_END_AT) as usize,
+        }
     }
 
     /// The size of the device in bytes; 0 before it was ever ready.

@@ -26,9 +26,7 @@ pub(super) const CLONE_NOTES: &str = "\
 The clone shares memory with its origin: a page takes memory of its own when one of the two writes \
 it. Nobody waits for the clone. It has the size of the origin, its settings and its limit; what is \
 set, compacted or written back on one of them is so on all. The memory counts with the origin. An \
-origin with clones can be neither removed nor reset.
-
-Devices that outlive their daemon cannot be cloned; take a snapshot and restore it.
+origin with clones can be neither removed nor reset. If it outlives its daemon, so do the clones.
 
 Example: rampack clone zram0";
 

@@ -297,3 +297,64 @@ fn clones_share_memory_until_they_are_written() {
     refused(&no_size, 1, &["not initialised", "EINVAL"]);
     daemon.stop();
 }
+
+/// Clones of a kept disk are kept, and share memory with it after a death.
+#[test]
+fn clones_outlive_their_daemon() {
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --transport nbd --size 8M");
+    let client = |name: &str| NbdClient::connect(&place.root().join("nbd.sock"), name).unwrap();
+    let write = |name: &str, pages: std::ops::Range<u64>, round: u64| {
+        let mut client = client(name);
+        pages.for_each(|n| assert_eq!(client.write(n * 4096, &text(n + round)), 0));
+    };
+    let check = |name: &str, rounds: [u64; 2]| {
+        let mut client = client(name);
+        for n in 0..300 {
+            let round = rounds[usize::from(n >= 20)];
+            assert!(client.read(n * 4096, 4096) == text(n + round), "page {n} of {name}");
+        }
+    };
+    let used = |keeper: &Keeper| -> u64 {
+        keeper.does("get zram0 mem_used_total").trim().parse().unwrap()
+    };
+    write("zram0", 0..300, 1);
+    let one = used(&keeper);
+    assert_eq!(keeper.does("clone zram0"), "zram1\n");
+    assert_eq!(keeper.does("clone zram1"), "zram2\n");
+    assert_eq!(used(&keeper), one);
+    write("zram0", 0..20, 1000);
+    write("zram1", 0..20, 2000);
+    let few = used(&keeper);
+    assert!(few < one + one / 3, "{one} bytes for one, {few} for three");
+    for _ in 0..2 {
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+        check("zram0", [1000, 1]);
+        check("zram1", [2000, 1]);
+        check("zram2", [1, 1]);
+        assert_eq!(used(&keeper), few);
+        assert!(keeper.does("status").contains("zram2 is a clone of zram0"));
+        refused(&keeper.ask("remove zram0"), 1, &["zram0 has clones: zram1, zram2", "EBUSY"]);
+    }
+    keeper.does("upgrade");
+    check("zram1", [2000, 1]);
+    // What is written and removed now is so after the next death.
+    write("zram2", 0..20, 3000);
+    keeper.does("reset zram1");
+    keeper.does("clone zram2");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    check("zram2", [3000, 1]);
+    check("zram3", [3000, 1]);
+    assert_eq!(keeper.does("get zram1 disksize"), "0\n");
+    for name in ["zram2", "zram3", "zram0"] {
+        keeper.does(&format!("remove {name}"));
+    }
+    keeper.does("set zram1 disksize=1M");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    assert_eq!(client("zram1").bytes, 1 << 20);
+    keeper.stop();
+    place.is_clean();
+}

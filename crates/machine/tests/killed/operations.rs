@@ -39,6 +39,11 @@ struct Operation {
     alike: bool,
     /// The backing device holds a log.
     log: bool,
+    /// What `run` changes of a clone that `prepare` makes, with the new versions. None: there is no
+    /// clone, whatever `run` was making.
+    clone: Option<&'static [(u64, u64)]>,
+    /// The sizes in pages of the clone, as `sizes`.
+    clone_sizes: &'static [u64],
 }
 
 const OPERATIONS: &[Operation] = &[
@@ -242,6 +247,80 @@ const OPERATIONS: &[Operation] = &[
         ..of("shrink")
     },
     Operation { run: |it| disk(it).reset().unwrap(), sizes: &[PAGES, 0], ..of("reset") },
+    Operation { run: make_clone, ..of("clone") },
+    Operation {
+        prepare: |it| {
+            all_packed(it);
+            all_on_device(it);
+            read_all(it);
+        },
+        run: make_clone,
+        ..of("clone from the device")
+    },
+    Operation { prepare: all_shared, run: make_clone, alike: true, ..of("clone what is shared") },
+    Operation { prepare: make_clone, run: make_clone, clone: Some(&[]), ..of("clone again") },
+    Operation {
+        prepare: make_clone,
+        run: |it| versions(it, &[(10, 6), (11, 6), (20, 5), (170, 2)]),
+        changed: &[(10, 6), (11, 6), (20, 5), (170, 2)],
+        clone: Some(&[]),
+        ..of("overwrite what a clone shares")
+    },
+    Operation {
+        prepare: make_clone,
+        run: |it| clone_versions(it, &[(10, 6), (11, 6), (20, 5), (170, 2)]),
+        clone: Some(&[(10, 6), (11, 6), (20, 5), (170, 2)]),
+        ..of("overwrite in a clone")
+    },
+    Operation {
+        prepare: |it| {
+            make_clone(it);
+            thin_out(it);
+            for page in (0..WRITTEN).filter(|page| page % 4 != 0) {
+                clone(it).discard_pages(CPU, page, 1).unwrap();
+            }
+        },
+        run: |it| _ = disk(it).compact().unwrap(),
+        changed: &THINNED,
+        prepared: true,
+        clone: Some(&THINNED),
+        ..of("compact what a clone shares")
+    },
+    Operation {
+        prepare: |it| {
+            make_clone(it);
+            (0..WRITTEN).for_each(|page| make(&clone(it), CPU, (page, page), BEFORE));
+            all_idle(it);
+        },
+        run: write_back,
+        clone: Some(&[]),
+        ..of("write back beside a clone")
+    },
+    Operation {
+        prepare: make_clone,
+        run: |it| {
+            clone(it).resize(WRITTEN * PAGE_SIZE as u64).unwrap();
+            clone(it).resize(PAGES * PAGE_SIZE as u64).unwrap();
+            clone_versions(it, &[(170, 2)]);
+        },
+        clone: Some(&[(170, 2)]),
+        clone_sizes: &[PAGES, WRITTEN, PAGES],
+        ..of("shrink and grow a clone")
+    },
+    Operation {
+        prepare: |it| {
+            make_clone(it);
+            versions(it, &[(10, 6), (11, 6), (20, 5)]);
+            make_clone(it);
+            it.remove(2).unwrap();
+        },
+        run: |it| it.remove(1).unwrap(),
+        changed: &[(10, 6), (11, 6), (20, 5)],
+        prepared: true,
+        clone: Some(&[]),
+        clone_sizes: &[PAGES, 0],
+        ..of("remove a clone")
+    },
 ];
 
 pub fn cases() -> impl Iterator<Item = Case> {
@@ -268,6 +347,8 @@ const fn of(name: &'static str) -> Operation {
         prepared: false,
         alike: false,
         log: false,
+        clone: None,
+        clone_sizes: &[PAGES],
     }
 }
 
@@ -311,6 +392,20 @@ static THINNED: [(u64, u64); WRITTEN as usize] = {
 
 fn disk(machine: &Machine) -> Arc<Disk> {
     machine.disk(0).unwrap()
+}
+
+fn clone(machine: &Machine) -> Arc<Disk> {
+    machine.disk(1).unwrap()
+}
+
+fn make_clone(machine: &Machine) {
+    machine.clone_disk(&disk(machine)).unwrap();
+}
+
+fn clone_versions(machine: &Machine, changed: &[(u64, u64)]) {
+    for (page, version) in changed {
+        make(&clone(machine), CPU, (*page, *page), *version);
+    }
 }
 
 fn new_machine(memory: &Memfds, directory: &Path) -> Machine {
@@ -529,11 +624,10 @@ fn change_codec(machine: &Machine) {
 }
 
 impl Operation {
-    /// Checks what an end of the process left; of an operation that was `done`, all.
-    fn check(&self, machine: &Machine, done: bool) {
-        let disk = disk(machine);
-        let (size, last) = (disk.bytes() / PAGE_SIZE as u64, *self.sizes.last().unwrap());
-        assert!(size == last || !done && self.sizes.contains(&size), "{size} pages");
+    /// Checks the size of a disk, and each page; returns the size in pages.
+    fn check_pages(&self, disk: &Disk, sizes: &[u64], changed: &[(u64, u64)], done: bool) -> u64 {
+        let (size, last) = (disk.bytes() / PAGE_SIZE as u64, *sizes.last().unwrap());
+        assert!(size == last || !done && sizes.contains(&size), "{size} pages");
         // Each page is where it should be, and what comes later in the operation is not there
         // before what comes earlier.
         let mut bytes = [0; PAGE_SIZE];
@@ -542,12 +636,36 @@ impl Operation {
             let content = if self.alike { page % 20 } else { page };
             let is = |version: u64| bytes == contents(content, version);
             let before = if page < WRITTEN { BEFORE } else { 0 };
-            let after = self.changed.iter().find(|changed| changed.0 == page).map(|it| it.1);
+            let after = changed.iter().find(|changed| changed.0 == page).map(|it| it.1);
             let right = match after {
                 None => is(before),
                 Some(after) => is(after) || !done && !self.prepared && is(before),
             };
-            assert!(right, "page {page} is no version of itself");
+            assert!(right, "page {page} of {} is no version of itself", disk.name());
+        }
+        size
+    }
+
+    /// Checks what an end of the process left; of an operation that was `done`, all.
+    fn check(&self, machine: &Machine, done: bool) {
+        let disk = disk(machine);
+        let mut bytes = [0; PAGE_SIZE];
+        let size = self.check_pages(&disk, self.sizes, self.changed, done);
+        let there: Vec<u32> = machine.disks().iter().map(|disk| disk.id()).collect();
+        assert_eq!(there, if self.clone.is_some() { &[0, 1][..] } else { &[0] });
+        if let Some(changed) = self.clone {
+            let clone = clone(machine);
+            let size = self.check_pages(&clone, self.clone_sizes, changed, done);
+            if size > 0 {
+                assert_eq!(clone.clone_of().map(|it| it.id()), Some(0));
+                // Each goes on without the other, and a disk gets what a clone gives up.
+                clone.store_page(CPU, 1, &contents(9, 2)).unwrap();
+                self.check_pages(&disk, self.sizes, self.changed, done);
+                make_clone(machine);
+                machine.remove(2).unwrap();
+                machine.remove(1).unwrap();
+                self.check_pages(&disk, self.sizes, self.changed, done);
+            }
         }
         if size > 0 && disk.backing_log() {
             // So is its log, also when it is cleaned: each page stays what it is.

@@ -50,8 +50,9 @@ pub fn write(to: &Path, regions: &[KeptRegion], saved: &Saved) {
     for KeptRegion { name, file, bytes } in regions {
         writeln!(text, "region {name} {bytes} /proc/{pid}/fd/{}", file.as_raw_fd()).unwrap();
     }
-    for SavedDisk { id, bytes, generation, settings } in disks {
-        writeln!(text, "disk {id} {bytes} {generation}").unwrap();
+    for SavedDisk { id, bytes, generation, clone_of, settings } in disks {
+        let clone_of = clone_of.map_or_else(|| "-".to_owned(), |id| id.to_string());
+        writeln!(text, "disk {id} {bytes} {generation} {clone_of}").unwrap();
         for (name, value) in settings {
             writeln!(text, "setting {name} {value}").unwrap();
         }
@@ -84,10 +85,11 @@ pub fn read(from: &Path) -> (Vec<KeptRegion>, Saved) {
                 let (name, bytes) = (name.into(), bytes.parse().unwrap());
                 regions.push(KeptRegion { name, file: Arc::new(file), bytes });
             }
-            ["disk", id, bytes, generation] => disks.push(SavedDisk {
+            ["disk", id, bytes, generation, clone_of] => disks.push(SavedDisk {
                 id: id.parse().unwrap(),
                 bytes: bytes.parse().unwrap(),
                 generation: generation.parse().unwrap(),
+                clone_of: clone_of.parse().ok(),
                 settings: Vec::new(),
             }),
             ["setting", name, value] => {

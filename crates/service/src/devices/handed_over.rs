@@ -43,7 +43,9 @@ impl Devices {
     /// `EBUSY`; the message names the device.
     pub fn check_keys(&self, outlives: impl Fn(&str) -> bool) -> Result<(), ControlError> {
         let disks = self.machine.disks();
-        let lost = |disk: &&Arc<Disk>| is_sealed(disk) && !outlives(&store::key_of(&disk.name()));
+        // A clone has the backing device of its origin.
+        let key = |disk: &Disk| store::key_of(&disk.clone_of().map_or(disk.name(), |it| it.name()));
+        let lost = |disk: &&Arc<Disk>| is_sealed(disk) && !outlives(&key(disk));
         let Some(disk) = disks.iter().find(lost) else { return Ok(()) };
         let message = format!(
             "{} pages of {} were written back sealed, with a key that ends with the program, \

@@ -61,10 +61,14 @@ impl Devices {
         // Before the lock of a change: it may take a while.
         let disk = self.machine.clone_disk(&origin)?;
         let lifecycle = self.change();
-        let made = lifecycle.check().and_then(|()| self.attach(&lifecycle, &disk, None));
+        let made = lifecycle
+            .check()
+            .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
+            .and_then(|()| self.attach(&lifecycle, &disk, None));
         if let Err(error) = made {
             self.ublks.take_down(&disk, true)?;
             self.machine.remove(disk.id())?;
+            self.save_removal();
             return Err(error);
         }
         tracing::info!("{} is a clone of {}", disk.name(), origin.name());

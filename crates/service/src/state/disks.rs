@@ -13,6 +13,9 @@ use super::swaps::is_of_swap;
 /// Among the settings of a device: its block device by ublk, which the kernel keeps for the next
 /// daemon. Its number and the process that made it follow.
 const UBLK: &str = "ublk";
+/// Also among them: the number of the device that it is a clone of. An older program refuses such a
+/// device, and its origin by its layout.
+const CLONE_OF: &str = "clone_of";
 /// Also among them: the file that the device is saved to when its daemon ends. It is not known of
 /// devices that an older program left.
 const SAVED_AT: &str = "snapshot";
@@ -44,13 +47,10 @@ fn take(disk: &mut SavedDisk, own: &str) -> Option<String> {
 }
 
 pub(super) fn device(disk: SavedDisk) -> Device {
-    let SavedDisk { id, bytes, generation, settings } = disk;
-    Device {
-        name: format!("zram{id}"),
-        bytes,
-        generation,
-        settings: settings.into_iter().collect(),
-    }
+    let SavedDisk { id, bytes, generation, clone_of, settings } = disk;
+    let clone_of = clone_of.map(|origin| (CLONE_OF.to_string(), origin.to_string()));
+    let settings = settings.into_iter().chain(clone_of).collect();
+    Device { name: format!("zram{id}"), bytes, generation, settings }
 }
 
 /// The disks of a table, with the settings of their attributes.
@@ -60,7 +60,7 @@ pub(super) fn device(disk: SavedDisk) -> Device {
 pub fn disks(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError> {
     let mut disks = left(devices)?;
     for disk in &mut disks {
-        (take_ublk(disk), take_saved_at(disk));
+        [UBLK, SAVED_AT].iter().for_each(|own| _ = take(disk, own));
     }
     Ok(disks)
 }
@@ -73,11 +73,16 @@ pub(super) fn left(devices: Vec<Device>) -> Result<Vec<SavedDisk>, ControlError>
 }
 
 fn saved(device: Device) -> Result<SavedDisk, ControlError> {
-    let Device { name, bytes, generation, settings } = device;
+    let Device { name, bytes, generation, mut settings } = device;
     let id = name.strip_prefix("zram").and_then(|id| id.parse().ok()).ok_or_else(|| {
         ControlError::invalid(format!("{name:?} in the state of the devices is none"))
     })?;
-    Ok(SavedDisk { id, bytes, generation, settings: settings.into_iter().collect() })
+    let clone_of = settings.remove(CLONE_OF).map(|origin| origin.parse()).transpose();
+    let clone_of = clone_of.map_err(|_| {
+        let message = format!("{CLONE_OF} of {name} in the state of the devices is none");
+        ControlError::invalid(message)
+    })?;
+    Ok(SavedDisk { id, bytes, generation, clone_of, settings: settings.into_iter().collect() })
 }
 
 #[cfg(test)]

@@ -189,8 +189,10 @@ impl Disk {
 
     /// Sets the size of a device with an engine, also for another process.
     fn set_bytes(&self, engine: &Engine, bytes: u64) {
-        if let Some(record) = engine.record() {
-            record.set_bytes(bytes);
+        match (self.clone_of(), engine.record()) {
+            (Some(_), _) => engine.windows().set_bytes(self.window().start, bytes),
+            (None, Some(record)) => record.set_bytes(bytes),
+            (None, None) => {}
         }
         self.bytes.store(bytes, Ordering::Relaxed);
     }
@@ -313,7 +315,7 @@ impl Disk {
         let mut settings = self.settings.lock();
         self.refuse_if_used(&settings)?;
         self.refuse_if_cloned()?;
-        match self.engine().filter(|_| self.clone_of().is_none()) {
+        match self.engine() {
             Some(engine) => self.set_bytes(&engine, 0),
             None => self.bytes.store(0, Ordering::Relaxed),
         }

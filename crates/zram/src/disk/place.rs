@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::resources::CPU;
 
 /// An engine, and the first slot of the device there: 0 for a device that is no clone. When it is
-/// dropped, the window of a clone is given back. The thread that drops it is no reader.
+/// dropped, the window of a clone is given back, unless another process finds a device there. The
+/// thread that drops it is no reader.
 pub(crate) struct Place {
     pub(crate) engine: Arc<Engine>,
     pub(crate) base: usize,
@@ -22,7 +23,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if self.base != 0 {
+        if self.base != 0 && !self.engine.windows().is_kept(self.base) {
             self.engine.give_window_back(CPU, self.base);
         }
     }

@@ -25,11 +25,12 @@ impl Clock {
 }
 
 /// The time of last use of each page. It takes four bytes for each page that is used. Eight
-/// neighbours of a clone have one time: that of the last use of any of them.
+/// neighbours of a clone have one time, that of the last use of any of them, unless the times
+/// outlive the process.
 pub(crate) struct Accesses {
     clock: Arc<Clock>,
     times: LazyTable<AtomicU32>,
-    /// The times of clones. They come with the first clone.
+    /// The times of clones. They come with the first clone, if they end with the process.
     of_clones: OnceLock<LazyTable<AtomicU32>>,
 }
 
@@ -71,8 +72,7 @@ impl Accesses {
     /// Notes that a page of a clone was used at this time, or later.
     #[cold]
     pub(crate) fn note_clone(&self, index: usize, at: u32) {
-        let Some(times) = self.of_clones.get() else { return };
-        let time = times.get(index / WITH_ONE_TIME);
+        let time = self.time_of_clone(index);
         if time.load(Ordering::Relaxed) < at {
             time.fetch_max(at, Ordering::Relaxed);
         }
@@ -86,8 +86,19 @@ impl Accesses {
 
     /// The time when a page of a clone, or a neighbour, was last used.
     pub(crate) fn last_of_clone(&self, index: usize) -> u32 {
-        let time = self.of_clones.get().map(|times| times.get(index / WITH_ONE_TIME));
-        time.map_or(0, |time| time.load(Ordering::Relaxed))
+        self.time_of_clone(index).load(Ordering::Relaxed)
+    }
+
+    fn time_of_clone(&self, index: usize) -> &AtomicU32 {
+        match self.of_clones.get() {
+            Some(times) => times.get(index / WITH_ONE_TIME),
+            None => self.times.get(index),
+        }
+    }
+
+    /// Whether clones have times of their own: they have, unless these outlive the process.
+    pub(crate) fn has_those_of_clones(&self) -> bool {
+        self.of_clones.get().is_some()
     }
 
     /// The time when the page was last used.

@@ -137,6 +137,9 @@ impl Engine {
 
     /// Takes a window of `pages` pages behind page `behind`, for a clone that counts in `counts`.
     /// `None` if there are no addresses.
+    ///
+    /// The slots of a clone that outlives its process are in the table of its origin, which another
+    /// process finds, and so are the times.
     pub(crate) fn take_window(
         &self,
         memory: &dyn MemoryProvider,
@@ -144,11 +147,17 @@ impl Engine {
         pages: usize,
         counts: Arc<Counts>,
     ) -> Option<Range<usize>> {
-        self.slots.expect_clones(memory).ok()?;
-        if let Some(accesses) = &self.accesses {
-            accesses.expect_clones(memory).ok()?;
+        if self.record.is_none() {
+            self.slots.expect_clones(memory).ok()?;
+            if let Some(accesses) = &self.accesses {
+                accesses.expect_clones(memory).ok()?;
+            }
         }
-        self.windows.take(&self.slots, behind, self.capacity(), pages, counts)
+        let window = self.windows.take(&self.slots, behind, self.capacity(), pages, counts)?;
+        if let Some(record) = &self.record {
+            record.has_clones_at(&window);
+        }
+        Some(window)
     }
 
     /// Gives up all contents of a window, and the window. The calling thread is no reader.
@@ -171,16 +180,18 @@ impl Engine {
     }
 
     fn take_over(&self, cpu: Cpu, index: usize) {
-        let mut new = Slot::EMPTY;
+        let (mut new, mut entry) = (Slot::EMPTY, 0);
         // Compaction would move the object by its entry.
         let _moving = self.moving.lock();
         let swapped = self.slots.update(index, |now| {
             let Kind::Shared(part @ Part { packed: false, .. }) = now.kind() else { return None };
             let shared = self.shared.take_last(part.entry)?;
+            entry = part.entry;
             new = Slot::stored(shared.object).with_flags_of(now);
             Some(new)
         });
         let Ok(old) = swapped else { return };
+        self.shared.leave(entry);
         let bytes = new.object().map_or(0, Object::bytes);
         // It counted with its entry, and a huge page counted when it was stored.
         self.counts.add(cpu, Count::ComprBytes, -(bytes as i64));

@@ -61,8 +61,10 @@ impl Engine {
         let touched = self.slots.touched(pages.clone());
         let times = match &self.accesses {
             None => 0,
-            Some(_) if self.windows.is_of_origin(pages.start) => touched * TIME_BYTES,
-            Some(_) => touched * TIME_BYTES / WITH_ONE_TIME as u64,
+            Some(times) => match self.windows.is_of_origin(pages.start) {
+                false if times.has_those_of_clones() => touched * TIME_BYTES / WITH_ONE_TIME as u64,
+                _ => touched * TIME_BYTES,
+            },
         };
         let shared = match pages.start {
             0 => u64::from(self.shared.ever_used()) * ENTRY_BYTES,

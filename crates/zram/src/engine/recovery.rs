@@ -1,11 +1,19 @@
 //! What recovery needs of the engine: slots that are judged one by one.
 
+use alloc::sync::Arc;
+
 use units::Cpu;
 
-use super::Engine;
+use super::{Engine, LeftWindow};
+use crate::counts::Counts;
 use crate::engine::slot::Slot;
 
 impl Engine {
+    /// Takes the window of a clone as another process left it.
+    pub(crate) fn take_left(&self, left: &LeftWindow, counts: Arc<Counts>) {
+        self.windows.take_left(&self.slots, left, counts);
+    }
+
     /// Replaces the slot that a dead process left by what `judge` makes of it, and counts the page.
     /// Nobody else uses the page.
     pub(crate) fn recover_page(&self, cpu: Cpu, index: usize, judge: impl FnOnce(Slot) -> Slot) {

@@ -196,17 +196,18 @@ impl SharedObjects {
         Some(self.leave(number))
     }
 
-    /// Takes the object of an entry of which the caller has the only reference. The entry is unused
-    /// then.
+    /// Takes the object of an entry of which the caller has the only reference, which is a slot's.
+    /// Once the slot does not name the entry any more, the caller lets it go with
+    /// [`SharedObjects::leave`]; until then another process finds the object by it.
     pub(crate) fn take_last(&self, number: u32) -> Option<Shared> {
         let references = self.references(number);
         // Acquire pairs with the Release of drops: all uses of the object come before this.
         references.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).ok()?;
-        Some(self.leave(number))
+        Some(Shared::from_word(self.word(number).load(Ordering::Relaxed)))
     }
 
     /// An entry without a reference is unused from now on. Returns what it was.
-    fn leave(&self, number: u32) -> Shared {
+    pub(crate) fn leave(&self, number: u32) -> Shared {
         let word = self.word(number);
         let shared = Shared::from_word(word.load(Ordering::Relaxed));
         let mut unused = self.unused.lock();

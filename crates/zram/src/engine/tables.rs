@@ -20,6 +20,8 @@ pub(crate) enum Table {
     Times,
     /// The entries of shared objects.
     Shared,
+    /// The windows of clones.
+    Clones,
     /// What slots do not say of the log on the backing device.
     Log,
 }
@@ -38,6 +40,7 @@ impl Resources {
             Table::Zspages => "zspages",
             Table::Times => "times",
             Table::Shared => "shared",
+            Table::Clones => "clones",
             Table::Log => "log",
         };
         match &self.kept {

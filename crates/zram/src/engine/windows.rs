@@ -4,15 +4,13 @@
 use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
-use sync::Mutex;
+use pagealloc::{MemoryProvider, NoMemory};
 use sync::atomic::{AtomicUsize, Ordering};
+use sync::{Mutex, OnceLock};
 
 use crate::counts::Counts;
+use crate::engine::kept_windows::{ALIGNED, KeptWindows, LeftWindow};
 use crate::slots::Slots;
-
-/// A window begins at a multiple of this: no memory of the slot table has slots of two devices, and
-/// no word of its marks.
-const ALIGNED: usize = 512 * 64;
 
 /// The windows of the clones of one origin. Any number of threads may call every method at once.
 pub(crate) struct Windows {
@@ -22,6 +20,9 @@ pub(crate) struct Windows {
     start: AtomicUsize,
     /// The slot behind the last window; 0 without one.
     end: AtomicUsize,
+    /// What another process finds of them, from the first clone of a device on that outlives its
+    /// process.
+    kept: OnceLock<KeptWindows>,
 }
 
 struct Window {
@@ -29,16 +30,71 @@ struct Window {
     counts: Arc<Counts>,
     /// The number of the clone; `None` until it is a device.
     id: Option<u32>,
+    /// Its entry among the kept windows.
+    entry: Option<usize>,
 }
 
 impl Default for Windows {
     fn default() -> Windows {
         let (start, end) = (AtomicUsize::new(usize::MAX), AtomicUsize::new(0));
-        Windows { all: Mutex::new(Vec::new()), start, end }
+        Windows { all: Mutex::new(Vec::new()), start, end, kept: OnceLock::new() }
     }
 }
 
 impl Windows {
+    /// Lets the windows of clones outlive the process, in `memory`. It may have what another
+    /// process left. One thread calls it at a time.
+    ///
+    /// # Errors
+    /// [`NoMemory`].
+    pub(crate) fn keep(&self, memory: &dyn MemoryProvider) -> Result<(), NoMemory> {
+        if self.kept.get().is_none() {
+            let _ = self.kept.set(KeptWindows::new(memory)?);
+        }
+        Ok(())
+    }
+
+    /// The windows that another process left.
+    pub(crate) fn left(&self) -> Vec<LeftWindow> {
+        self.kept.get().map(KeptWindows::left).unwrap_or_default()
+    }
+
+    /// Takes a window as another process left it, which is in no other one.
+    pub(crate) fn take_left(&self, slots: &Slots, left: &LeftWindow, counts: Arc<Counts>) {
+        let mut all = self.all.lock();
+        let at = all.partition_point(|window| window.pages.start < left.pages.start);
+        let (id, entry) = (Some(left.id), Some(left.entry));
+        all.insert(at, Window { pages: left.pages.clone(), counts, id, entry });
+        self.note(slots, &all);
+    }
+
+    /// Gives up what another process left of windows that were not taken.
+    pub(crate) fn forget_others(&self) {
+        let (all, Some(kept)) = (self.all.lock(), self.kept.get()) else { return };
+        for left in kept.left() {
+            if !all.iter().any(|window| window.entry == Some(left.entry)) {
+                kept.set_bytes(left.entry, 0);
+            }
+        }
+    }
+
+    /// Whether another process finds a device in the window that begins with slot `base`.
+    pub(crate) fn is_kept(&self, base: usize) -> bool {
+        let all = self.all.lock();
+        all.iter().any(|window| window.pages.start == base && window.entry.is_some())
+    }
+
+    /// Sets the size of the clone in a window for another process, if it is kept: 0 gives it up.
+    pub(crate) fn set_bytes(&self, base: usize, bytes: u64) {
+        let (mut all, Some(kept)) = (self.all.lock(), self.kept.get()) else { return };
+        let Some(window) = all.iter_mut().find(|it| it.pages.start == base) else { return };
+        if let Some(entry) = window.entry {
+            kept.set_bytes(entry, bytes);
+            // Without bytes the entry is free for another clone.
+            window.entry = (bytes != 0).then_some(entry);
+        }
+    }
+
     /// Takes a window of `pages` pages, the first that is free behind slot `from` and before slot
     /// `end`, for a clone that counts in `counts`. `None` if there is none, or no memory.
     pub(crate) fn take(
@@ -62,7 +118,7 @@ impl Windows {
         if taken.end > end {
             return None;
         }
-        all.insert(at, Window { pages: taken.clone(), counts, id: None });
+        all.insert(at, Window { pages: taken.clone(), counts, id: None, entry: None });
         self.note(slots, &all);
         Some(taken)
     }
@@ -81,11 +137,12 @@ impl Windows {
         found.map_or(base..base, |window| window.pages.clone())
     }
 
-    /// Says which device has a window.
-    pub(crate) fn name(&self, base: usize, id: u32) {
+    /// Says which device of how many bytes has a window. From now on another process finds it.
+    pub(crate) fn name(&self, base: usize, id: u32, bytes: u64) {
         let mut all = self.all.lock();
         if let Some(window) = all.iter_mut().find(|window| window.pages.start == base) {
             window.id = Some(id);
+            window.entry = self.kept.get().and_then(|kept| kept.add(id, &window.pages, bytes));
         }
     }
 

@@ -44,7 +44,7 @@ impl Recovery {
     pub(super) fn lose_parts(&self, why: impl Fn(Part, Shared) -> Option<String>) {
         let table = self.engine.shared();
         let mut all = Vec::new();
-        self.engine.each(0..self.pages(), |index, slot| {
+        self.each(|index, slot| {
             if let Kind::Shared(part) = slot.kind()
                 && let Some(shared) = table.left_in(part.entry)
                 && let Some(why) = why(part, shared)

@@ -9,7 +9,7 @@ use super::{device, disks, saved, saved_setting, take_saved_at, take_ublk, ublk_
 
 fn disk(settings: &[(&str, &str)]) -> SavedDisk {
     let settings = settings.iter().map(|(name, value)| (name.to_string(), value.to_string()));
-    SavedDisk { id: 7, bytes: 4096, generation: 2, settings: settings.collect() }
+    SavedDisk { id: 7, bytes: 4096, generation: 2, clone_of: None, settings: settings.collect() }
 }
 
 #[test]
@@ -46,4 +46,14 @@ fn the_file_that_a_disk_is_saved_to_is_found_again_and_is_no_setting() {
     assert_eq!(take_saved_at(&mut left), Some((7, path.to_owned())));
     // An older program has kept none.
     assert_eq!(take_saved_at(&mut left), None);
+}
+
+#[test]
+fn a_clone_is_found_again() {
+    let clone = SavedDisk { clone_of: Some(3), ..disk(&[]) };
+    assert_eq!(disks(vec![device(clone.clone())]).unwrap(), [clone.clone()]);
+    let mut damaged = device(clone);
+    damaged.settings.insert("clone_of".into(), "x".into());
+    let error = disks(vec![damaged]).unwrap_err();
+    assert!(error.message.contains("clone_of of zram7"), "{}", error.message);
 }
