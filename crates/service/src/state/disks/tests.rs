@@ -51,7 +51,7 @@ fn the_file_that_a_disk_is_saved_to_is_found_again_and_is_no_setting() {
 #[test]
 fn a_clone_is_found_again() {
     let clone = SavedDisk { clone_of: Some(3), ..disk(&[]) };
-    assert_eq!(disks(vec![device(clone.clone())]).unwrap(), [clone.clone()]);
+    assert_eq!(disks(vec![device(clone.clone())]).unwrap(), std::slice::from_ref(&clone));
     let mut damaged = device(clone);
     damaged.settings.insert("clone_of".into(), "x".into());
     let error = disks(vec![damaged]).unwrap_err();
