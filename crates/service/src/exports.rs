@@ -71,7 +71,7 @@ impl Exports for DiskExports {
         let user = disk.open();
         // Checked after the open: a device with a user cannot lose its size.
         if user.bytes() == 0 {
-            let message = format!("{name} has no size yet: rampack set {name} disksize SIZE");
+            let message = format!("{name} has no size yet: rampack set {name} disksize=SIZE");
             return Err(OpenError::Refused(message));
         }
         if self.state.as_ref().is_some_and(|state| !state.has(disk)) {

@@ -2,7 +2,10 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use nbd::{Exports, OpenError};
+
 use super::*;
+use crate::exports::DiskExports;
 
 fn devices() -> Devices {
     let dir = Path::new("/nonexistent/rampack");
@@ -302,4 +305,15 @@ fn others_have_their_turn_while_a_device_is_open() {
     let claimed =
         devices.when_closed(|_| Err(Refusal::InUse("zram9".into(), Box::default(), Hold::Claimed)));
     assert_eq!(claimed.unwrap_err().errno, Errno::EBUSY);
+}
+
+#[test]
+fn a_client_of_a_device_without_a_size_is_told_what_to_do() {
+    let devices = devices();
+    devices.add(&Add::default()).unwrap();
+    let exports = DiskExports::new(devices.machine().clone(), false, None);
+    let Err(OpenError::Refused(why)) = exports.open("zram0") else { panic!("it is refused") };
+    assert_eq!(why, "zram0 has no size yet: rampack set zram0 disksize=SIZE");
+    devices.set("zram0", "disksize", "1M").unwrap();
+    assert!(exports.open("zram0").is_ok());
 }
