@@ -78,7 +78,7 @@ pub use pressure::{MemoryStall, Pressure, PressureEnd, Waited};
 pub use printable::printable;
 pub use privileges::drop_privileges;
 pub use process::{
-    effective_group, effective_user, free_bytes_of, in_user_namespace, is_at,
+    effective_group, effective_user, free_bytes_of, in_user_namespace, is_at, is_ending, locker,
     mark_as_storage_daemon, no_core_dumps, owner, try_lock,
 };
 pub use program::{Program, ended, in_a_copy};

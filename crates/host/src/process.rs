@@ -50,6 +50,42 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// The process that has the lock of `file`, if the system tells: proc(5) has no locks of processes
+/// in other namespaces.
+#[must_use]
+pub fn locker(file: &File) -> Option<u32> {
+    let about = file.metadata().ok()?;
+    let (major, minor) = (rustix::fs::major(about.dev()), rustix::fs::minor(about.dev()));
+    let place = format!("{major:02x}:{minor:02x}:{}", about.ino());
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let lock = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let is_it = words.get(1) == Some(&"FLOCK") && words.get(5) == Some(&&*place);
+        words.get(4).filter(|_| is_it)?.parse().ok()
+    };
+    locks.lines().find_map(lock)
+}
+
+/// Has a process ended, or is it ending? It may have its files for a while then: the system takes
+/// its memory away first.
+#[must_use]
+pub fn is_ending(process: u32) -> bool {
+    /// `PF_EXITING` of Linux's include/linux/sched.h.
+    const EXITING: u64 = 4;
+    const KILLED: u64 = 1 << (9 - 1);
+    let read = |name: &str| fs::read_to_string(format!("/proc/{process}/{name}"));
+    let (Ok(stat), Ok(status)) = (read("stat"), read("status")) else { return true };
+    // What is before may have spaces.
+    let words: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+    let pending = |line: &str| {
+        let signals = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"))?;
+        u64::from_str_radix(signals.trim(), 16).ok()
+    };
+    let is_killed = status.lines().filter_map(pending).any(|signals| signals & KILLED != 0);
+    matches!(words.first(), Some(&"Z" | &"X")) || flags & EXITING != 0 || is_killed
+}
+
 /// The bytes that this process can still write to the file system of a file.
 ///
 /// # Errors

@@ -14,9 +14,9 @@ use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use host::{Memfds, Mmap};
 use pagealloc::{Frames, MemoryProvider, NoMemory, Region, Zone, ZoneOptions};
@@ -31,9 +31,16 @@ const RECORD: &str = "record";
 const OPEN: &str = "open";
 /// The regions, in the order in which they are asked for.
 const REGIONS: [&str; 5] = ["frames", "index", "chains", "groups", "zspages"];
-/// How often a locked directory is tried, and the time between: a process that ended, or a thread
-/// that still does upkeep of a store that was dropped, lets go of it in a moment.
-const PATIENCE: (u32, Duration) = (50, Duration::from_millis(10));
+/// How long a process that is ending may take to let go of a directory.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(2);
+
+/// The directories that this process has locked, with what their users have.
+static HERE: LazyLock<Mutex<Vec<Locked>>> = LazyLock::new(|| Mutex::new(Vec::new()));
+
+/// The device and the number of a directory.
+type Place = (u64, u64);
+type Locked = (Place, Weak<()>);
 
 /// What a store has of its directory. It lives as long as the store.
 pub(crate) struct Kept {
@@ -41,6 +48,17 @@ pub(crate) struct Kept {
     zone: Arc<Zone>,
     /// Has the lock.
     _directory: File,
+    /// Goes after the lock.
+    _here: Here,
+}
+
+/// A directory among those of this process.
+struct Here(Weak<()>);
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        HERE.lock().retain(|(_, users)| !Weak::ptr_eq(users, &self.0));
+    }
 }
 
 impl Kept {
@@ -62,17 +80,18 @@ impl Drop for Kept {
 }
 
 /// Opens the store in a directory, or makes one. `parts` are those of a new one; it takes at most
-/// `memory` bytes.
+/// `memory` bytes. Each user of the store has a share of what is returned last: without one, only
+/// upkeep that is under way has the store.
 pub(crate) fn open(
     path: &Path,
     memory: u64,
     parts: impl FnOnce(Arc<dyn Frames>, u64, Option<u64>) -> Parts,
     (unit, codec, seed): (usize, &str, u64),
     limit: Option<u64>,
-) -> Result<(Values, Kept), Error> {
+) -> Result<(Values, Kept, Arc<()>), Error> {
     let failed = |error: io::Error| said(path, &error);
     DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
-    let directory = lock(path)?;
+    let (directory, place) = lock(path)?;
     let left = match fs::read(path.join(RECORD)) {
         Ok(bytes) => Some(Record::from_bytes(&bytes).map_err(|error| refused(path, error))?),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
@@ -107,7 +126,11 @@ pub(crate) fn open(
     if makes {
         write(path, RECORD, &record.to_bytes()).map_err(failed)?;
     }
-    Ok((values, Kept { path: path.to_owned(), zone, _directory: directory }))
+    let users = Arc::new(());
+    let here = Arc::downgrade(&users);
+    HERE.lock().push((place, here.clone()));
+    let kept = Kept { path: path.to_owned(), zone, _directory: directory, _here: Here(here) };
+    Ok((values, kept, users))
 }
 
 /// Makes a store in the files, or of what they have.
@@ -128,16 +151,33 @@ fn make(
     Ok((values, zone))
 }
 
-fn lock(path: &Path) -> Result<File, Error> {
-    let directory = File::open(path).map_err(|error| said(path, &error))?;
-    let (times, pause) = PATIENCE;
-    for _ in 0..times {
-        if host::try_lock(&directory).map_err(|error| said(path, &error))? {
-            return Ok(directory);
+/// Locks a directory. It waits for who is about to let go of it: a process that is ending, or
+/// upkeep of a store in this process that has no user any more.
+fn lock(path: &Path) -> Result<(File, Place), Error> {
+    let failed = |error: io::Error| said(path, &error);
+    let directory = File::open(path).map_err(failed)?;
+    let about = directory.metadata().map_err(failed)?;
+    let place = (about.dev(), about.ino());
+    let is_locked = || host::try_lock(&directory).map_err(failed);
+    let until = Instant::now() + PATIENCE;
+    while !is_locked()? {
+        let here = HERE.lock().iter().find(|it| it.0 == place).map(|it| it.1.strong_count());
+        let (who, lets_go) = match (here, host::locker(&directory)) {
+            (Some(users), _) => ("this process".to_owned(), users == 0),
+            (None, Some(process)) => (format!("process {process}"), host::is_ending(process)),
+            (None, None) => ("another process".to_owned(), false),
+        };
+        if lets_go && Instant::now() < until {
+            thread::sleep(PAUSE);
+        } else if is_locked()? {
+            // It has let go since.
+            break;
+        } else {
+            let text = format!("{}: {who} has the store there", path.display());
+            return Err(Error::Busy(text.into()));
         }
-        thread::sleep(pause);
     }
-    Err(Error::Busy(format!("{}: the store there is in use", path.display()).into()))
+    Ok((directory, place))
 }
 
 /// A directory without a record is empty, or a process died before it had made a store.

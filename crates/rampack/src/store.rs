@@ -232,6 +232,8 @@ pub struct StoreStats {
 #[derive(Clone)]
 pub struct Store {
     values: Arc<Held>,
+    /// What a user of a store that is kept has. Goes after the values: see `kept`.
+    _user: Option<Arc<()>>,
     /// What its memory is a part of.
     inner: Arc<Inner>,
 }
@@ -262,20 +264,20 @@ impl Store {
             seed,
             options: values::Options { limit, unit, evict, group, recompress, evicted: on_evict },
         };
-        let (values, kept) = match keep {
+        let (values, kept, user) = match keep {
             None => {
                 let frames = inner.machine.frames().clone();
-                (Values::new(&host::Mmap, parts(frames, seed, limit))?, None)
+                (Values::new(&host::Mmap, parts(frames, seed, limit))?, None, None)
             }
             Some(path) => {
                 let told = (unit, &*names, seed);
-                let (values, kept) = kept::open(&path, inner.limit(), parts, told, limit)?;
-                (values, Some(kept))
+                let (values, kept, user) = kept::open(&path, inner.limit(), parts, told, limit)?;
+                (values, Some(kept), Some(user))
             }
         };
         let values = Arc::new(Held::new(values, kept));
         inner.keep_up(&values);
-        Ok(Store { values, inner: inner.clone() })
+        Ok(Store { values, _user: user, inner: inner.clone() })
     }
 
     /// Makes a clone: another store with the values that this one has at an instant within this
@@ -313,7 +315,7 @@ impl Store {
         })?;
         let values = Arc::new(Held::new(values, None));
         self.inner.keep_up(&values);
-        Ok(Store { values, inner: self.inner.clone() })
+        Ok(Store { values, _user: None, inner: self.inner.clone() })
     }
 
     /// Stores a value, in place of the one that the key had.

@@ -13,9 +13,10 @@ use std::thread;
 use std::time::Duration;
 
 use rampack::{Algorithm, Error, Rampack, Store, StoreOptions, Upkeep};
-use testkit::{Rng, TempDir};
+use testkit::{Need, Rng, TempDir, met};
 
 const MEMORY: u64 = 64 << 20;
+const FLOCK: Need = Need::program("flock", "util-linux");
 const REGIONS: [&str; 5] = ["frames", "index", "chains", "groups", "zspages"];
 
 fn rampack() -> Rampack {
@@ -131,8 +132,25 @@ fn what_is_not_the_same_is_refused_by_name_and_stays() {
     let path = directory.path().join("store");
     let store = open(&path);
     fill(&store, 300);
-    assert!(matches!(rampack().store(options(&path)), Err(Error::Busy(_))));
+    let busy = |who: &str| match rampack().store(options(&path)) {
+        Err(Error::Busy(said)) => assert!(said.ends_with(&format!("{who} has the store there"))),
+        other => panic!("{:?}", other.err()),
+    };
+    busy("this process");
     drop(store);
+    if met("what_is_not_the_same_is_refused_by_name_and_stays", &[FLOCK]) {
+        let mut command = Command::new("flock");
+        let mut other = command.arg("--no-fork").arg(&path).args(["sleep", "600"]).spawn().unwrap();
+        let directory = File::open(&path).unwrap();
+        while host::locker(&directory) != Some(other.id()) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        busy(&format!("process {}", other.id()));
+        // Who was killed lets go, though nobody has waited for its end.
+        other.kill().unwrap();
+        drop(open(&path));
+        other.wait().unwrap();
+    }
     let unit = refused(options(&path).unit(4096));
     assert!(unit.contains("16384") && unit.contains("4096"), "{unit}");
     let algorithm = refused(options(&path).algorithm(Algorithm::ZSTD));
