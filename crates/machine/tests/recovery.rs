@@ -401,7 +401,7 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     let error = Machine::kept(&memory, Arc::new(host::Mmap), kept::options()).err().unwrap();
     assert_eq!(error.errno, Errno::EBUSY);
     let layout = read_word(&memory, RECORD, 1);
-    for other in [2, 6] {
+    for other in [2, 7] {
         let memory = kept::adopted(&regions);
         write_word(&memory, RECORD, 1, other);
         let (errno, text) = refusal(&memory, &disks);

@@ -148,7 +148,7 @@ fn a_clone_that_nobody_was_told_of_is_given_up() {
     let disk = machine.disk(0).unwrap();
     (0..PAGES).for_each(|page| check(&disk, page, 5));
     // There is room for others, in the same place, and for the disk itself.
-    disk.resize(2 * P << 20).unwrap();
+    disk.resize((2 * P) << 20).unwrap();
     check(&disk, PAGES, 0);
     disk.resize(PAGES * P).unwrap();
     let clone = machine.clone_disk(&disk).unwrap();
