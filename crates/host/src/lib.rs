@@ -88,8 +88,8 @@ pub use secret::Secret;
 pub use signals::{Disposition, Signals, ignore, is_ignored, restore};
 pub use stack::{SERVING_STACK, touch_stack};
 pub use swap::{
-    HIGHEST_PRIORITY, is_io_flusher, lock_memory, oom_score, set_io_flusher, set_oom_score,
-    set_real_time, swap_off, swap_on, unlock_memory,
+    HIGHEST_PRIORITY, is_io_flusher, lock_memory, map_of_others, oom_score, set_io_flusher,
+    set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,
 };
 pub use time::{seconds_since_start, thread_cpu_time};
 pub use waiters::{Task, Waiters};

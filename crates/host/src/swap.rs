@@ -101,6 +101,30 @@ pub fn lock_memory() -> io::Result<()> {
     Ok(locked?)
 }
 
+/// Maps memory of others by `map`; `range` says where it is then. Its pages come when they are
+/// touched and may be swapped out, also in a process that locks what it maps: otherwise all of it
+/// would take memory at once. What other threads map meanwhile comes when it is touched, too.
+///
+/// # Errors
+/// Those of `map`, and of mlockall(2).
+pub fn map_of_others<T>(
+    map: impl FnOnce() -> io::Result<T>,
+    range: impl FnOnce(&T) -> (*mut u8, usize),
+) -> io::Result<T> {
+    let locks = locks();
+    if *locks == 0 {
+        return map();
+    }
+    mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT)?;
+    let mapped = map();
+    let again = mlockall(MlockAllFlags::FUTURE);
+    let mapped = mapped?;
+    let (start, bytes) = range(&mapped);
+    // SAFETY: two numbers: whatever is there keeps its contents, and is only locked or not.
+    unsafe { libc::munlock(start.cast(), bytes) };
+    Ok(again.map(|()| mapped)?)
+}
+
 /// Undoes one successful call of [`lock_memory`]; the last one unlocks the memory.
 pub fn unlock_memory() {
     let mut locks = locks();

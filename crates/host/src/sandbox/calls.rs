@@ -222,6 +222,23 @@ pub(super) const SESSION: Group = Group {
     ],
 };
 
+/// To be given the memory and the signals of a virtual machine, and to make memory and signals for
+/// it: what was given is checked, and never waited for.
+pub(super) const GUEST: Group = Group {
+    name: "guest",
+    calls: &[always!(
+        "recvmsg" SYS_recvmsg,
+        "sendmsg" SYS_sendmsg,
+        "fstat" SYS_fstat,
+        "statx" SYS_statx,
+        "eventfd2" SYS_eventfd2,
+        "memfd_create" SYS_memfd_create,
+        "ftruncate" SYS_ftruncate,
+        "mlockall" SYS_mlockall,
+        "fcntl" SYS_fcntl,
+    )],
+};
+
 /// To read files of /proc that are open.
 pub(super) const LOOK: Group = Group { name: "look", calls: &[always!("pread64" SYS_pread64)] };
 
@@ -234,5 +251,7 @@ const HOLE: u64 = (libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE) as u6
 
 /// All groups.
 #[cfg(test)]
-pub(super) const GROUPS: &[&Group] =
-    &[&THREAD, &STORAGE, &THREADS, &SOCKET, &ACCEPT, &NARROW, &REQUESTS, &SESSION, &LOOK, &KEPT];
+pub(super) const GROUPS: &[&Group] = &[
+    &THREAD, &STORAGE, &THREADS, &SOCKET, &ACCEPT, &NARROW, &REQUESTS, &SESSION, &GUEST, &LOOK,
+    &KEPT,
+];

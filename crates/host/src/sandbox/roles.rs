@@ -1,7 +1,8 @@
 //! The roles of threads, and what each may call.
 
 use super::calls::{
-    ACCEPT, Call, Group, KEPT, LOOK, NARROW, REQUESTS, SESSION, SOCKET, STORAGE, THREAD, THREADS,
+    ACCEPT, Call, GUEST, Group, KEPT, LOOK, NARROW, REQUESTS, SESSION, SOCKET, STORAGE, THREAD,
+    THREADS,
 };
 
 /// What a thread is for. docs/operating/safety.md lists the threads of each role.
@@ -15,6 +16,10 @@ pub enum Role {
     FuseDisk,
     /// Reads the requests for the files of the control tree. Other threads carry them out.
     FuseTree,
+    /// Takes the front end of a device by vhost-user, and does what it asks.
+    VhostFront,
+    /// Serves a queue of a virtual machine, or carries out its requests that wait.
+    VhostQueue,
     /// Serves a swap device by a FUSE file.
     SwapFile,
     /// Serves a swap device by ublk.
@@ -35,11 +40,13 @@ pub enum Role {
 
 impl Role {
     /// All roles.
-    pub const ALL: [Role; 12] = [
+    pub const ALL: [Role; 14] = [
         Role::NbdAccept,
         Role::NbdClient,
         Role::FuseDisk,
         Role::FuseTree,
+        Role::VhostFront,
+        Role::VhostQueue,
         Role::SwapFile,
         Role::SwapUblk,
         Role::SwapMemory,
@@ -58,6 +65,8 @@ impl Role {
             Role::NbdClient => "nbd-client",
             Role::FuseDisk => "fuse-disk",
             Role::FuseTree => "fuse-tree",
+            Role::VhostFront => "vhost-front",
+            Role::VhostQueue => "vhost-queue",
             Role::SwapFile => "swap-file",
             Role::SwapUblk => "swap-ublk",
             Role::SwapMemory => "swap-memory",
@@ -77,6 +86,9 @@ impl Role {
             Role::NbdClient => &[&SOCKET, &STORAGE, &THREADS],
             Role::FuseDisk => &[&REQUESTS, &SESSION, &STORAGE, &THREADS],
             Role::FuseTree => &[&REQUESTS, &SESSION, &THREADS],
+            // The threads of its queues inherit its list.
+            Role::VhostFront => &[&ACCEPT, &GUEST, &NARROW, &SOCKET, &STORAGE, &THREADS],
+            Role::VhostQueue => &[&REQUESTS, &STORAGE, &THREADS],
             Role::SwapFile | Role::SwapUblk => &[&REQUESTS, &STORAGE],
             // It takes over chores of the zone, also to give memory back.
             Role::SwapMemory => &[&KEPT, &LOOK],

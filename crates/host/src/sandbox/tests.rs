@@ -81,6 +81,9 @@ fn on_a_thread<R: Send>(role: Role, test: impl FnOnce() -> R + Send) -> R {
     })
 }
 
+/// A front end passes memory and signals, and is given memory: what came is checked.
+const PASSES: &[&str] = &["sendmsg", "recvmsg", "memfd_create"];
+
 #[test]
 fn no_role_has_a_call_that_takes_over_a_machine() {
     for role in Role::ALL {
@@ -88,6 +91,9 @@ fn no_role_has_a_call_that_takes_over_a_machine() {
             TABOO.iter().map(|(_, number)| call(*number, [0, 0, 0])).collect()
         });
         for ((name, _), errno) in TABOO.iter().zip(refused) {
+            if role == Role::VhostFront && PASSES.contains(name) {
+                continue;
+            }
             assert_eq!(errno, libc::EPERM, "{name} by {role:?}");
         }
     }
