@@ -62,6 +62,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("nbd", &["units", "sync", "block", "host"]),
     ("fuse", &["units", "sync", "control", "block", "host"]),
     ("ublk", &["units", "sync", "block", "host"]),
+    ("vhost", &["units", "sync", "block", "host"]),
     (
         "machine",
         &[
@@ -120,6 +121,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "nbd",
             "fuse",
             "ublk",
+            "vhost",
         ],
     ),
     (
@@ -209,6 +211,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "remote",
             "kept",
             "nbd",
+            "vhost",
             "fuse",
             "service",
             "host",
@@ -296,7 +299,10 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("rustls", &["nbd", "remote"], &[]),
     (
         "rustix",
-        &["backing", "cli", "estimate", "fuse", "host", "kept", "nbd", "service", "soak", "ublk"],
+        &[
+            "backing", "cli", "estimate", "fuse", "host", "kept", "nbd", "service", "soak", "ublk",
+            "vhost",
+        ],
         &[],
     ),
     ("ruzstd", &[], &["zcomp", "fuzzing"]),
@@ -313,9 +319,17 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     ("tokio", &["remote"], &[]),
     ("toml", &["xtask"], &[]),
     ("toml_edit", &["cli"], &[]),
-    ("tracing", &["host", "backing", "remote", "nbd", "fuse", "service", "cli", "lab"], &[]),
+    (
+        "tracing",
+        &["host", "backing", "remote", "nbd", "fuse", "vhost", "service", "cli", "lab"],
+        &[],
+    ),
     ("tracing-subscriber", &["cli", "lab"], &[]),
     ("twox-hash", &["pagelog", "remote", "values", "zram"], &[]),
+    ("vhost-protocol", &["vhost"], &[]),
+    ("virtio-queue", &["vhost"], &[]),
+    ("vm-memory", &["vhost"], &[]),
+    ("vmm-sys-util", &[], &["vhost"]),
     ("zstd-safe", &["zcomp"], &[]),
 ];
 

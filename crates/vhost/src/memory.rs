@@ -1,0 +1,105 @@
+//! Memory that the front end shares.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use vhost_protocol::vhost_user::message::VhostUserMemoryRegion;
+use vm_memory::{
+    FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion, VolatileMemory,
+};
+
+/// The memory of a machine, by the addresses that its drivers use.
+pub(crate) type Guest = GuestMemoryMmap<()>;
+
+/// The memory of a machine.
+pub(crate) struct Memory {
+    pub(crate) guest: Guest,
+    places: Vec<Place>,
+}
+
+/// Where the front end has a part of it.
+struct Place {
+    user: u64,
+    guest: u64,
+    bytes: u64,
+}
+
+pub(crate) fn invalid(text: impl Into<String>) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, text.into())
+}
+
+/// Maps `bytes` bytes of `file`, from `offset` on. An access beyond the end of the file would kill
+/// this process. So the file is long enough, and unless `may_shrink` it stays so.
+///
+/// # Errors
+/// `InvalidInput` for such a file; the error of the system.
+pub(crate) fn map(
+    file: File,
+    offset: u64,
+    bytes: u64,
+    may_shrink: bool,
+) -> io::Result<MmapRegion<()>> {
+    let there = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
+    let end = offset.checked_add(bytes).filter(|end| *end <= there);
+    let (Some(_), Ok(length)) = (end, usize::try_from(bytes)) else {
+        let text = format!("{bytes} bytes from {offset} on are more than the file has, {there}");
+        return Err(invalid(text));
+    };
+    let is_sealed = || fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
+    if !may_shrink && !is_sealed() {
+        return Err(invalid(
+            "the file may become smaller; it has to be a memfd with F_SEAL_SHRINK",
+        ));
+    }
+    let map = || {
+        let mapped = MmapRegion::from_file(FileOffset::new(file, offset), length);
+        mapped.map_err(|error| io::Error::other(format!("the memory cannot be mapped: {error}")))
+    };
+    host::map_of_others(map, |mapped| (mapped.as_ptr(), mapped.size()))
+}
+
+impl Memory {
+    /// Maps what the front end shares; `may_shrink` as for [`map`].
+    ///
+    /// # Errors
+    /// `InvalidInput` for regions that overlap, and as [`map`].
+    pub(crate) fn new(
+        regions: &[VhostUserMemoryRegion],
+        files: Vec<File>,
+        may_shrink: bool,
+    ) -> io::Result<Memory> {
+        let (mut mapped, mut places) = (Vec::new(), Vec::new());
+        for (region, file) in regions.iter().zip(files) {
+            let (user, guest, bytes) =
+                (region.user_addr, region.guest_phys_addr, region.memory_size);
+            let part = map(file, region.mmap_offset, bytes, may_shrink)?;
+            let part = GuestRegionMmap::new(part, GuestAddress(guest));
+            mapped.push((guest, part.ok_or_else(|| invalid("a region passes the last address"))?));
+            places.push(Place { user, guest, bytes });
+        }
+        mapped.sort_by_key(|(at, _)| *at);
+        let mapped = mapped.into_iter().map(|(_, region)| region).collect();
+        let guest = Guest::from_regions(mapped).map_err(|error| invalid(error.to_string()))?;
+        Ok(Memory { guest, places })
+    }
+
+    /// Memory of this process, for tests: the addresses of both sides are the same.
+    pub(crate) fn own(bytes: usize) -> Option<Memory> {
+        let guest = Guest::from_ranges(&[(GuestAddress(0), bytes)]).ok()?;
+        Some(Memory { guest, places: vec![Place { user: 0, guest: 0, bytes: bytes as u64 }] })
+    }
+
+    /// The address for drivers of what the front end has at `user`.
+    pub(crate) fn guest_address(&self, user: u64) -> Option<GuestAddress> {
+        self.places.iter().find_map(|place| {
+            let offset = user.checked_sub(place.user).filter(|offset| *offset < place.bytes)?;
+            Some(GuestAddress(place.guest + offset))
+        })
+    }
+}
+
+/// The length of a mapping in bytes.
+pub(crate) fn length(region: &MmapRegion<()>) -> usize {
+    VolatileMemory::len(region)
+}

@@ -1,0 +1,555 @@
+//! A server and its front end: contents, limits, faults, waits, and peers that are wrong.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use block::layer::{Fault, FaultPlan};
+use block::{
+    Abilities, BlockDevice, Checked, Context, Geometry, IoError, Operation, Plain, Visit, Wait,
+};
+use common::*;
+use testkit::Rng;
+use units::Cpu;
+use vhost::Options;
+use vhost_protocol::vhost_user::VhostUserFrontend;
+use vhost_protocol::{VhostBackend, VringConfigData};
+
+const SIZE: usize = 16 << 20;
+
+fn plain() -> Arc<Checked<Plain>> {
+    Arc::new(Checked::new(Plain::new(SIZE)))
+}
+
+fn options() -> Options {
+    Options { id: "zram7".into(), ..Options::default() }
+}
+
+/// A device that counts flushes, and waits where it is told to.
+struct Watched {
+    next: Checked<Plain>,
+    seen: Mutex<Vec<String>>,
+    /// Reads wait until this is false.
+    waits: AtomicBool,
+    /// Requests that came while it waits.
+    came: AtomicUsize,
+}
+
+impl Watched {
+    fn new() -> Arc<Watched> {
+        let next = Checked::new(Plain::new(SIZE));
+        Arc::new(Watched {
+            next,
+            seen: Mutex::default(),
+            waits: AtomicBool::new(false),
+            came: AtomicUsize::new(0),
+        })
+    }
+}
+
+impl BlockDevice for Watched {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        Abilities { flush: true, ..self.next.abilities() }
+    }
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        while matches!(operation, Operation::Read { .. }) && self.waits.load(Ordering::SeqCst) {
+            self.came.fetch_add(1, Ordering::SeqCst);
+            if context.wait == Wait::No {
+                return Err(IoError::WouldBlock);
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (offset, length) = operation.range();
+        let what = match &operation {
+            Operation::Read { .. } => "read",
+            Operation::Write { .. } => "write",
+            Operation::Discard { .. } => "discard",
+            Operation::WriteZeroes { .. } => "zeroes",
+            Operation::Flush => "flush",
+        };
+        self.seen.lock().unwrap().push(format!("{what} {offset} {length}"));
+        self.next.perform(context, operation)
+    }
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
+    }
+}
+
+#[test]
+fn what_was_written_is_read_through_each_queue() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    let mut rng = Rng::new(testkit::seed("what_was_written_is_read"));
+    let mut model = vec![0u8; SIZE];
+    for _ in 0..400 {
+        let queue = rng.below(2) as usize;
+        let bytes = 512 * rng.range(1..400) as usize;
+        let at = 512 * rng.below(((SIZE - bytes) / 512) as u64) as usize;
+        let sector = at as u64 / SECTOR;
+        if rng.one_in(2) {
+            let mut data = vec![0; bytes];
+            rng.fill(&mut data);
+            model[at..at + bytes].copy_from_slice(&data);
+            machine.begin((queue, 0), (OUT, sector), &data, 0);
+            assert_eq!(machine.end(queue), (0, 0));
+        } else {
+            machine.begin((queue, 0), (IN, sector), &[], bytes as u32);
+            assert_eq!(machine.end(queue), (0, 0));
+            let read = machine.read(machine.buffers(queue, 0) + 0x1000, bytes);
+            assert!(read == model[at..at + bytes], "other bytes at {at}");
+        }
+    }
+}
+
+#[test]
+fn many_requests_are_under_way_in_two_queues() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    for round in 0..50u8 {
+        for slot in 0..16 {
+            for queue in 0..2 {
+                let page = 8 * (u64::from(slot) + 16 * queue as u64);
+                machine.begin((queue, slot), (OUT, page), &[round ^ slot as u8; 4096], 0);
+            }
+        }
+        for queue in 0..2 {
+            let mut slots: Vec<u16> = (0..16)
+                .map(|_| machine.end(queue))
+                .map(|(slot, status)| {
+                    assert_eq!(status, 0);
+                    slot
+                })
+                .collect();
+            slots.sort_unstable();
+            assert!(slots.iter().copied().eq(0..16));
+        }
+    }
+    for slot in 0..16u8 {
+        assert_eq!(machine.ask(IN, 8 * u64::from(slot), &[], 4096).1, [49 ^ slot; 4096]);
+    }
+}
+
+#[test]
+fn the_configuration_tells_what_the_device_can() {
+    let served = serve(Watched::new(), options());
+    let mut machine = served.connect();
+    let config = machine.config();
+    let number = |at: usize, bytes: usize| {
+        config[at..at + bytes].iter().rev().fold(0u64, |all, byte| all << 8 | u64::from(*byte))
+    };
+    assert_eq!(number(0, 8), SIZE as u64 / SECTOR);
+    assert_eq!((number(12, 4), number(20, 4)), (126, 512));
+    // Physical blocks of a page.
+    assert_eq!((number(24, 1), number(26, 2), number(28, 4)), (3, 8, 8));
+    assert_eq!(number(34, 2), 64);
+    assert_eq!((number(36, 4), number(40, 4), number(44, 4)), (1 << 21, 32, 8));
+    assert_eq!((number(48, 4), number(52, 4), number(56, 1)), (1 << 21, 32, 1));
+    for feature in [2, 6, 9, 10, 12, 13, 14, 28, 29, 30, 32] {
+        assert_ne!(machine.features & 1 << feature, 0, "feature {feature}");
+    }
+    assert_eq!(machine.features & 1 << 5, 0, "it can be written to");
+    assert_eq!(machine.ask(GET_ID, 0, &[], 20).1, *b"zram7\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
+    assert_eq!(machine.ask(GET_ID, 0, &[], 3).1, *b"zra");
+}
+
+#[test]
+fn a_flush_comes_after_what_was_answered_before() {
+    let device = Watched::new();
+    let served = serve(device.clone(), options());
+    let mut machine = served.connect();
+    assert_eq!(machine.ask(OUT, 8, &[1; 4096], 0).0, 0);
+    assert_eq!(machine.ask(FLUSH, 0, &[], 0).0, 0);
+    assert_eq!(*device.seen.lock().unwrap(), ["write 4096 4096", "flush 0 0"]);
+}
+
+#[test]
+fn discards_and_zeroes_free_their_ranges() {
+    let device = Watched::new();
+    let served = serve(device.clone(), options());
+    let mut machine = served.connect();
+    assert_eq!(machine.ask(OUT, 0, &[7; 16 << 10], 0).0, 0);
+    assert_eq!(machine.free(DISCARD, 8, 8, 0), 0);
+    assert_eq!(machine.free(WRITE_ZEROES, 16, 1, 0), 0);
+    assert_eq!(machine.free(WRITE_ZEROES, 24, 8, 1), 0);
+    let two = [range(0, 1, 0), range(1, 1, 0)].concat();
+    assert_eq!(machine.ask(WRITE_ZEROES, 0, &two, 0).0, 0);
+    let now = machine.ask(IN, 0, &[], 16 << 10).1;
+    let expected = [&[0; 1024][..], &[7; 3072], &[0; 4096 + 512], &[7; 3584], &[0; 4096]].concat();
+    assert!(now == expected);
+    let seen = device.seen.lock().unwrap().join(",");
+    assert!(seen.contains("discard 4096 4096,zeroes 8192 512,zeroes 12288 4096,zeroes 0 512"));
+}
+
+#[test]
+fn what_is_wrong_in_a_request_fails_it_alone() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    let end = SIZE as u64 / SECTOR;
+    assert_eq!(machine.ask(OUT, 0, &[3; 512], 0).0, 0);
+    for (kind, sector, out, room) in [
+        (IN, end, 0, 512),
+        (IN, end - 1, 0, 1024),
+        (IN, u64::MAX, 0, 512),
+        (IN, u64::MAX / 512, 0, 512),
+        (IN, 0, 0, 100),
+        (OUT, end, 512, 0),
+        (OUT, 0, 511, 0),
+        (DISCARD, 0, 15, 0),
+        (DISCARD, 0, 0, 0),
+        (DISCARD, 0, 33 * 16, 0),
+        (WRITE_ZEROES, 0, 17, 0),
+    ] {
+        let status = machine.ask(kind, sector, &vec![0; out], room).0;
+        assert_eq!(status, 1, "{kind} {sector} {out} {room}");
+    }
+    assert_eq!(machine.free(DISCARD, end, 8, 0), 1);
+    assert_eq!(machine.free(DISCARD, 0, (1 << 21) + 1, 0), 1);
+    assert_eq!(machine.free(DISCARD, u64::MAX, 8, 0), 1);
+    for kind in [2, 3, 14, 99, u32::MAX] {
+        assert_eq!(machine.ask(kind, 0, &[], 512).0, 2, "{kind}");
+    }
+    assert_eq!(machine.free(DISCARD, 0, 8, 1), 2);
+    assert_eq!(machine.free(WRITE_ZEROES, 0, 8, 2), 2);
+    assert_eq!(machine.ask(IN, 0, &[], 512), (0, vec![3; 512]));
+}
+
+#[test]
+fn chains_that_are_none_write_nothing_and_stop_nothing() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    let at = GUEST + machine.buffers(0, 0);
+    let header = Descriptor { at, length: 16, flags: NEXT, next: 1 };
+    let status = Descriptor { at: at + 0x100, length: 1, flags: WRITE, next: 0 };
+    let table = machine.buffers(0, 1);
+    let indirect = |length, flags| Descriptor { at: GUEST + table, length, flags, next: 1 };
+    // A table in a table.
+    machine.write(table, &indirect(16, INDIRECT).bytes());
+    let chains: Vec<Vec<Descriptor>> = vec![
+        // It does not end.
+        vec![Descriptor { next: 0, ..header }],
+        vec![header, Descriptor { next: 0, ..header }],
+        // It leaves the table.
+        vec![Descriptor { next: ENTRIES, ..header }],
+        // No status, and no place for one.
+        vec![Descriptor { flags: 0, ..header }],
+        vec![header, Descriptor { length: 0, ..status }],
+        // What is read comes after what is written.
+        vec![Descriptor { flags: NEXT | WRITE, ..header }, Descriptor { flags: 0, ..header }],
+        vec![indirect(16, INDIRECT)],
+        vec![indirect(0, INDIRECT)],
+        vec![indirect(15, INDIRECT)],
+        vec![indirect(16, INDIRECT | NEXT), status],
+        vec![Descriptor { at: u64::MAX - 3, ..indirect(16, INDIRECT) }],
+        vec![Descriptor { at: 0, ..indirect(16, INDIRECT) }],
+    ];
+    for chain in chains {
+        machine.describe(0, 0, &chain);
+        machine.offer(0, 0);
+        let used = machine.used(0, Duration::from_secs(60));
+        assert_eq!(used, Some((0, 0)), "{chain:?}");
+    }
+    // A header, data or a status outside of the memory.
+    for chain in [
+        vec![Descriptor { at: 0, ..header }, status],
+        vec![Descriptor { length: 15, ..header }, status],
+        vec![
+            header,
+            Descriptor { at: u64::MAX, length: 512, flags: NEXT | WRITE, next: 2 },
+            status,
+        ],
+    ] {
+        machine.write(machine.buffers(0, 0) + 0x100, &[0xff]);
+        machine.describe(0, 0, &chain);
+        machine.offer(0, 0);
+        assert!(machine.used(0, Duration::from_secs(60)).is_some());
+        assert_eq!(machine.read(machine.buffers(0, 0) + 0x100, 1), [1], "{chain:?}");
+    }
+    machine.describe(0, 0, &[header, Descriptor { at: 0, ..status }]);
+    machine.offer(0, 0);
+    assert_eq!(machine.used(0, Duration::from_secs(60)), Some((0, 0)));
+    assert_eq!(machine.ask(IN, 0, &[], 512), (0, vec![0; 512]));
+}
+
+#[test]
+fn requests_may_be_cut_in_any_way() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    let (at, table) = (GUEST + machine.buffers(0, 0), machine.buffers(0, 1));
+    // The header in three parts, the data in two, and the status with the second one, by a table.
+    let mut header = OUT.to_le_bytes().to_vec();
+    header.extend([0; 4]);
+    header.extend(2u64.to_le_bytes());
+    header.extend([5; 700]);
+    header.extend([6; 324]);
+    machine.write(machine.buffers(0, 0), &header);
+    let parts = [(0, 3), (3, 13), (16, 700), (716, 324)];
+    let mut chain: Vec<Descriptor> = (1..)
+        .zip(parts)
+        .map(|(next, (from, length))| Descriptor { at: at + from, length, flags: NEXT, next })
+        .collect();
+    chain.push(Descriptor { at: at + 0x800, length: 1, flags: WRITE, next: 0 });
+    let offer = |machine: &mut Machine, chain: &[Descriptor]| {
+        let bytes: Vec<u8> = chain.iter().flat_map(|it| it.bytes()).collect();
+        machine.write(table, &bytes);
+        let length = bytes.len() as u32;
+        let whole = Descriptor { at: GUEST + table, length, flags: INDIRECT, next: 0 };
+        machine.describe(0, 0, &[whole]);
+        machine.offer(0, 0);
+        machine.used(0, Duration::from_secs(60)).unwrap().1
+    };
+    assert_eq!(offer(&mut machine, &chain), 1);
+    machine.write(machine.buffers(0, 0), &IN.to_le_bytes());
+    let read = [
+        Descriptor { at, length: 16, flags: NEXT, next: 1 },
+        Descriptor { at: at + 0x1000, length: 10, flags: NEXT | WRITE, next: 2 },
+        Descriptor { at: at + 0x2000, length: 1015, flags: WRITE, next: 0 },
+    ];
+    assert_eq!(offer(&mut machine, &read), 1025);
+    let mut data = machine.read(machine.buffers(0, 0) + 0x1000, 10);
+    data.extend(machine.read(machine.buffers(0, 0) + 0x2000, 1015));
+    assert!(data == [&[5; 700][..], &[6; 324], &[0]].concat());
+}
+
+#[test]
+fn a_ring_that_is_broken_is_left_alone_and_others_go_on() {
+    let served = serve(plain(), options());
+    for wrong in [0, 1] {
+        let mut machine = served.connect();
+        match wrong {
+            // More requests than the ring has entries; a head beyond the table.
+            0 => machine.set_available(1, ENTRIES + 1),
+            _ => machine.offer(1, ENTRIES),
+        }
+        assert_eq!(machine.used(1, Duration::from_millis(50)), None);
+        assert_eq!(machine.ask(OUT, 0, &[1; 512], 0).0, 0);
+        // It stops as any other.
+        machine.front().get_vring_base(1).unwrap();
+        machine.front().get_vring_base(0).unwrap();
+        drop(machine);
+        served.server.settle(Duration::from_secs(60));
+    }
+}
+
+#[test]
+fn one_front_end_is_served_at_a_time() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    assert!(served.server.is_connected());
+    let mut other = UnixStream::connect(served.socket()).unwrap();
+    assert_eq!(other.read(&mut [0; 1]).unwrap(), 0, "it is refused");
+    assert_eq!(machine.ask(OUT, 0, &[9; 512], 0).0, 0);
+    drop(machine);
+    let mut machine = served.connect();
+    assert_eq!(machine.ask(IN, 0, &[], 512), (0, vec![9; 512]));
+    assert!(served.server.disconnect());
+    assert!(!served.server.is_connected());
+    assert!(served.server.stop());
+    assert!(UnixStream::connect(served.socket()).is_err());
+}
+
+#[test]
+fn messages_that_are_wrong_end_the_connection_alone() {
+    let served = serve(plain(), options());
+    let message = |request: u32, body: &[u8]| {
+        let mut bytes = request.to_ne_bytes().to_vec();
+        bytes.extend(1u32.to_ne_bytes());
+        bytes.extend((body.len() as u32).to_ne_bytes());
+        bytes.extend(body);
+        bytes
+    };
+    let number = |number: u64| number.to_ne_bytes();
+    let wrong = [
+        message(0, &[]),
+        message(9999, &[]),
+        // Features that were not offered; memory without files; a queue that is not there.
+        message(2, &number(u64::MAX)),
+        message(5, &number(1)),
+        message(8, &[0xff; 8]),
+        message(9, &[0xff; 40]),
+        message(10, &[0xff; 8]),
+        message(11, &[0xff; 8]),
+        message(12, &number(0x1ff)),
+        message(12, &number(0x100)),
+        message(13, &number(0)),
+        message(18, &[0xff; 8]),
+        message(31, &[0xff; 24]),
+        message(32, &[0; 24]),
+        // Longer than a message may be.
+        [&1u32.to_ne_bytes()[..], &1u32.to_ne_bytes(), &u32::MAX.to_ne_bytes()].concat(),
+        vec![0; 4096],
+    ];
+    for bytes in wrong {
+        let mut stream = UnixStream::connect(served.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let _ = stream.write_all(&bytes);
+        let ended = stream.read(&mut [0; 512]).map_or(true, |bytes| bytes == 0);
+        assert!(ended, "{bytes:?}");
+        served.server.settle(Duration::from_secs(60));
+    }
+    let mut rng = Rng::new(testkit::seed("messages_that_are_wrong"));
+    for _ in 0..300 {
+        let mut stream = UnixStream::connect(served.socket()).unwrap();
+        for _ in 0..rng.below(6) {
+            let mut body = vec![0; rng.below(64) as usize];
+            rng.fill(&mut body);
+            let _ = stream.write_all(&message(rng.below(44) as u32, &body));
+        }
+        drop(stream);
+        served.server.settle(Duration::from_secs(60));
+    }
+    assert_eq!(served.connect().ask(IN, 0, &[], 512).0, 0);
+}
+
+#[test]
+fn rings_and_memory_that_are_not_there_end_the_connection() {
+    let served = serve(plain(), options());
+    let places = |at| VringConfigData {
+        queue_max_size: ENTRIES,
+        queue_size: ENTRIES,
+        flags: 0,
+        desc_table_addr: at,
+        used_ring_addr: at,
+        avail_ring_addr: at,
+        log_addr: None,
+    };
+    let tries: [fn(&mut Machine, VringConfigData); 3] = [
+        |machine, places| _ = machine.front().set_vring_addr(0, &places),
+        |machine, _| _ = machine.front().set_vring_num(0, 63),
+        |machine, _| {
+            // Memory beyond the end of its file.
+            let (short, _) = memory(1 << 20);
+            let told = vhost_protocol::VhostUserMemoryRegionInfo {
+                guest_phys_addr: 0,
+                memory_size: 2 << 20,
+                userspace_addr: 0,
+                mmap_offset: 0,
+                mmap_handle: std::os::fd::AsRawFd::as_raw_fd(&short),
+            };
+            let _ = machine.front().set_mem_table(&[told]);
+        },
+    ];
+    for wrong in tries {
+        let mut machine = served.connect();
+        wrong(&mut machine, places(16));
+        assert!(machine.front().get_features().is_err());
+        drop(machine);
+        served.server.settle(Duration::from_secs(60));
+    }
+    assert_eq!(served.connect().ask(IN, 0, &[], 512).0, 0);
+}
+
+#[test]
+fn faults_of_the_device_fail_their_requests() {
+    let plan = FaultPlan {
+        seed: 7,
+        reads_per_million: 300_000,
+        changes_per_million: 300_000,
+        flushes_per_million: 1_000_000,
+    };
+    let device = Arc::new(Fault::new(Checked::new(Plain::new(SIZE)), plan));
+    let served = serve(device, options());
+    let mut machine = served.connect();
+    let statuses: Vec<u8> = (0..100).map(|n| machine.ask(OUT, n, &[1; 512], 0).0).collect();
+    let failed = statuses.iter().filter(|status| **status == 1).count();
+    assert!((10..60).contains(&failed) && statuses.iter().all(|it| *it < 2), "{failed}");
+    assert_eq!(machine.ask(FLUSH, 0, &[], 0).0, 1);
+}
+
+/// A device that panics where it is read.
+struct Panics(Checked<Plain>);
+
+impl BlockDevice for Panics {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        Abilities { read_only: true, ..self.0.abilities() }
+    }
+    fn perform(&self, _: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        assert!(!matches!(operation, Operation::Read { offset: 0, .. }), "a panic as expected");
+        if operation.changes() { Err(IoError::ReadOnly) } else { Ok(()) }
+    }
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.0.extents(cpu, offset, length, visit)
+    }
+}
+
+#[test]
+fn a_panic_fails_its_request_and_a_device_may_be_read_only() {
+    let served = serve(Arc::new(Panics(Checked::new(Plain::new(SIZE)))), options());
+    let mut machine = served.connect();
+    assert_ne!(machine.features & 1 << 5, 0);
+    assert_eq!(machine.features & (1 << 13 | 1 << 14), 0);
+    assert_eq!(machine.ask(IN, 0, &[], 512).0, 1);
+    assert_eq!(machine.ask(IN, 1, &[], 512).0, 0);
+    assert_eq!(machine.ask(OUT, 1, &[0; 512], 0).0, 1);
+}
+
+#[test]
+fn a_request_that_waits_holds_up_no_other() {
+    for waiters in [4, 0] {
+        let device = Watched::new();
+        let served = serve(device.clone(), Options { waiters, ..options() });
+        let mut machine = served.connect();
+        device.waits.store(true, Ordering::SeqCst);
+        machine.begin((0, 0), (IN, 0), &[], 4096);
+        if waiters > 0 {
+            machine.begin((0, 1), (OUT, 8), &[1; 4096], 0);
+            assert_eq!(machine.end(0), (1, 0), "the later one is answered");
+        }
+        machine.begin((1, 0), (OUT, 16), &[1; 4096], 0);
+        assert_eq!(machine.end(1), (0, 0), "so is that of another queue");
+        assert_eq!(machine.used(0, Duration::from_millis(20)), None);
+        device.waits.store(false, Ordering::SeqCst);
+        assert_eq!(machine.end(0), (0, 0));
+        // A stop waits for what is under way.
+        let before = device.came.load(Ordering::SeqCst);
+        device.waits.store(true, Ordering::SeqCst);
+        for slot in 0..8 {
+            machine.begin((0, slot), (IN, 0), &[], 4096);
+        }
+        let came = if waiters > 0 { 8 } else { 1 };
+        while device.came.load(Ordering::SeqCst) < before + came {
+            thread::sleep(Duration::from_millis(1));
+        }
+        let begun = Instant::now();
+        let ends = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            device.waits.store(false, Ordering::SeqCst);
+        });
+        let taken = machine.front().get_vring_base(0).unwrap();
+        ends.join().unwrap();
+        let answered = (0..8).filter(|_| machine.used(0, Duration::ZERO).is_some()).count();
+        if waiters > 0 {
+            assert_eq!((answered, begun.elapsed() >= Duration::from_millis(40)), (8, true));
+        }
+        assert_eq!(taken as usize, if waiters > 0 { 2 } else { 1 } + answered);
+    }
+}
+
+#[test]
+fn a_ring_goes_on_where_it_was_stopped() {
+    let served = serve(plain(), options());
+    let mut machine = served.connect();
+    for round in 1..=3 {
+        assert_eq!(machine.ask(OUT, 0, &[round; 512], 0).0, 0);
+        // Disabled, it is left alone; memory may come again while it is served.
+        machine.front().set_vring_enable(0, false).unwrap();
+        machine.front().get_features().unwrap();
+        machine.begin((0, 1), (IN, 0), &[], 512);
+        assert_eq!(machine.used(0, Duration::from_millis(20)), None);
+        machine.front().set_vring_enable(0, true).unwrap();
+        assert_eq!(machine.end(0), (1, 0));
+        machine.share(machine.front.as_ref().unwrap()).unwrap();
+        assert_eq!(machine.ask(IN, 0, &[], 512), (0, vec![round; 512]));
+    }
+    assert_eq!(machine.front().get_vring_base(0).unwrap(), 9);
+}
