@@ -61,7 +61,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     let mut build = build(root)?;
     build.args(["--package", "rampack-cli", "--bin", "rampack"]);
     // What users watch with, which `cargo run` leaves out because it takes a tree of crates.
-    build.args(["--features", "metrics,top"]);
+    build.args(["--features", "metrics,top,vhost"]);
     if options.remote {
         build.args(["--features", "remote"]);
     }

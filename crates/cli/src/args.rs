@@ -20,6 +20,7 @@ mod sandbox;
 mod snapshots;
 mod swap;
 mod values;
+mod vhost;
 mod watch;
 use config::CONFIG_NOTES;
 pub use config::{Config, ConfigAction, ConfigApply, ConfigFiles, ConfigImport};
@@ -39,6 +40,7 @@ use values::{
     fs_name, one_of,
 };
 pub(crate) use values::{absolute, size};
+pub use vhost::VhostOptions;
 use watch::{METRICS_NOTES, TOP_NOTES};
 pub use watch::{Metrics, Status, Top};
 
@@ -57,6 +59,7 @@ static VERSION: LazyLock<String> = LazyLock::new(|| {
         ("metrics", cfg!(feature = "metrics")),
         ("remote", cfg!(feature = "remote")),
         ("top", cfg!(feature = "top")),
+        ("vhost", cfg!(feature = "vhost")),
     ];
     let features = features.into_iter().filter_map(|(name, is_in)| is_in.then_some(name));
     let features = features.collect::<Vec<_>>().join(" ");
@@ -350,6 +353,10 @@ pub struct FrontendOptions {
     #[allow(missing_docs)]
     pub nbd: NbdOptions,
 
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub vhost: VhostOptions,
+
     /// Stop even while devices are in use: unmount them lazily instead of refusing. Write pages as
     /// they are (--plain-backing) even to a file that other users may open.
     #[arg(long)]
@@ -431,13 +438,13 @@ pub struct Serve {
     /// Serve NBD on standard input and output, and end with the connection. The size is 1G by
     /// default.
     #[arg(long, conflicts_with_all = ["num_devices", "transport", "nbd_tcp", "force"])]
-    #[arg(conflicts_with = "nbd_allow_uid")]
+    #[arg(conflicts_with_all = ["nbd_allow_uid", "VhostOptions"])]
     pub stdio: bool,
 
     /// Make and mount the disks of the configuration (`rampack config`), or of FILE alone
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with_all = ["num_devices", "size", "stdio", "transport", "force"])]
-    #[arg(conflicts_with_all = ["lock_memory", "DeviceOptions", "NbdOptions"])]
+    #[arg(conflicts_with_all = ["lock_memory", "DeviceOptions", "NbdOptions", "VhostOptions"])]
     pub config: Option<Option<PathBuf>>,
 }
 

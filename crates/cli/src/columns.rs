@@ -231,6 +231,7 @@ pub fn object(device: &DeviceReport, columns: &[&Column]) -> Value {
     object.insert("link".into(), device.link.clone().into());
     object.insert("nbd".into(), device.nbd.clone().into());
     object.insert("nbd_clients".into(), device.nbd_clients.into());
+    object.insert("vhost_user".into(), device.vhost_user.clone().into());
     object.insert("refused".into(), device.refused.clone().into());
     object.insert("clone_of".into(), device.clone_of.clone().into());
     Value::Object(object)

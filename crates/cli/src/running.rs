@@ -61,7 +61,8 @@ impl Running {
         panics::report(state.is_some());
         let events = listen()?;
         let (transport, nbd) = (frontends.transport, frontends.nbd.options());
-        let options = DaemonOptions { root, transport, nbd, asked, state: state.clone(), sockets };
+        let (vhost, kept) = (frontends.vhost.options(), state.clone());
+        let options = DaemonOptions { root, transport, nbd, vhost, asked, state: kept, sockets };
         if kept::is_rehearsal() {
             daemon::rehearse(&options)?;
             print(&Answer::default().text());
@@ -181,7 +182,8 @@ pub(crate) fn check_frontends(frontends: &FrontendOptions) -> Result<(), Control
              --fs without root; leave one of them out"
         )));
     }
-    frontends.nbd.check_address().map_err(ControlError::invalid)
+    frontends.nbd.check_address().map_err(ControlError::invalid)?;
+    frontends.vhost.check()
 }
 
 /// Has it neither a disk nor a swap device? One that could not be taken over is one: the end of the
@@ -193,7 +195,8 @@ pub(crate) fn has_no_device(daemon: &Daemon) -> bool {
 pub(crate) fn served(daemon: &Daemon) -> String {
     let mut text = String::new();
     for device in daemon.devices().reports() {
-        let places: Vec<String> = device.link.iter().chain(&device.nbd).cloned().collect();
+        let places = device.link.iter().chain(&device.nbd).chain(&device.vhost_user);
+        let places: Vec<String> = places.cloned().collect();
         let _ = writeln!(text, "{}  {}", device.name, places.join("  "));
     }
     // A device without a size has no address yet, and port 0 is another one by now.

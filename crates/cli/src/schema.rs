@@ -17,7 +17,8 @@ const DEVICE: &[Field] = &[
     ("file", "string?", "the file it appears as"),
     ("link", "string?", "the link to the block device, or else to the file"),
     ("nbd", "string[]", "URIs under which NBD clients find it"),
-    ("nbd_clients", "integer", "NBD clients connected to it"),
+    ("nbd_clients", "integer", "clients connected to it, by NBD or vhost-user"),
+    ("vhost_user", "string?", "the socket at which a virtual machine finds it"),
     ("refused", "string?", "why the daemon could not take it over"),
     ("clone_of", "string?", "the device that it is a clone of"),
 ];

@@ -198,6 +198,11 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     }
     check_frontends(&serve.frontends)?;
     if handed_over && (root.is_none() || serve.stdio) {
+        if serve.frontends.vhost.vhost_user {
+            let message = "--vhost-user makes sockets in a root directory, and there is none: name \
+                           one with --root";
+            return Err(ControlError::invalid(message));
+        }
         panics::report(false);
         return sockets_only(serve, activated);
     }
@@ -308,6 +313,7 @@ fn welcome(up: &Up, root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> 
     }
     ways.extend(device.mountpoints.iter().map(|place| ("mounted at", place.clone())));
     ways.extend(device.nbd.iter().map(|uri| ("NBD", uri.clone())));
+    ways.extend(way("vhost-user", &device.vhost_user));
     let mut uses = Vec::new();
     match (&device.block_device, kind, device.nbd.first()) {
         (Some(path), None, _) => uses.push((

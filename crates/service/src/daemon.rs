@@ -30,7 +30,7 @@ use crate::successor::successor;
 use crate::swap::recovery::Taken;
 use crate::swap::{self, Swaps};
 use crate::takeover;
-use crate::transport::{NbdOptions, Transport};
+use crate::transport::{NbdOptions, Transport, VhostOptions};
 use crate::tree;
 use crate::unfinished;
 use crate::zone::ZoneReport;
@@ -59,6 +59,8 @@ pub struct DaemonOptions {
     pub transport: Transport,
     /// How NBD is served, unless the transport excludes it.
     pub nbd: NbdOptions,
+    /// How virtual machines are served by vhost-user, if they are.
+    pub vhost: Option<VhostOptions>,
     /// What its devices are made with, to compare with what the next daemon is asked for.
     pub asked: Asked,
     /// Where its devices outlive it, with those of the daemon before.
@@ -73,7 +75,8 @@ impl DaemonOptions {
     #[must_use]
     pub fn new(root: Root, transport: Transport) -> DaemonOptions {
         let (nbd, asked) = (NbdOptions::default(), Asked::new());
-        DaemonOptions { root, transport, nbd, asked, state: None, sockets: Vec::new() }
+        let (vhost, state, sockets) = (None, None, Vec::new());
+        DaemonOptions { root, transport, nbd, vhost, asked, state, sockets }
     }
 }
 
@@ -87,6 +90,8 @@ pub struct Daemon {
     nbd: Mutex<Option<Arc<Server>>>,
     /// How NBD is served, if it is.
     nbd_options: Option<NbdOptions>,
+    /// How virtual machines are served, if they are.
+    vhost: Option<VhostOptions>,
     /// The sockets of a service manager, for the next program in this process.
     sockets: Named,
     file_systems: Arc<FileSystems>,
@@ -204,6 +209,8 @@ impl Daemon {
         // The users of block devices do not lose them because of a frontend beside them.
         let opened = self.open_nbd();
         self.go_on_without(inherited, opened)?;
+        let opened = self.open_vhost();
+        self.go_on_without(inherited, opened)?;
         if let Err(error) = self.open_tree() {
             self.notes.push(format!("no control tree: {}", error.message));
         }
@@ -246,6 +253,12 @@ impl Daemon {
         let addresses = listen(&server, &self.claim, nbd, state.map(|state| &**state))?;
         self.devices.serve_nbd(addresses, Some(server));
         Ok(())
+    }
+
+    /// Serves virtual machines, if this was asked for.
+    fn open_vhost(&self) -> Result<(), ControlError> {
+        let Some(options) = self.vhost.clone() else { return Ok(()) };
+        self.devices.serve_vhost(options, self.claim.made().clone())
     }
 
     fn open_control(
@@ -390,6 +403,7 @@ impl Daemon {
         if let Some(server) = &*self.nbd.lock() {
             end_nbd(server);
         }
+        self.devices.end_vhost();
         let (root, made) = (self.root(), self.claim.made());
         tree::zone::unlink(root, made);
         for directory in [root.tree(), root.files(), root.devices()] {

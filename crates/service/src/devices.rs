@@ -27,6 +27,8 @@ use crate::state::State;
 mod attached;
 mod by_driver;
 mod by_ublk;
+#[cfg_attr(not(feature = "vhost"), path = "devices/without_vhost.rs")]
+mod by_vhost;
 mod change;
 mod configured;
 mod handed_over;
@@ -46,6 +48,7 @@ mod waits;
 use attached::Attachment;
 pub use attached::Files;
 use by_ublk::Ublks;
+use by_vhost::Vhosts;
 use change::{Change, Lifecycle};
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
@@ -74,6 +77,7 @@ pub struct Devices {
     lifecycle: Mutex<Lifecycle>,
     attached: Mutex<BTreeMap<u32, Attachment>>,
     ublks: Ublks,
+    vhosts: Vhosts,
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
     block: AtomicBool,
@@ -110,6 +114,7 @@ impl Devices {
             lifecycle,
             attached,
             ublks: Ublks::new(),
+            vhosts: Vhosts::new(),
             cut_off,
             block,
             by_ring: AtomicBool::new(false),
@@ -134,7 +139,8 @@ impl Devices {
 
     /// As [`Devices::change`], with the lock.
     fn change_of<'a>(&'a self, lifecycle: MutexGuard<'a, Lifecycle>) -> Change<'a> {
-        Change { lifecycle, state: self.state.as_deref(), machine: &self.machine }
+        let (state, machine) = (self.state.as_deref(), &self.machine);
+        Change { lifecycle, state, machine, vhosts: &self.vhosts }
     }
 
     /// Serves all devices added from now on as files.
@@ -223,10 +229,11 @@ impl Devices {
         let made = self
             .set_up(&disk, options)
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
-            .and_then(|()| self.attach(&lifecycle, &disk, None));
+            .and_then(|()| self.attach(&lifecycle, &disk, None))
+            .and_then(|()| self.vhosts.follow(&self.machine));
         if let Err(error) = made {
             self.save_at_end(disk.id(), None);
-            self.ublks.take_down(&disk, true)?;
+            self.detach(&lifecycle, &disk, true)?;
             self.machine.remove(disk.id())?;
             self.save_removal();
             return Err(error);
@@ -447,24 +454,27 @@ impl Devices {
         all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
     }
 
-    /// The NBD clients of a device now. No other frontend counts as its user.
+    /// The clients of a device now, by NBD and vhost-user. No other frontend counts as its user.
     fn clients(&self, disk: &Disk) -> u64 {
         u64::from(disk.openers())
     }
 
-    /// `EBUSY` while NBD clients are connected. With `force` they are disconnected first.
+    /// `EBUSY` while clients are connected. With `force` they are disconnected first.
     fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let server = self.nbd.lock().server.clone();
         if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
             server.disconnect(&disk.name());
+        }
+        if force {
+            self.vhosts.disconnect(disk.id());
         }
         match self.clients(disk) {
             0 if force => Ok(()),
             0 => refuse_snapshot(disk),
             clients => {
                 let message = format!(
-                    "{} is in use: {clients} NBD client(s) are connected to it; let them \
-                     disconnect first, or use --force",
+                    "{} is in use: {clients} NBD client(s) or virtual machines are connected to \
+                     it; let them disconnect first, or use --force",
                     disk.name()
                 );
                 Err(ControlError::new(Errno::EBUSY, message))

@@ -437,7 +437,6 @@ pub struct DaemonReport {
     #[serde(default)]
     pub swaps: Vec<SwapReport>,
     /// The cache that its swap devices share, while there are any.
-    #[serde(default)]
     pub swap_cache: Option<PoolReport>,
     /// The page allocator of its devices and its cache.
     #[serde(default)]
@@ -463,8 +462,10 @@ pub struct DeviceReport {
     pub link: Option<String>,
     /// URIs under which NBD clients find it; none before it has a size.
     pub nbd: Vec<String>,
-    /// NBD clients connected to it now.
+    /// Clients connected to it now, by NBD or vhost-user.
     pub nbd_clients: u64,
+    /// The socket at which a virtual machine finds it, if there is one.
+    pub vhost_user: Option<String>,
     /// Its mount points; `[SWAP]` when it is swap space.
     pub mountpoints: Vec<String>,
     /// Its readable attributes, as the rows show them.
@@ -473,7 +474,6 @@ pub struct DeviceReport {
     /// until it is removed.
     pub refused: Option<String>,
     /// The name of the device that it is a clone of, if it is one.
-    #[serde(default)]
     pub clone_of: Option<String>,
 }
 

@@ -103,6 +103,12 @@ impl Root {
         self.path.join("nbd.sock")
     }
 
+    /// The socket at which a virtual machine finds the device `name`.
+    #[must_use]
+    pub fn vhost_socket(&self, name: &str) -> PathBuf {
+        self.path.join(format!("{name}.vhost"))
+    }
+
     /// The directory of the FUSE files.
     #[must_use]
     pub fn files(&self) -> PathBuf {

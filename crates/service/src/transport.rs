@@ -53,6 +53,14 @@ pub enum Front {
     Zswap,
 }
 
+/// How devices are served to virtual machines, by vhost-user-blk.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct VhostOptions {
+    /// The user whose sockets they are, instead of the daemon's own: the only one, beside root, who
+    /// can connect.
+    pub owner: Option<u32>,
+}
+
 /// How NBD is served.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct NbdOptions {

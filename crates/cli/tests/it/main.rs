@@ -50,6 +50,7 @@ mod trim;
 mod trust;
 mod upgrade;
 mod user_mounts;
+mod vhost_user;
 mod when_full;
 mod writeback;
 mod zram_rst;

@@ -83,10 +83,11 @@ impl Daemon {
             Err(error) => return failed("cannot hand over what is kept", &error),
         };
         let server = self.nbd.lock().take();
-        let result = match server.as_ref().is_none_or(|server| end_nbd(server)) {
+        let is_done = server.as_ref().is_none_or(|server| end_nbd(server));
+        let result = match self.devices.end_vhost() && is_done {
             false => {
-                let message = "requests of NBD clients are not answered in time: the device does \
-                               not answer; the daemon goes on";
+                let message = "requests of clients are not answered in time: the device does not \
+                               answer; the daemon goes on";
                 ControlError::new(Errno(errno::ETIMEDOUT), message)
             }
             true => last(fds),
@@ -95,6 +96,9 @@ impl Daemon {
             && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())
         {
             tracing::error!("there is no NBD server any more: {error}");
+        }
+        if let Err(error) = self.open_vhost() {
+            tracing::error!("there is no vhost-user server any more: {error}");
         }
         result
     }

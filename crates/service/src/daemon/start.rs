@@ -74,7 +74,7 @@ fn begin(
     events: Sender<Event>,
 ) -> Result<(), ControlError> {
     let (root, by) = planned(&options)?;
-    let DaemonOptions { transport, state, sockets, .. } = options;
+    let DaemonOptions { transport, vhost, state, sockets, .. } = options;
     let mut told: Vec<String> = by.said.iter().cloned().chain(by.stays()).collect();
     // Whatever is read or said before they are served may wait for them.
     let swap = state.as_deref().map(State::take_swap).transpose();
@@ -136,6 +136,7 @@ fn begin(
         control: None,
         nbd: Mutex::new(None),
         nbd_options,
+        vhost,
         sockets,
         tree: Mutex::new(None),
         notes,

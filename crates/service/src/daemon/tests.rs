@@ -14,7 +14,8 @@ fn start(root: &Path) -> Result<Daemon, ControlError> {
     let (events, _) = channel();
     let (transport, nbd) = (Transport::Nbd, NbdOptions::default());
     let (asked, sockets) = (Asked::new(), Vec::new());
-    let options = DaemonOptions { root, transport, nbd, asked, state: None, sockets };
+    let vhost = None;
+    let options = DaemonOptions { root, transport, nbd, vhost, asked, state: None, sockets };
     Daemon::start(options, events)
 }
 

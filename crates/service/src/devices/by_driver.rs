@@ -1,4 +1,4 @@
-//! Devices whose block devices are the driver ublk's.
+//! Devices whose block devices are the driver ublk's, and those that virtual machines have.
 
 use std::sync::Arc;
 
@@ -7,13 +7,35 @@ use sync::atomic::Ordering;
 use zram::Disk;
 
 use super::Devices;
+use crate::exports::DiskExports;
 use crate::root::Made;
+use crate::transport::VhostOptions;
 
 impl Devices {
     /// Serves all devices added from now on by ublk, which must be available.
     pub fn serve_by_ublk(&self, made: Arc<Made>) {
         self.block.store(true, Ordering::Relaxed);
         self.ublks.begin(made, self.state.clone());
+    }
+
+    /// Serves the devices, as they come and go, to virtual machines as well.
+    ///
+    /// # Errors
+    /// `ENOTSUP` in a program without vhost-user; the error of a socket.
+    pub fn serve_vhost(&self, options: VhostOptions, made: Arc<Made>) -> Result<(), ControlError> {
+        let exports = DiskExports::new(self.machine.clone(), false, self.state.clone());
+        let lifecycle = self.change();
+        self.vhosts.begin(options, self.root.clone(), made, exports)?;
+        self.vhosts.follow(lifecycle.machine)
+    }
+
+    /// Ends that, after the requests under way. False if a device does not carry them out.
+    pub fn end_vhost(&self) -> bool {
+        let done = self.vhosts.end();
+        if !done {
+            tracing::error!("requests of virtual machines are left undone: their device hangs");
+        }
+        done
     }
 
     /// The N of the `/dev/ublkbN` of device `id`, if it has one.

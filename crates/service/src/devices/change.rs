@@ -6,6 +6,7 @@ use control::{ControlError, Errno};
 use sync::MutexGuard;
 
 use super::attached::Files;
+use super::by_vhost::Vhosts;
 use crate::engine::Machine;
 use crate::state::State;
 
@@ -16,13 +17,15 @@ pub(super) struct Lifecycle {
 }
 
 /// The lock of a change. Whoever attaches or detaches a device needs it. When it is dropped, the
-/// next daemon finds the devices as they are then, whatever became of the change. Where others can
-/// use the outcome before, or an answer depends on it, [`super::Devices::save`] comes first.
+/// next daemon finds the devices as they are then, whatever became of the change, and so do virtual
+/// machines. Where others can use the outcome before, or an answer depends on it,
+/// [`super::Devices::save`] comes first.
 pub(super) struct Change<'a> {
     pub(super) lifecycle: MutexGuard<'a, Lifecycle>,
     /// Where the devices outlive the daemon.
     pub(super) state: Option<&'a State>,
     pub(super) machine: &'a Machine,
+    pub(super) vhosts: &'a Vhosts,
 }
 
 impl Lifecycle {
@@ -52,6 +55,11 @@ impl DerefMut for Change<'_> {
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
+        if !self.lifecycle.stopping
+            && let Err(error) = self.vhosts.follow(self.machine)
+        {
+            tracing::warn!("{}", error.message);
+        }
         // The state of a daemon that stops is given up as a whole.
         if let Some(state) = self.state.filter(|_| !self.lifecycle.stopping)
             && let Err(error) = state.save(self.machine)

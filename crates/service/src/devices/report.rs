@@ -73,6 +73,7 @@ impl Devices {
         };
         if disk.bytes() != 0 {
             report.nbd = self.nbd().iter().map(|address| export_uri(address, &name)).collect();
+            report.vhost_user = self.vhosts.socket(disk.id()).as_deref().map(machine::text_of);
         }
         report.name = name;
         report

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl Devices {
-    /// Waits a moment for NBD clients of device `name`, without `force`: those that have just gone
+    /// Waits a moment for clients of device `name`, without `force`: those that have just gone
     /// have it no longer then. Nothing is locked meanwhile.
     pub(super) fn let_clients_go(&self, name: &str, force: bool) {
         if !force && let Ok(disk) = self.disk(name) {
@@ -36,6 +36,7 @@ impl Devices {
         if let Some(server) = server {
             server.settle(name, LEAVING);
         }
+        self.vhosts.settle(name, LEAVING);
     }
 
     /// Lets what is done by force end although I/O of a device hangs: if it is not done when the
