@@ -7,6 +7,7 @@ mod image;
 mod kernel;
 mod machine;
 mod options;
+mod served;
 mod status;
 mod tools;
 mod watch;
@@ -22,6 +23,7 @@ use crate::cargo::cargo;
 use kernel::{Flavour, Kernel};
 use machine::Machine;
 pub use options::Options;
+use served::Daemon;
 pub use status::{DIED, HANG, TIME_OUT};
 
 /// How the programs of a guest are built.
@@ -45,7 +47,12 @@ impl Build {
         build.args(["build", "--quiet", "--bins", "--example", "serve_ublk"]);
         match self {
             Build::Release => {
-                build.args(["--profile", "emulated", "--features", "rampack-cli/top"]);
+                build.args([
+                    "--profile",
+                    "emulated",
+                    "--features",
+                    "rampack-cli/top,rampack-cli/vhost",
+                ]);
                 let packages = ["rampack-cli", "rampack-guestkit", "rampack-ublk"];
                 build.args(packages.iter().flat_map(|package| ["--package", package]))
             }
@@ -105,8 +112,15 @@ impl Guest {
         let directory = self.cache.join(format!("run-{}", process::id()));
         fs::create_dir_all(&directory)?;
         let job = self.job(options, &directory)?;
-        let machine = Machine::start(&image, options, &job, &directory)?;
+        let program = self.programs.join("rampack");
+        let served = options.served.map(|seconds| Daemon::start(&program, &directory, seconds));
+        let served = served.transpose()?;
+        let machine = Machine::start(&image, options, &job, (&directory, served.as_ref()))?;
         let status = machine.watch(options, output);
+        if let Some(daemon) = &served {
+            writeln!(output, "=== HOST the daemon was killed {} times", daemon.kills())?;
+        }
+        drop(served);
         let _ = fs::remove_dir_all(&directory);
         status
     }

@@ -66,7 +66,7 @@ usage: cargo xtask <chore>
   rules            the rules of the workspace alone: who may depend on whom, where atomics and
                    unsafe may be, file sizes and the like
   guest [--memory 512M] [--cpus 2] [--append \"KERNEL ARGUMENTS\"] [--kernel cloud|generic]
-        [--time SECONDS] [--hang SECONDS] [--file FILE]... -- COMMAND...
+        [--time SECONDS] [--hang SECONDS] [--served SECONDS] [--file FILE]... -- COMMAND...
                    boot the distribution's kernel under software emulation and run a command in it:
                    a script of guest/ or a program and its words, or a single word as a shell's
                    command line. Exits with the command's status; 123 if the guest hangs (no page

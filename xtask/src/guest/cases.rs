@@ -148,6 +148,13 @@ const CASES: &[Case] = &[
         "--time 900 -- pressure --kills 8 rampack --backing /dev/vdd --backing-layout log \
          --size 1G --memory 40M -- 400 1 100 45 --random",
     ),
+    Case {
+        name: Cow::Borrowed("a_disk_of_the_host_whose_daemon_is_killed"),
+        long: true,
+        words: Cow::Borrowed("--time 900 --served 7 -- vhost check"),
+        status: 0,
+        says: &["RESULT kind=vhost errors=0", "the daemon was killed"],
+    },
     long("a_backing_device_goes_bad", "--memory 256M --time 900 -- backing-stress device"),
     long("a_backing_file_goes_bad", "--memory 256M --time 600 -- backing-stress file"),
     long("the_same_with_the_kernels_zram", "--time 240 -- pressure zram -- 700 1 1 60"),

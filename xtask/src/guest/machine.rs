@@ -12,6 +12,7 @@ use fs_err as fs;
 
 use super::image::Image;
 use super::options::Options;
+use super::served::Daemon;
 use super::tools::command;
 use super::watch::Watch;
 use super::{DIED, HANG, TIME_OUT};
@@ -63,7 +64,7 @@ impl Machine {
         image: &Image,
         options: &Options,
         job: &Path,
-        directory: &Path,
+        (directory, served): (&Path, Option<&Daemon>),
     ) -> Result<Machine> {
         let drive = |file: &Path, more: &str| {
             // qemu needs a comma in a name twice.
@@ -84,6 +85,7 @@ impl Machine {
         qemu.args(["-drive", &drive(&image.data, "snapshot=on,cache=unsafe")]);
         qemu.args(["-drive", &drive(job, "readonly=on")]);
         qemu.args(["-drive", &drive(&image.spare, "snapshot=on,cache=unsafe")]);
+        qemu.args(served.map(|it| it.arguments(&options.memory)).unwrap_or_default());
         qemu.args(["-chardev", "stdio,id=console,mux=on,signal=off"]);
         qemu.args(["-serial", "chardev:console", "-monitor", "none"]);
         qemu.env("TMPDIR", directory).stdin(Stdio::piped()).stdout(Stdio::piped());

@@ -20,6 +20,9 @@ pub struct Options {
     pub time: Duration,
     /// The time without swap traffic and progress that counts as a hang; zero: no limit.
     pub hang: Duration,
+    /// The guest has disks of a daemon of this machine, which is killed every so many seconds, or
+    /// never if that is zero.
+    pub served: Option<u64>,
     /// Files to copy beside the scripts.
     pub files: Vec<PathBuf>,
     /// The command line, or a script of `guest/` and its arguments.
@@ -36,6 +39,7 @@ impl Options {
             kernel: Flavour::Cloud,
             time: Duration::from_secs(600),
             hang: Duration::from_secs(60),
+            served: None,
             files: Vec::new(),
             command: Vec::new(),
         };
@@ -45,8 +49,10 @@ impl Options {
                 options.command = words.by_ref().map(String::from).collect();
                 break;
             }
-            let known =
-                ["--memory", "--cpus", "--append", "--kernel", "--time", "--hang", "--file"];
+            let known = [
+                "--memory", "--cpus", "--append", "--kernel", "--time", "--hang", "--served",
+                "--file",
+            ];
             if !known.contains(&word) {
                 bail!("{word}: no such option; the command comes after `--`");
             }
@@ -60,6 +66,7 @@ impl Options {
                 "--kernel" => options.kernel = Flavour::parse(value)?,
                 "--time" => options.time = Duration::from_secs(number()?),
                 "--hang" => options.hang = Duration::from_secs(number()?),
+                "--served" => options.served = Some(number()?),
                 _ => options.files.push(value.into()),
             }
         }
@@ -97,6 +104,8 @@ mod tests {
         assert_eq!((it.memory.as_str(), it.cpus, it.kernel), ("1G", 4, Flavour::Generic));
         assert_eq!((it.time, it.hang), (Duration::from_secs(90), Duration::ZERO));
         assert_eq!(it.command, ["a", "--cpus", "9"]);
+        assert_eq!(it.served, None);
+        assert_eq!(parse("--served 5 -- a").unwrap().served, Some(5));
         let it = parse("--file a/b --append quiet --file c -- d").unwrap();
         assert_eq!(it.files, [PathBuf::from("a/b"), PathBuf::from("c")]);
         assert_eq!((it.append.as_str(), it.memory.as_str(), it.cpus), ("quiet", "512M", 2));
