@@ -21,6 +21,7 @@ mod snapshots;
 mod swap_contents;
 mod targets;
 mod value_store;
+mod vhost_chains;
 
 pub use codecs::{
     decompress, decompress_842, decompress_deflate, decompress_lz4, decompress_lzo, decompress_zstd,
@@ -37,6 +38,7 @@ pub use snapshots::snapshots;
 pub use swap_contents::swap_contents;
 pub use targets::{TARGETS, Target, control_message, nbd_negotiation, nbd_requests, parse_size};
 pub use value_store::value_store;
+pub use vhost_chains::vhost_chains;
 
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@ use crate::kept_table;
 use crate::nbd_client::{self, Conversation};
 use crate::{
     codecs, disk_targets, fuse_files, plain_blocks, put_off, remote_stores, segment_walk,
-    snapshots, swap_contents, value_store,
+    snapshots, swap_contents, value_store, vhost_chains,
 };
 
 /// A target function, its name, and its seed inputs.
@@ -30,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "nbd_negotiation", run: nbd_negotiation, seeds: nbd_client::negotiation_seeds },
     Target { name: "nbd_requests", run: nbd_requests, seeds: nbd_client::request_seeds },
     Target { name: "nbd_put_off", run: put_off::nbd_put_off, seeds: put_off::seeds },
+    Target { name: "vhost_chains", run: vhost_chains::vhost_chains, seeds: vhost_chains::seeds },
     Target { name: "fuse_requests", run: fuse_requests, seeds: fuse_client::seeds },
     Target { name: "fuse_files", run: fuse_files::fuse_files, seeds: fuse_files::seeds },
     Target { name: "plain_blocks", run: plain_blocks::plain_blocks, seeds: plain_blocks::seeds },

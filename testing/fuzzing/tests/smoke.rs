@@ -33,6 +33,7 @@ smoked! {
     nbd_put_off
     fuse_files
     plain_blocks
+    vhost_chains
     swap_contents
     value_store
     parse_size
