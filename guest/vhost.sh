@@ -2,8 +2,8 @@
 # A disk that a daemon on the host serves by vhost-user (`cargo xtask guest --served SECONDS`), which is
 # killed every so many seconds.
 #
-#   vhost check       a file system with fio's verifier, then swap at twice the memory: no error
-#   vhost compare     4 KiB requests beside a raw file of qemu's, and NBD
+#   vhost check              a file system with fio's verifier, then swap at twice the memory: no error
+#   vhost compare [ROUNDS]   4 KiB requests beside a raw file of qemu's, and NBD
 . ./lib.sh
 
 raw=/dev/vdd
@@ -51,17 +51,19 @@ check() {
 
 # kiops DEVICE PATTERN DEPTH: thousands of requests a second.
 kiops() {
-  fio --name=x --filename="$1" --rw="$2" --iodepth="$3" --bs=4k --size=256M --direct=1 \
-    --ioengine=libaio --runtime=8 --time_based --minimal --randrepeat=0 2> /dev/null |
+  fio --name=x --filename="$1" --rw="$2" --iodepth="$3" --bs=4k --size=128M --direct=1 \
+    --ioengine=libaio --runtime=5 --time_based --minimal --randrepeat=0 \
+    --buffer_compress_percentage=60 2> /dev/null |
     awk -F';' -v rw="$2" '{ printf "%.2f", (rw ~ /read/ ? $8 : $49) / 1000 }'
 }
 
 compare() {
   local device pattern depth line
   for device in $raw $vhost $nbd; do
-    must dd if=/dev/urandom of="$device" bs=1M count=256 conv=fsync
+    must fio --name=fill --filename="$device" --rw=write --bs=256k --size=128M --direct=1 \
+      --ioengine=psync --buffer_compress_percentage=60 --refill_buffers
   done
-  for round in 1 2; do
+  for round in $(seq "${1:-2}"); do
     for pattern in randread randwrite; do
       for depth in 1 16; do
         line="COMPARE round=$round $pattern depth=$depth"
@@ -74,6 +76,6 @@ compare() {
   done
 }
 
-"${1:-check}"
+"${@:-check}"
 echo "RESULT kind=vhost errors=$errors"
 [ $errors -eq 0 ]
