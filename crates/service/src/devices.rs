@@ -388,30 +388,6 @@ impl Devices {
         self.has_size(disk, before)
     }
 
-    /// Lets the frontends of a device follow its size, which was `before`. A device that got its
-    /// first size has none again if they cannot. The caller has the lock of a change.
-    fn has_size(&self, disk: &Arc<Disk>, before: u64) -> Result<(), ControlError> {
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        let resize = || attached.map_or(Ok(()), |attached| attached.resized());
-        let resized = match before {
-            // What is stored in it outlives the daemon from the first byte.
-            0 => self.save().and_then(|()| resize()),
-            // The disk itself keeps its new size.
-            _ => resize().and_then(|()| self.ublks.resized(disk)),
-        };
-        if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
-            if before != 0 {
-                return Err(error);
-            }
-            let message = format!("{}; {} has been reset", error.message, disk.name());
-            disk.reset()?;
-            self.save_removal();
-            return Err(ControlError::new(error.errno, message));
-        }
-        tracing::info!("{} has a size", disk.name());
-        Ok(())
-    }
-
     /// # Errors
     /// `ENODEV` when `disk` has been removed.
     pub(crate) fn check_present(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {

@@ -1,4 +1,5 @@
-//! Devices whose block devices are the driver ublk's, and those that virtual machines have.
+//! The frontends of devices follow their sizes: block devices, also the driver ublk's, and disks of
+//! virtual machines.
 
 use std::sync::Arc;
 
@@ -47,5 +48,29 @@ impl Devices {
     pub(super) fn serve_by_driver(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
         self.ublks.serve(disk, &self.root)?;
         if self.ublks.path(disk.id()).is_some() { self.save() } else { Ok(()) }
+    }
+
+    /// Lets the frontends of a device follow its size, which was `before`. A device that got its
+    /// first size has none again if they cannot. The caller has the lock of a change.
+    pub(super) fn has_size(&self, disk: &Arc<Disk>, before: u64) -> Result<(), ControlError> {
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        let resize = || attached.map_or(Ok(()), |attached| attached.resized());
+        let resized = match before {
+            // What is stored in it outlives the daemon from the first byte.
+            0 => self.save().and_then(|()| resize()),
+            // The disk itself keeps its new size.
+            _ => resize().and_then(|()| self.ublks.resized(disk)),
+        };
+        if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
+            if before != 0 {
+                return Err(error);
+            }
+            let message = format!("{}; {} has been reset", error.message, disk.name());
+            disk.reset()?;
+            self.save_removal();
+            return Err(ControlError::new(error.errno, message));
+        }
+        tracing::info!("{} has a size", disk.name());
+        Ok(())
     }
 }
