@@ -69,7 +69,8 @@ fn all_pages_give_what_storing_them_takes() {
     for (codec, name) in report.sum.codecs.iter().zip(CODECS) {
         let truth = stored(&pages, name) as f64;
         let off = codec.stored.stored_bytes as f64 / truth - 1.0;
-        assert!(off.abs() < 0.03, "{name}: {} and {truth}: {off:+.3}", codec.stored.stored_bytes);
+        // Frames that are not full are not in an estimate.
+        assert!(off.abs() < 0.04, "{name}: {} and {truth}: {off:+.3}", codec.stored.stored_bytes);
         assert_eq!(codec.stored.error_bytes, Some(0));
         assert!(codec.stored.compression_us > 0.0 && codec.stored.decompression_us > 0.0);
     }
@@ -120,7 +121,8 @@ fn stored_by_tier(pages: &[u8]) -> [u64; 3] {
     }
     // The slot, the time of last use, what is remembered of the page, and its fingerprint.
     let tables = whole.len() as u64 * (8 + 4 + 4 + 4);
-    [0, 64 + 60, 300].map(|seconds| {
+    // Hot, warm before pages are packed, and packed once more.
+    [0, 48, 400].map(|seconds| {
         for _ in (0..seconds).step_by(4) {
             now += 4;
             machine.set_clock(now);
