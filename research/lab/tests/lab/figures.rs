@@ -5,7 +5,6 @@ use std::process::Command;
 
 use crate::common::{self, Place};
 use serde_json::Value;
-use testkit::Need;
 
 const QUICK: &str = "figures --out out --quick --commit";
 
@@ -78,21 +77,15 @@ fn rampack_is_named_with_the_command_that_builds_it() {
     }
 }
 
-/// The product is measured as it is: its estimate, and the ways to it.
+/// The product is measured as it is.
 #[test]
-fn the_page_has_the_estimate_and_the_ways_in() {
-    if !testkit::met("the_page_has_the_estimate_and_the_ways_in", &[Need::Fuse, Need::Zram]) {
-        return;
-    }
-    let _alone = common::zram();
+fn the_page_has_the_estimate() {
     common::rampack();
     let place = Place::new();
     fs::create_dir_all(place.path("out/dumps")).expect("a directory");
     common::write_corpus(&place.path("out/dumps/python.pages"), 512);
-    let text = figures(&place, "0123abc", "estimate,ways");
-    for word in
-        ["<td>lzo-rle", "<td>deflate", "<td>warm", "<td>cold", "<td>way:file", "± us", "</svg>"]
-    {
+    let text = figures(&place, "0123abc", "estimate");
+    for word in ["<td>lzo-rle", "<td>deflate", "<td>warm", "<td>cold", "± us", "</svg>"] {
         assert!(text.contains(word), "{word:?} is missing in {text}");
     }
     assert!(text.contains("rampack estimate dumps/python.pages"), "{text}");
