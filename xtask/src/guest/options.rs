@@ -122,7 +122,10 @@ mod tests {
             ("--cpus two -- true", "--cpus two: no number"),
             ("--memory 1T -- true", "--memory 1T: not a number of MiB, or with M or G behind it"),
             ("--memory G -- true", "--memory G: not a number of MiB, or with M or G behind it"),
-            ("--kernel old -- true", "--kernel old: there are cloud, generic, and paths of unpacked packages"),
+            (
+                "--kernel old -- true",
+                "--kernel old: there are cloud, generic, and paths of unpacked packages",
+            ),
         ] {
             assert_eq!(parse(line).unwrap_err(), message, "{line}");
         }
