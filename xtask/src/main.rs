@@ -42,7 +42,7 @@ usage: cargo xtask <chore>
   dist [--remote] [--out DIR]
                    build the static program that runs on any Linux, try it in a directory with
                    /proc alone, and put it into DIR (target/dist), with what `manuals` makes;
-                   --remote: with remote stores
+                   --remote: with remote stores and vhost-user
   dist --library [--out DIR]
                    build librampack.so.0 and librampack.a, try them with a program in C, and put
                    them into DIR/lib (target/dist), with rampack.h, rampack.pc and rampack(3)
