@@ -39,7 +39,8 @@ swap_on() {
     zswap)
       modprobe -q "${swap[0]:-lz4}"
       echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
-      echo zsmalloc > /sys/module/zswap/parameters/zpool
+      # Since Linux 6.18 there is no other.
+      [ ! -e /sys/module/zswap/parameters/zpool ] || echo zsmalloc > /sys/module/zswap/parameters/zpool
       echo 50 > /sys/module/zswap/parameters/max_pool_percent
       echo 1 > /sys/module/zswap/parameters/enabled
       fallocate -l 1G /data/swap
@@ -87,8 +88,13 @@ fail() {
   rc=1
 }
 
+# swapped out|in: pages so far, those of zswap among them.
+swapped() {
+  echo $(($(vmstat "pswp$1") + $(vmstat "zswp$1") + 0))
+}
+
 swap_on || exit 7
-out=$(vmstat pswpout) in=$(vmstat pswpin)
+out=$(swapped out) in=$(swapped in)
 watch_memory $daemon
 watch_pool &
 watcher=$!
@@ -121,7 +127,7 @@ if [ "$kind" = rampack ]; then
   fi
 fi
 pages=$(pool) bytes=${pages#* } pages=${pages%% *}
-swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
+swapped_out=$(($(swapped out) - out)) swapped_in=$(($(swapped in) - in))
 [ "$swapped_in" -gt 0 ] || fail "nothing was swapped"
 looks=$(awk '{ pages += $1; bytes += $2; used += ($3 + $4) / 2; if ($2 > most) most = $2 }
   END { printf "pool_mean=%d pool_most=%d pages_mean=%d used_mean=%d ratio=%.2f", bytes / NR, most,

@@ -107,7 +107,8 @@ swap_on() {
     zswap)
       modprobe -q "${swap[0]:-lz4}"
       echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
-      echo zsmalloc > /sys/module/zswap/parameters/zpool
+      # Since Linux 6.18 there is no other.
+      [ ! -e /sys/module/zswap/parameters/zpool ] || echo zsmalloc > /sys/module/zswap/parameters/zpool
       echo "${swap[1]:-20}" > /sys/module/zswap/parameters/max_pool_percent
       echo 1 > /sys/module/zswap/parameters/enabled
       grep . /sys/module/zswap/parameters/*
