@@ -32,7 +32,7 @@ use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;
 
-use crate::swapfile::wire::{self, ENTRY};
+use crate::swapfile::wire::{self, Call, ENTRY, Request};
 
 pub(crate) mod enabled;
 pub(crate) mod plan;
@@ -118,6 +118,15 @@ impl Entry {
             let header = self.header_at().cast::<[u8; ENTRY]>().as_mut();
             let largest = self.memory.largest;
             (header, std::slice::from_raw_parts_mut(self.data_at().as_ptr(), largest))
+        }
+    }
+
+    /// Bytes of data that the request reads or writes; 0 for others.
+    pub(crate) fn data_bytes(&mut self) -> usize {
+        match wire::parse_entry(self.parts().0) {
+            Ok(Request { call: Call::Read { length, .. }, .. }) => length as usize,
+            Ok(Request { call: Call::Write { length, .. }, .. }) => length,
+            _ => 0,
         }
     }
 }
@@ -333,6 +342,11 @@ impl Ring {
             Holder::Kernel(entry) => Some(Event::Request(ManuallyDrop::into_inner(entry))),
             _ => panic!("request {user_data} came twice"),
         }
+    }
+
+    /// Has another event come already?
+    pub(crate) fn has_more(&mut self) -> bool {
+        !self.early.is_empty() || !self.uring.completion().is_empty()
     }
 
     /// May another request come? False after it was unmounted.

@@ -17,6 +17,10 @@ use host::{Jobs, Mailbox, Role};
 use super::plan::Part;
 use super::{Entry, Event, Ring, Shape};
 
+/// Bytes of a request which another thread carries out if others wait behind it: it takes longer
+/// than waking that thread.
+const LONG: usize = 32 << 10;
+
 /// What carries requests out. Threads call it at once.
 pub(crate) trait CarryOut: Send + Sync + 'static {
     /// Carries out the request in `entry` and puts the answer there. False if it would have to wait
@@ -33,11 +37,12 @@ pub(crate) struct Kind {
     /// Each calls it once, before it gives up its privileges.
     pub(crate) begin: fn(),
     pub(crate) shape: Shape,
-    /// The number of threads for requests that would have to wait; with 0 the others wait.
+    /// The number of threads for requests that would have to wait, or are long and not alone; with
+    /// 0 the others do that.
     pub(crate) waiters: usize,
 }
 
-/// A request that would have to wait.
+/// A request for another thread: it would have to wait, or is long.
 struct Job {
     ring: usize,
     entry: Entry,
@@ -46,7 +51,7 @@ struct Job {
 /// The threads of a connection's rings. They end with the connection.
 pub(crate) struct Rings {
     threads: Vec<JoinHandle<()>>,
-    /// Those of requests that would have to wait.
+    /// Those of requests that would have to wait or are long.
     waiters: Vec<JoinHandle<()>>,
     ids: Vec<i32>,
     jobs: Option<Arc<Jobs<Job>>>,
@@ -222,7 +227,7 @@ struct Server<'a, W> {
     number: usize,
     /// There with the list.
     mailbox: Option<Arc<Mailbox<Entry>>>,
-    /// The list for requests that would have to wait; None if there are no waiters.
+    /// The list for requests that would have to wait or are long; None if there are no waiters.
     jobs: Option<Arc<Jobs<Job>>>,
     work: &'a W,
 }
@@ -248,6 +253,15 @@ impl<W: CarryOut> Server<'_, W> {
     }
 
     fn carry_out(&self, ring: &mut Ring, mut entry: Entry) {
+        if ring.has_more()
+            && entry.data_bytes() >= LONG
+            && let Some(jobs) = &self.jobs
+        {
+            match jobs.offer(Job { ring: self.number, entry }) {
+                Ok(()) => return,
+                Err(job) => entry = job.entry,
+            }
+        }
         let wait = if self.jobs.is_some() { Wait::No } else { Wait::Yes };
         if !self.work.carry_out(&mut entry, wait)
             && let Some(jobs) = &self.jobs
