@@ -390,15 +390,23 @@ containers() {
   rm -f /tmp/random
 }
 
-# A disk gets another size while it is mounted, where the driver can do that.
+# configured SIZE: the file of configuration says so of the disk.
+configured() {
+  printf '[zram0]\nsize = "%s"\n[serve]\ntransport = "ublk"\n' "$1" > /run/rampack.toml
+}
+
+# A disk gets other sizes while it is mounted, where the driver can do that.
 resized() {
-  local daemon bytes
+  local daemon bytes how
   mkdir -p /run
-  begins serve --transport ublk --size 32M || { fail "no daemon: $(cat /run/log)"; return; }
+  configured 32M
+  begins serve --config=/run/rampack.toml || { fail "no daemon: $(cat /run/log)"; return; }
   must mke2fs -q -t ext4 -F /dev/ublkb0
   must mount -t ext4 /dev/ublkb0 /mnt
+  configured 64M
   if [ "$(printf '%s\n' 6.16 "$(uname -r)" | sort -V | head -n 1)" = 6.16 ]; then
-    must rampack set zram0 resize=64M
+    must rampack set zram0 resize=48M
+    must rampack config apply /run/rampack.toml
     bytes=$((64 << 20))
     dd if=/dev/urandom of=/tmp/random bs=1M count=8 status=none
     must dd if=/tmp/random of=/dev/ublkb0 bs=1M seek=48 oflag=direct conv=notrunc status=none
@@ -406,8 +414,10 @@ resized() {
     must cmp /tmp/random /tmp/back
     rm -f /tmp/random /tmp/back
   else
-    must_not rampack set zram0 resize=64M
-    grep -q 'before Linux 6.16' /tmp/out || fail "it said $(cat /tmp/out)"
+    for how in 'set zram0 resize=64M' 'config apply /run/rampack.toml'; do
+      must_not rampack $how
+      grep -q 'before Linux 6.16' /tmp/out || fail "it said $(cat /tmp/out)"
+    done
     bytes=$((32 << 20))
   fi
   [ $(($(cat /sys/block/ublkb0/size) * 512)) = $bytes ] || fail "$(cat /sys/block/ublkb0/size) sectors"

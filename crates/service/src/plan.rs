@@ -196,12 +196,11 @@ const LIVE: [&str; 12] = [
 ];
 
 /// Can a device follow an option while it is in use? A disk that had a size of its own can get
-/// another one, unless the driver ublk serves it.
-fn is_live(option: &str, had_one: bool, disks: &[KeptDisk]) -> bool {
+/// another one; before Linux 6.16 the driver ublk refuses that, by name.
+fn is_live(option: &str, had_one: bool) -> bool {
     let (device, name) = of_device(option);
-    let is_it = |disk: &&KeptDisk| device.is_some_and(|it| it == format!("zram{}", disk.id));
-    let can_resize = |disk: &KeptDisk| had_one && disk.ublk.is_none();
-    LIVE.contains(&name) || name == "disksize" && disks.iter().find(is_it).is_some_and(can_resize)
+    let is_disk = device.is_some_and(|it| it.starts_with("zram"));
+    LIVE.contains(&name) || name == "disksize" && had_one && is_disk
 }
 
 impl Plan {
@@ -448,7 +447,7 @@ fn changes(
             (_, None) if device.is_some() && own == SNAPSHOT => {
                 changes.insert(name.clone(), String::new());
             }
-            (before, Some(now)) if is_live(name, before.is_some(), &kept.disks) => {
+            (before, Some(now)) if is_live(name, before.is_some()) => {
                 changes.insert(name.clone(), now.clone());
             }
             (before, now) if device.is_some() => {
