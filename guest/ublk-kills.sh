@@ -7,6 +7,9 @@
 #   verify   fio writes to a device of serve_ublk and checks what it reads
 #   swap     a program in a control group with less memory than it wants swaps to such a device
 #   keep     fio and swap on two disks of a daemon of `rampack keep serve --transport ublk`
+#   ends     as verify, with servers that end on purpose: they answer what they have first, and no
+#            request is carried out twice (Linux 6.16)
+#   upgrade  as keep, with upgrades instead of kills, half of which fail at the last step
 #   manage   devices of such daemons come and go, and what is left is cleared; nobody is killed often
 #
 # The last line is `RESULT kind=ublk-kills …`. The status is 0 if no byte was wrong, no request
@@ -118,6 +121,43 @@ verify() {
   finish
 }
 
+# requests_of DEVICE: those that the kernel has seen the end of.
+requests_of() {
+  awk '{ print $1 + $5 + $12 + $16 }' "/sys/block/${1##*/}/stat"
+}
+
+ends() {
+  local writer count answer carried_out=0 can=true
+  [ "$(printf '%s\n' 6.16 "$(uname -r)" | sort -V | head -n 1)" = 6.16 ] || can=false
+  begin
+  rm -f /tmp/stop /tmp/rounds
+  check_with_fio "$device" &
+  writer=$!
+  for ((count = 1; count <= kills; count++)); do
+    pause 400
+    answer=$(told quiesce)
+    [ "$answer" = "ok $can" ] || fail "quiesce was answered '$answer'"
+    if [ $((count % 3)) -eq 0 ]; then
+      # It serves on itself.
+      answer=$(told on)
+      [ "${answer%% *}" = ok ] || fail "it does not serve on: $answer"
+    else
+      answer=$(told done)
+      carried_out=$((carried_out + ${answer#ok }))
+      kill -9 "$server"
+      wait "$server" 2> /dev/null
+      start recover $contents $bytes 2 "$number" "$maker"
+      serves || return
+    fi
+  done
+  checked_by $writer
+  answer=$(told done)
+  carried_out=$((carried_out + ${answer#ok }))
+  say "$(requests_of "$device") requests, $carried_out were carried out, $kills servers"
+  if $can && [ $carried_out -ne "$(requests_of "$device")" ]; then fail "some came twice"; fi
+  finish
+}
+
 group=/sys/fs/cgroup/hungry
 
 # swap_to DEVICE [LESS]: a program swaps to the device, and wants so many MiB less than usual; its
@@ -195,8 +235,9 @@ block_devices() {
   grep -o '"block_device": "/dev/ublkb[0-9]*"' /tmp/status | cut -d '"' -f 4 | sort -u
 }
 
+# keep [upgrade]
 keep() {
-  local writer count devices
+  local writer count devices how=${1:-kill}
   before=
   : > $daemon_log
   rampack keep serve --transport ublk --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
@@ -215,13 +256,17 @@ keep() {
   writer=$!
   for ((count = 1; count <= kills; count++)); do
     pause 600
+    if [ "$how" = upgrade ]; then
+      upgrade_once $count
+      continue
+    fi
     before=$(daemon_of)
     kill -9 $before
     # Every other one is killed while it recovers, or soon after.
     if [ $((count % 2)) -eq 0 ]; then answers || break; fi
   done
   answers
-  say "$kills daemons were killed"
+  say "$kills times: $how"
   checked_by $writer
   swapped_to "${devices[1]}"
   [ "$(block_devices | tr '\n' ' ')" = "${devices[*]} " ] || fail "other devices: $(block_devices)"
@@ -229,6 +274,25 @@ keep() {
   wait $keeper || fail "the keeper ended with $?"
   [ -z "$(ls /sys/class/ublk-char)" ] || fail "left: $(ls /sys/class/ublk-char)"
   tail -n 5 $daemon_log
+}
+
+upgrade() {
+  keep upgrade
+}
+
+# upgrade_once COUNT: every other program cannot be executed once the daemon wants to become it.
+upgrade_once() {
+  if [ $(($1 % 2)) -eq 0 ]; then
+    says 0 '' upgrade
+    return
+  fi
+  cat > /tmp/successor << 'END'
+#!/bin/sh
+rampack "$@" | sed 's/"rehearses":true/"rehearses":false/'
+chmod 0 "$0"
+END
+  chmod 755 /tmp/successor
+  says 1 'cannot execute' upgrade --to /tmp/successor
 }
 
 # says STATUS TEXT WORDS: rampack ends with the status and says the text.
@@ -332,7 +396,7 @@ mkdir -p /mnt/kept
 mount -t tmpfs -o noswap,size=64m tmpfs /mnt/kept
 mkfifo /tmp/commands
 exec 9<> /tmp/commands
-for case in ${only:-verify swap keep manage}; do
+for case in ${only:-verify swap keep ends upgrade manage}; do
   say "$case"
   $case
   # Devices that are cleared fail their requests.

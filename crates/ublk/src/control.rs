@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::time::Duration;
 
 use host::errno;
 
@@ -98,6 +99,14 @@ impl Control {
     /// Changes the size of the block device, in bytes.
     pub(crate) fn resize(&mut self, number: u32, bytes: u64) -> io::Result<()> {
         self.run(wire::UPDATE_SIZE, number, bytes >> wire::SECTOR_SHIFT, Argument::None)
+    }
+
+    /// Has the driver keep what comes from now on, and end the commands that wait. Those that are
+    /// given later end with another call. EBUSY if each request of a queue is under way for `most`.
+    pub(crate) fn quiesce(&mut self, number: u32, most: Duration) -> io::Result<()> {
+        // 0 would be for any time.
+        let most = most.as_millis().max(1) as u64;
+        self.run(wire::QUIESCE, number, most, Argument::None)
     }
 
     /// Removes the block device and ends the commands that wait for requests.

@@ -22,6 +22,7 @@ use crate::ring::{Ring, Shape, Tag};
 use crate::waiters::{self, Job};
 use crate::wire::{self, Info, Parameters};
 
+pub(crate) mod quiesced;
 pub(crate) mod recovery;
 
 /// How long the threads may take to end after the device is stopped.
@@ -112,12 +113,15 @@ impl Options {
 pub struct Ublk {
     control: Control,
     number: u32,
-    maker: u32,
     path: PathBuf,
     /// The device exists under this number. After its removal another device may have the number.
     is_ours: bool,
     /// The driver can change its size.
     resizable: bool,
+    /// The driver can keep requests for the next server.
+    quiesces: bool,
+    served: Arc<Served>,
+    options: Options,
     /// The character device of the server.
     device: Option<Arc<File>>,
     mailboxes: Vec<Arc<Mailbox<(Tag, i32)>>>,
@@ -140,24 +144,26 @@ impl Ublk {
         let only_one = options.recoverable && control.features & wire::PER_IO_DAEMON == 0;
         let queues = if only_one { 1 } else { options.queues.min(host::online_cpus()) };
         let queues = u16::try_from(queues).unwrap_or(u16::MAX);
-        let maker = options.maker;
-        let mut info = Info::new(queues, options.depth, options.largest, wire::mark(maker));
-        let stays = if options.recoverable { wire::RECOVERABLE } else { 0 };
-        info.flags = stays | control.features & (wire::RESIZABLE | wire::NO_PARTITIONS);
+        let mark = wire::mark(options.maker);
+        let mut info = Info::new(queues, options.depth, options.largest, mark);
+        let known = |flags| control.features & flags;
+        info.flags = known(wire::RESIZABLE | wire::NO_PARTITIONS);
+        if options.recoverable {
+            info.flags |= wire::RECOVERABLE | known(wire::QUIESCES);
+        }
         control.add(&mut info).map_err(|error| match error.raw_os_error() {
             Some(errno::EPERM | errno::EACCES) => Error::NoPermission,
             _ => Error::system("add a ublk device")(error),
         })?;
+        let parameters = Parameters::new(device.geometry(), device.abilities(), info.largest);
         // From here on, dropping `ublk` undoes everything.
-        let mut ublk = Ublk::new(control, &info, maker);
+        let mut ublk = Ublk::new(control, &info, device, options);
         if options.recoverable && !info.is_recoverable() {
             return Err(Error::Unfit("the driver keeps no device of a server that died"));
         }
-        let parameters = Parameters::new(device.geometry(), device.abilities(), info.largest);
         let set = ublk.control.set(info.number, parameters);
         set.map_err(Error::system(format!("describe {} to the driver", ublk.path.display())))?;
-        let served = Served::new(device, options.cpu, info.largest as usize);
-        ublk.start(&info, Arc::new(served), &options)?;
+        ublk.start(&info)?;
         let started = ublk.control.start(info.number);
         started.map_err(Error::system(format!("start {}", ublk.path.display())))?;
         wait_for_node(Kind::Block, info.number)?;
@@ -170,14 +176,17 @@ impl Ublk {
         Ok(ublk)
     }
 
-    fn new(control: Control, info: &Info, maker: u32) -> Ublk {
+    fn new(control: Control, info: &Info, device: Arc<dyn BlockDevice>, options: Options) -> Ublk {
+        let served = Served::new(device, options.cpu, info.largest as usize);
         Ublk {
             control,
             number: info.number,
-            maker,
             path: nodes::path(Kind::Block, info.number),
             is_ours: true,
             resizable: info.flags & wire::RESIZABLE != 0,
+            quiesces: info.flags & wire::QUIESCES != 0,
+            served: Arc::new(served),
+            options,
             device: None,
             mailboxes: Vec::new(),
             jobs: None,
@@ -186,7 +195,8 @@ impl Ublk {
         }
     }
 
-    fn start(&mut self, info: &Info, served: Arc<Served>, options: &Options) -> Result<(), Error> {
+    fn start(&mut self, info: &Info) -> Result<(), Error> {
+        let (served, options) = (self.served.clone(), self.options);
         let doing = || Error::system("start the threads of a ublk device");
         let node = wait_for_node(Kind::Character, self.number)?;
         let device = open(&node).map_err(Error::system(format!("open {}", node.display())))?;
@@ -317,7 +327,7 @@ impl Ublk {
     /// By what another process can recover it ([`Ublk::recover`]).
     #[must_use]
     pub fn id(&self) -> Id {
-        Id { number: self.number, maker: self.maker }
+        Id { number: self.number, maker: self.options.maker }
     }
 
     /// The numbers of its threads, as in /proc/self/task: queue threads and waiters.
@@ -383,6 +393,15 @@ impl Ublk {
         stopped.and(deleted).map_err(doing)
     }
 
+    /// Ends its threads and closes it; the driver keeps it. What they have not answered comes
+    /// again.
+    fn leave(&mut self) {
+        self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
+        self.join();
+        (self.mailboxes, self.ids) = (Vec::new(), Vec::new());
+        (self.jobs, self.device) = (None, None);
+    }
+
     fn join(&mut self) {
         if let Some(jobs) = &self.jobs {
             jobs.close();
@@ -413,9 +432,8 @@ impl Drop for Ublk {
             let stopped = self.control.stop(self.number);
             let _ = self.end(stopped);
         } else {
-            // A recovery that failed: the device stays, and its threads leave it.
-            self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
-            self.join();
+            // Another server is to have it.
+            self.leave();
         }
     }
 }

@@ -35,6 +35,7 @@ fn commands_have_the_numbers_of_the_header() {
     assert_eq!(wire::GET_FEATURES, 0x8020_7513);
     assert_eq!(wire::DELETE_LATER, 0x8020_7514);
     assert_eq!(wire::UPDATE_SIZE, 0xc020_7515);
+    assert_eq!(wire::QUIESCE, 0xc020_7516);
     assert_eq!(wire::FETCH, 0xc010_7520);
     assert_eq!(wire::COMMIT_AND_FETCH, 0xc010_7521);
 }
@@ -326,4 +327,5 @@ fn what_cannot_be_served_is_told_before_the_driver_is_asked() {
     }
 }
 
+mod quiesced;
 mod recovery;

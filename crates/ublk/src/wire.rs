@@ -122,6 +122,9 @@ pub(crate) const GET_FEATURES: u32 = control(READS, 0x13);
 pub(crate) const DELETE_LATER: u32 = control(READS, 0x14);
 /// Changes the size, in sectors (Linux 6.16).
 pub(crate) const UPDATE_SIZE: u32 = control(READS | WRITES, 0x15);
+/// Keeps new requests for the next server, and ends the commands that wait for one; within some
+/// milliseconds (Linux 6.16).
+pub(crate) const QUIESCE: u32 = control(READS | WRITES, 0x16);
 
 pub(crate) const FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x20);
 pub(crate) const COMMIT_AND_FETCH: u32 = number(READS | WRITES, mem::size_of::<IoCommand>(), 0x21);
@@ -145,6 +148,9 @@ pub(crate) const RESIZABLE: u64 = 1 << 10;
 /// Each request may have a task of its own (`UBLK_F_PER_IO_DAEMON`, Linux 6.16). A driver that
 /// knows it recovers devices with several queues.
 pub(crate) const PER_IO_DAEMON: u64 = 1 << 13;
+/// A server can end without a request under way (`UBLK_F_QUIESCE`, Linux 6.16). The driver wants
+/// [`RECOVERABLE`] beside it.
+pub(crate) const QUIESCES: u64 = 1 << 12;
 /// Nobody looks for partitions at the start (`UBLK_F_NO_AUTO_PART_SCAN`, Linux 7.0).
 pub(crate) const NO_PARTITIONS: u64 = 1 << 18;
 

@@ -90,7 +90,14 @@ impl Daemon {
                                answer; the daemon goes on";
                 ControlError::new(Errno(errno::ETIMEDOUT), message)
             }
-            true => last(fds),
+            true => {
+                self.swaps.quiesce();
+                self.devices.quiesce();
+                let why = last(fds);
+                self.devices.serve_on();
+                self.swaps.serve_on();
+                why
+            }
         };
         if server.is_some()
             && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())

@@ -39,6 +39,16 @@ impl Devices {
         done
     }
 
+    /// Leaves the requests to block devices by ublk to the next program, as far as the driver can.
+    pub fn quiesce(&self) {
+        self.ublks.quiesce();
+    }
+
+    /// Serves them on, where there is no next program.
+    pub fn serve_on(&self) {
+        self.ublks.serve_on();
+    }
+
     /// The N of the `/dev/ublkbN` of device `id`, if it has one.
     pub(crate) fn ublk(&self, id: u32) -> Option<u32> {
         self.ublks.number(id)

@@ -151,6 +151,22 @@ impl Ublks {
         Ok(())
     }
 
+    /// Has the driver keep the requests of all disks for the next program, and answers those that
+    /// it has given (Linux 6.16). A request that takes longer comes again.
+    pub(super) fn quiesce(&self) {
+        // A disk may be stored on one that was made before it.
+        self.served.lock().values_mut().rev().for_each(|served| _ = served.ublk.quiesce());
+    }
+
+    /// Serves on after that.
+    pub(super) fn serve_on(&self) {
+        for served in self.served.lock().values_mut() {
+            if let Err(error) = served.ublk.serve_on() {
+                tracing::error!("{error}");
+            }
+        }
+    }
+
     /// # Errors
     /// `EBUSY` if the disk has a block device whose size cannot change.
     pub(super) fn check_resize(&self, disk: &Disk) -> Result<(), ControlError> {

@@ -319,6 +319,18 @@ impl Area {
         self.lasts.map(|lasts| if is_kept { lasts } else { Err(GONE) })
     }
 
+    /// As [`Served::quiesce`].
+    pub fn quiesce(&self) {
+        self.served.quiesce();
+    }
+
+    /// As [`Served::serve_on`].
+    pub fn serve_on(&self) {
+        if let Err(error) = self.served.serve_on() {
+            tracing::error!("{} is not served on: {}", name(self.number), error.message);
+        }
+    }
+
     /// Its number.
     #[must_use]
     pub fn number(&self) -> usize {

@@ -284,6 +284,26 @@ impl Served {
         &self.parts
     }
 
+    /// Has the driver ublk keep its requests for the next program, and answers those that it has
+    /// given (Linux 6.16).
+    pub fn quiesce(&self) {
+        if let Way::Ublk(ublk) = &mut *self.way.lock() {
+            ublk.quiesce();
+        }
+    }
+
+    /// Serves on after that.
+    ///
+    /// # Errors
+    /// The error of the driver.
+    pub fn serve_on(&self) -> Result<(), ControlError> {
+        let Way::Ublk(ublk) = &mut *self.way.lock() else { return Ok(()) };
+        ublk.serve_on().map_err(|error| ublk_error(&error))?;
+        let threads = ublk.threads().iter().map(|thread| (*thread, Faults::default()));
+        *self.threads.lock() = threads.collect();
+        Ok(())
+    }
+
     /// # Errors
     /// `EBUSY` with its users.
     pub fn take_down(&self) -> Result<(), ControlError> {

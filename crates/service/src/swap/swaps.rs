@@ -166,6 +166,16 @@ impl Swaps {
         Err(ControlError::new(Errno::EBUSY, message))
     }
 
+    /// Leaves the requests to swap devices by ublk to the next program, as far as the driver can.
+    pub fn quiesce(&self) {
+        self.areas.lock().values().for_each(|area| area.quiesce());
+    }
+
+    /// Serves them on, where there is no next program.
+    pub fn serve_on(&self) {
+        self.areas.lock().values().for_each(|area| area.serve_on());
+    }
+
     /// Makes a swap device and has the kernel swap to it.
     ///
     /// # Errors

@@ -3,8 +3,10 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
+use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
 
 /// Bytes of the zeroes that are written at once.
@@ -14,6 +16,8 @@ pub struct KeptDisk {
     file: File,
     bytes: u64,
     zeroes: Box<[u8]>,
+    /// Requests that were carried out.
+    done: Arc<AtomicU64>,
 }
 
 impl KeptDisk {
@@ -22,7 +26,12 @@ impl KeptDisk {
         let file = OpenOptions::new();
         let file = file.clone().read(true).write(true).create(true).truncate(false).open(path)?;
         file.set_len(bytes)?;
-        Ok(KeptDisk { file, bytes, zeroes: vec![0; ZEROES].into() })
+        Ok(KeptDisk { file, bytes, zeroes: vec![0; ZEROES].into(), done: Arc::default() })
+    }
+
+    /// The number of requests that were carried out.
+    pub fn done(&self) -> Arc<AtomicU64> {
+        self.done.clone()
     }
 
     fn clear(&self, mut offset: u64, mut length: u64) -> io::Result<()> {
@@ -56,6 +65,7 @@ impl BlockDevice for KeptDisk {
             | Operation::WriteZeroes { offset, length, .. } => self.clear(offset, length),
             Operation::Flush => Ok(()),
         };
+        self.done.fetch_add(1, Ordering::Relaxed);
         done.map_err(|_| IoError::Failed)
     }
 

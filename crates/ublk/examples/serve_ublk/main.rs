@@ -15,7 +15,9 @@
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`: `threads`
 //! (their numbers), `heap` (how often they called the heap since they began to serve), `faults`
 //! (minor and major faults of its threads since then), `held` (how many operations wait to be
-//! released), `release`, `split` (into two partitions), `parts` (their nodes), `served`, `down`.
+//! released), `release`, `split` (into two partitions), `parts` (their nodes), `served`, `down`; for
+//! a device on a file also `done` (requests that were carried out), `quiesce`, and `on` (to serve on
+//! after that).
 
 use std::error::Error;
 use std::io::{self, BufRead, Write};
@@ -23,6 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::Checked;
+use sync::atomic::{AtomicU64, Ordering};
 use testkit::CountingHeap;
 use ublk::{Fate, Id, Options, Ublk};
 
@@ -78,7 +81,9 @@ fn maker() -> Result<u32, Box<dyn Error>> {
 /// Serves a device on the file, anew or after a server that was killed.
 fn keep(file: &str, bytes: &str, waiters: &str, id: Option<Id>) -> Result<(), Box<dyn Error>> {
     prepare()?;
-    let disk = Arc::new(Checked::new(kept::KeptDisk::open(file, bytes.parse()?)?));
+    let disk = kept::KeptDisk::open(file, bytes.parse()?)?;
+    let done = disk.done();
+    let disk = Arc::new(Checked::new(disk));
     // Few requests at once: a kill finds the server with all of them.
     let (waiters, depth) = (waiters.parse()?, 8);
     let maker = maker()?;
@@ -89,7 +94,7 @@ fn keep(file: &str, bytes: &str, waiters: &str, id: Option<Id>) -> Result<(), Bo
     };
     let Id { number, maker } = ublk.id();
     println!("ok {} {number} {maker}", ublk.path().display());
-    converse(&mut ublk, &disk::Gate::default())
+    converse(&mut ublk, &disk::Gate::default(), &done)
 }
 
 /// A call that the role of a serving thread lacks ends this process.
@@ -115,15 +120,24 @@ fn serve(
     let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, maker, ..options })?;
     host::make_resident()?;
     println!("ok {}", ublk.path().display());
-    converse(&mut ublk, &gate)
+    converse(&mut ublk, &gate, &AtomicU64::new(0))
 }
 
 /// Answers commands until standard input ends.
-fn converse(ublk: &mut Ublk, gate: &disk::Gate) -> Result<(), Box<dyn Error>> {
+fn converse(
+    ublk: &mut Ublk,
+    gate: &disk::Gate,
+    carried_out: &AtomicU64,
+) -> Result<(), Box<dyn Error>> {
     // The threads' report that they are ready is not counted as serving.
     let before = done(ublk);
     for line in io::stdin().lock().lines() {
-        match answer(ublk, gate, &line?, &before) {
+        let line = line?;
+        let answer = match &*line {
+            "done" => Ok(carried_out.load(Ordering::Relaxed).to_string()),
+            line => answer(ublk, gate, line, &before),
+        };
+        match answer {
             Ok(text) => println!("ok {text}"),
             Err(error) => println!("error {error}"),
         }
@@ -182,6 +196,8 @@ fn answer(
             Ok(joined(&ublk.split(&[0..half, half..2 * half])?))
         }
         "parts" => Ok(joined(&ublk.parts()?)),
+        "quiesce" => Ok(ublk.quiesce().to_string()),
+        "on" => Ok(ublk.serve_on().map(|()| String::new())?),
         "served" => Ok(ublk.is_served().to_string()),
         "down" => Ok(ublk.take_down().map(|()| String::new())?),
         _ => Err(format!("unknown command {line}").into()),

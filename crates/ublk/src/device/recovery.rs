@@ -11,7 +11,9 @@
 //! END_USER_RECOVERY        the requests go on
 //! ```
 //!
-//! A kill between any two steps leaves a device that the next process can recover.
+//! A server that ends on purpose answers what it has first ([`Ublk::quiesce`], Linux 6.16), and
+//! nothing comes twice. A kill between any two steps leaves a device that the next process can
+//! recover.
 
 use std::fs;
 use std::io;
@@ -24,7 +26,6 @@ use host::errno;
 
 use super::{Id, Options, Ublk};
 use crate::Error;
-use crate::answer::Served;
 use crate::control::Control;
 use crate::nodes::{self, Kind};
 use crate::wire::{self, Info};
@@ -63,29 +64,51 @@ impl Ublk {
         if resized && !resizable {
             return Err(Error::Unfit("the device to recover has another size"));
         }
+        let options = Options { maker: id.maker, ..options };
+        let mut ublk = Ublk::new(control, &info, device, options);
+        ublk.is_ours = false;
+        ublk.go_on(&info)?;
+        if resized {
+            ublk.resize(size)?;
+        }
+        Ok(ublk)
+    }
+
+    /// Serves on after [`Ublk::quiesce`], with other threads. Does nothing for a device that is
+    /// served.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if a request is still under way after a minute; the error of the driver. The
+    /// device waits then.
+    pub fn serve_on(&mut self) -> Result<(), Error> {
+        if self.is_ours {
+            return Ok(());
+        }
+        self.leave();
+        let info = self.control.info(self.number);
+        let doing = || Error::system(format!("ask for {}", self.path.display()));
+        self.go_on(&info.map_err(doing())?)
+    }
+
+    /// Until requests go on, a failure leaves the device to another process.
+    fn go_on(&mut self, info: &Info) -> Result<(), Error> {
+        let doing = format!("recover {}", self.path.display());
         let end = Instant::now() + NOTICING;
-        let begun = begin(&mut control, id.number, || {
+        let begun = begin(&mut self.control, self.number, || {
             thread::sleep(PAUSE);
             Instant::now() < end
         });
         match begun {
             Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {
-                return Err(Error::Busy(path));
+                return Err(Error::Busy(self.path.clone()));
             }
-            begun => begun.map_err(Error::system(format!("recover {}", path.display())))?,
+            begun => begun.map_err(Error::system(doing.clone()))?,
         }
-        let mut ublk = Ublk::new(control, &info, id.maker);
-        // Until requests go on, a failure leaves the device to another process.
-        ublk.is_ours = false;
-        let served = Served::new(device, options.cpu, info.largest as usize);
-        ublk.start(&info, Arc::new(served), &options)?;
-        let ended = ublk.control.end_recovery(id.number);
-        ended.map_err(Error::system(format!("recover {}", path.display())))?;
-        ublk.is_ours = true;
-        if resized {
-            ublk.resize(size)?;
-        }
-        Ok(ublk)
+        self.start(info)?;
+        let ended = self.control.end_recovery(self.number);
+        ended.map_err(Error::system(doing))?;
+        self.is_ours = true;
+        Ok(())
     }
 }
 
