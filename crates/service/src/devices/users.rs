@@ -66,8 +66,8 @@ impl Devices {
         self.busy(&disk).map_or(Ok(()), Err)
     }
 
-    /// Checks that no program uses a file or a block device of a device. Clients of NBD connect
-    /// again.
+    /// Checks that no program uses a file or a loop device of a device. Clients of NBD connect
+    /// again, and block devices by ublk outlive the program.
     ///
     /// # Errors
     /// `EBUSY`; the message names every user.
@@ -75,7 +75,7 @@ impl Devices {
         self.lifecycle.lock().check()?;
         let disks = self.machine.disks();
         disks.iter().try_for_each(|disk| refuse_snapshot(disk))?;
-        let users = disks.iter().filter_map(|disk| self.busy(disk)).collect();
+        let users = disks.iter().filter_map(|disk| self.busy_file(disk.id())?).collect();
         refuse(users).map_err(|error| {
             let message =
                 format!("{}; block devices and files end with the program", error.message);
