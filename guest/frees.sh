@@ -29,24 +29,8 @@ mib=$2 rounds=$3
 swap_on() {
   case $kind in
     rampack) rampack_on "${swap[@]}" ;;
-    zram)
-      modprobe zram num_devices=1
-      echo "${swap[0]:-lz4}" > /sys/block/zram0/comp_algorithm
-      echo 1G > /sys/block/zram0/disksize
-      mkswap /dev/zram0 > /dev/null
-      swapon -d -p 100 /dev/zram0
-      ;;
-    zswap)
-      modprobe -q "${swap[0]:-lz4}"
-      echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
-      # Since Linux 6.18 there is no other.
-      [ ! -e /sys/module/zswap/parameters/zpool ] || echo zsmalloc > /sys/module/zswap/parameters/zpool
-      echo 50 > /sys/module/zswap/parameters/max_pool_percent
-      echo 1 > /sys/module/zswap/parameters/enabled
-      fallocate -l 1G /data/swap
-      mkswap /data/swap > /dev/null
-      swapon -p 100 /data/swap
-      ;;
+    zram) zram_on "${swap[@]}" ;;
+    zswap) zswap_on "${swap[0]:-lz4}" 50 ;;
   esac
 }
 
@@ -136,8 +120,8 @@ say "used at the end: $(used) pages"
 case $kind in
   rampack) rampack_off || fail "swap off" ;;
   # The next kind has swap space of its own.
-  zram) swapoff /dev/zram0 && echo 1 > /sys/block/zram0/reset ;;
-  zswap) swapoff /data/swap && echo 0 > /sys/module/zswap/parameters/enabled ;;
+  zram) zram_off ;;
+  zswap) zswap_off ;;
 esac
 kill $monitor
 kernel_notes

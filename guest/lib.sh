@@ -57,6 +57,48 @@ swaps() {
   tail -n +2 /proc/swaps | wc -l
 }
 
+# zram_on [ALGORITHM [MEM_LIMIT]]: the kernel swaps to its zram.
+zram_on() {
+  modprobe zram num_devices=1
+  echo "${1:-lz4}" > /sys/block/zram0/comp_algorithm
+  echo 1G > /sys/block/zram0/disksize
+  if [ -n "$2" ]; then echo "$2" > /sys/block/zram0/mem_limit; fi
+  mkswap /dev/zram0 > /dev/null
+  swapon -d -p 100 /dev/zram0
+}
+
+zram_off() {
+  swapoff /dev/zram0 && echo 1 > /sys/block/zram0/reset
+}
+
+# The kernel swaps to a file.
+swap_file_on() {
+  fallocate -l 1G /data/swap
+  mkswap /data/swap > /dev/null
+  swapon -p 100 /data/swap
+}
+
+# zswap_on COMPRESSOR MAX_POOL_PERCENT: with the kernel's zswap in front of it.
+zswap_on() {
+  local parameters=/sys/module/zswap/parameters
+  modprobe -q "$1"
+  echo "$1" > $parameters/compressor
+  # Since Linux 6.18 there is no other.
+  [ ! -e $parameters/zpool ] || echo zsmalloc > $parameters/zpool
+  echo "$2" > $parameters/max_pool_percent
+  echo 1 > $parameters/enabled
+  grep . $parameters/*
+  swap_file_on
+}
+
+zswap_off() {
+  local status
+  swapoff /data/swap
+  status=$?
+  echo 0 > /sys/module/zswap/parameters/enabled
+  return $status
+}
+
 # Watches the machine, and the daemon with this PID, if there is one.
 watch_memory() {
   mon 5 "$@" &

@@ -86,39 +86,12 @@ fi
 mib=$2 hogs=$3 passes=$4 seconds=$5
 shift 5
 
-swap_file() {
-  fallocate -l 1G /data/swap
-  mkswap /data/swap > /dev/null
-}
-
 swap_on() {
   case $kind in
     rampack) rampack_on "${swap[@]}" ;;
-    zram)
-      modprobe zram num_devices=1
-      echo "${swap[0]:-lz4}" > /sys/block/zram0/comp_algorithm
-      echo 1G > /sys/block/zram0/disksize
-      if [ -n "${swap[1]}" ]; then
-        echo "${swap[1]}" > /sys/block/zram0/mem_limit
-      fi
-      mkswap /dev/zram0 > /dev/null
-      swapon -d -p 100 /dev/zram0
-      ;;
-    zswap)
-      modprobe -q "${swap[0]:-lz4}"
-      echo "${swap[0]:-lz4}" > /sys/module/zswap/parameters/compressor
-      # Since Linux 6.18 there is no other.
-      [ ! -e /sys/module/zswap/parameters/zpool ] || echo zsmalloc > /sys/module/zswap/parameters/zpool
-      echo "${swap[1]:-20}" > /sys/module/zswap/parameters/max_pool_percent
-      echo 1 > /sys/module/zswap/parameters/enabled
-      grep . /sys/module/zswap/parameters/*
-      swap_file
-      swapon -p 100 /data/swap
-      ;;
-    disk)
-      swap_file
-      swapon -p 100 /data/swap
-      ;;
+    zram) zram_on "${swap[@]}" ;;
+    zswap) zswap_on "${swap[0]:-lz4}" "${swap[1]:-20}" ;;
+    disk) swap_file_on ;;
     *)
       say "$kind: there are rampack, zram, zswap and disk"
       return 1
@@ -137,16 +110,10 @@ swap_says() {
 swap_off() {
   case $kind in
     rampack) rampack_off ;;
-    zram)
-      swapoff /dev/zram0 && echo 1 > /sys/block/zram0/reset
-      ;;
-    *) swapoff /data/swap ;;
+    zram) zram_off ;;
+    zswap) zswap_off ;;
+    disk) swapoff /data/swap ;;
   esac && [ "$(swaps)" -eq 0 ]
-  local status=$?
-  if [ "$kind" = zswap ]; then
-    echo 0 > /sys/module/zswap/parameters/enabled
-  fi
-  return $status
 }
 
 # New processes, until the file `stop` is there.
