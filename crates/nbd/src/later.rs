@@ -56,7 +56,7 @@ pub(crate) struct Later {
     stream: Arc<Stream>,
     common: Common,
     state: Mutex<State>,
-    /// Signalled when a request ends and when the sending thread is done.
+    /// Signalled, if somebody waits, when a request ends and when the sending thread is done.
     changed: Condvar,
 }
 
@@ -85,6 +85,8 @@ struct State {
     /// The waiters that this connection has, and what they do next.
     waiters: usize,
     tasks: VecDeque<Task>,
+    /// The threads that wait for a change.
+    waiting: usize,
     /// A thread is sending.
     sending: bool,
     /// Replies that this thread sends next.
@@ -114,8 +116,21 @@ impl Later {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'s>(&self, state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        self.changed.wait(state).unwrap_or_else(PoisonError::into_inner)
+    fn wait<'s>(&self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.waiting += 1;
+        let mut state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        state.waiting -= 1;
+        state
+    }
+
+    /// Wakes who waits for a change. It takes a system call only if there is somebody.
+    #[inline]
+    fn wake(&self, state: MutexGuard<'_, State>) {
+        let is_awaited = state.waiting > 0;
+        drop(state);
+        if is_awaited {
+            self.changed.notify_all();
+        }
     }
 
     /// Finds room for one more request of `bytes` bytes.
@@ -247,11 +262,12 @@ impl Later {
             alive = sent.is_ok();
             state.count -= 1;
             state.bytes -= ready.bytes;
-            self.changed.notify_all();
+            if state.waiting > 0 {
+                self.changed.notify_all();
+            }
         }
         state.sending = false;
-        drop(state);
-        self.changed.notify_all();
+        self.wake(state);
         if !alive {
             // The connection's thread may still wait to receive: this wakes it.
             self.stream.cut();
@@ -327,8 +343,7 @@ impl UnderWay {
         state.ready.push_back(ready);
         if state.failed {
             state.fail();
-            drop(state);
-            later.changed.notify_all();
+            later.wake(state);
         } else if !state.sending {
             state.sending = true;
             drop(state);
@@ -346,8 +361,7 @@ impl Drop for UnderWay {
         state.count -= 1;
         state.bytes -= self.bytes;
         state.fail();
-        drop(state);
-        self.later.changed.notify_all();
+        self.later.wake(state);
         self.later.stream.cut();
     }
 }

@@ -40,13 +40,13 @@ impl Spinner {
             self.skip -= 1;
             return stream.receive(into);
         }
-        let start = Instant::now();
+        let mut start = None;
         loop {
             if let Some(received) = stream.receive_now(into)? {
                 self.penalty = (self.penalty / 2).max(1);
                 return Ok(received);
             }
-            if start.elapsed() >= self.limit {
+            if start.get_or_insert_with(Instant::now).elapsed() >= self.limit {
                 break;
             }
             for _ in 0..16 {
