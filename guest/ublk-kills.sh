@@ -18,21 +18,10 @@
 
 kills=${1:-10}
 only=$2
-failures=0
 # The contents of the device, which are not swapped out, and its size.
 contents=/mnt/kept/contents
 bytes=$((48 << 20))
 server=
-
-fail() {
-  say "FAILED: $*"
-  failures=$((failures + 1))
-}
-
-# pause MILLISECONDS: up to so many.
-pause() {
-  sleep "$(awk -v most="$1" -v random=$RANDOM 'BEGIN { printf "%.3f", most * random / 32768000 }')"
-}
 
 # start WORDS: starts serve_ublk, whose standard input stays open.
 start() {
@@ -87,29 +76,6 @@ finish() {
   wait "$server" 2> /dev/null
 }
 
-# check_with_fio DEVICE: fio writes to the device and checks it, until /tmp/stop is there. It asks
-# for more at once than the driver takes: a server that is killed has all it can have.
-check_with_fio() {
-  until [ -e /tmp/stop ]; do
-    fio --name=verify --filename="$1" --direct=1 --ioengine=psync --thread --numjobs=12 \
-      --rw=randrw --bsrange=4k-128k --blockalign=4k --size=4m --offset_increment=4m \
-      --verify=crc32c --verify_fatal=1 --randseed=$RANDOM --group_reporting > /tmp/fio 2>&1 || {
-      tail -n 20 /tmp/fio
-      return 1
-    }
-    echo >> /tmp/rounds
-  done
-}
-
-# checked_by PROCESS: waits for the end of check_with_fio.
-checked_by() {
-  touch /tmp/stop
-  wait "$1" || fail "fio found a fault"
-  verified=$(wc -l < /tmp/rounds)
-  [ "$verified" -gt 0 ] || fail "fio did not check the device"
-  say "fio checked the device $verified times"
-}
-
 verify() {
   local writer
   begin
@@ -158,39 +124,6 @@ ends() {
   finish
 }
 
-group=/sys/fs/cgroup/hungry
-
-# swap_to DEVICE [LESS]: a program swaps to the device, and wants so many MiB less than usual; its
-# process is in `program`.
-swap_to() {
-  mkswap "$1" > /dev/null
-  swapon "$1" || fail swapon
-  echo +memory > /sys/fs/cgroup/cgroup.subtree_control
-  mkdir -p $group
-  echo 24M > $group/memory.max
-  rm -f /tmp/stop /tmp/hog
-  (
-    echo 0 > $group/cgroup.procs
-    exec hog --mib $((52 - ${2:-0})) --passes 100000 --seconds 3600 --seed $RANDOM --name hog --random \
-      --progress 5 --until /tmp/stop > /tmp/hog
-  ) &
-  program=$!
-  until grep -q filled /tmp/hog 2> /dev/null; do sleep 0.2; done
-}
-
-# swapped_to DEVICE: ends the program.
-swapped_to() {
-  touch /tmp/stop
-  wait $program
-  local status=$?
-  tail -n 1 /tmp/hog
-  [ $status -eq 0 ] || fail "the program ended with status $status"
-  swapped=$(vmstat pswpin)
-  [ "$swapped" -gt 1000 ] || fail "only $swapped pages were swapped in"
-  swapoff "$1" || fail swapoff
-  rmdir $group
-}
-
 # told COMMAND: the answer of the server.
 told() {
   local before left=600
@@ -214,20 +147,6 @@ swap() {
   [ "$(told parts)" = "$parts" ] || fail "other parts: $(told parts)"
   swapped_to "${device}p2"
   finish
-}
-
-# The daemon that the keeper runs.
-daemon_of() {
-  cat "/proc/$keeper/task/$keeper/children" 2> /dev/null
-}
-
-# answers: the daemon answers, and is another one than `before`.
-answers() {
-  local left=600
-  until [ "$(daemon_of)" != "$before" ] && timeout 60 rampack status --json > /tmp/status 2>&1; do
-    [ $((left -= 1)) -gt 0 ] || { fail "no daemon answers: $(cat /tmp/status)"; return 1; }
-    sleep 0.1
-  done
 }
 
 # The block devices of the answer.
@@ -260,7 +179,7 @@ keep() {
       upgrade_once $count
       continue
     fi
-    before=$(daemon_of)
+    before=$(daemon_of_keeper)
     kill -9 $before
     # Every other one is killed while it recovers, or soon after.
     if [ $((count % 2)) -eq 0 ]; then answers || break; fi

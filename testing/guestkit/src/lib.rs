@@ -1,6 +1,7 @@
 //! The parts of the guest's programs. `hog` fills memory with pages and checks them. `mon` prints
 //! the state of the machine's memory every few seconds. `halt` stops a process for a while,
-//! and `hush` a device. `first` is PID 1. `docs/internals/testing.md` says how to start the guest.
+//! and `hush` a device. `nbdlink` gives the kernel's NBD client its connections. `first` is PID 1.
+//! `docs/internals/testing.md` says how to start the guest.
 //!
 //! * [`pattern`]: the contents of a page.
 //! * [`lossy`]: memory that detects and counts lost pages.

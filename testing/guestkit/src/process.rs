@@ -1,9 +1,10 @@
 //! The system calls by which a watching program protects itself and stops another process.
 //!
 //! # Why unsafe
-//! The standard library lacks the system calls that lock memory, that stop waits for swap, and that
-//! send a signal.
+//! The standard library lacks the system calls that lock memory, that stop waits for swap, that
+//! send a signal, and that open a socket of netlink.
 
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::{fs, io};
 
 /// `PR_SET_IO_FLUSHER`, which the libc crate lacks; see prctl(2).
@@ -40,5 +41,19 @@ pub fn halt(pid: i32, stopped: bool) -> io::Result<()> {
     match unsafe { libc::kill(pid, signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// A socket of generic netlink; the kernel is at its other end.
+///
+/// # Errors
+/// The error of the system call.
+pub fn generic_netlink() -> io::Result<fs::File> {
+    let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes three numbers.
+    match unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_GENERIC) } {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: the descriptor is new and nobody else's.
+        new => Ok(unsafe { OwnedFd::from_raw_fd(new) }.into()),
     }
 }

@@ -126,6 +126,13 @@ const CASES: &[Case] = &[
     short("servers_of_ublk_are_killed", "--time 300 -- ublk-kills 10"),
     long("servers_of_ublk_are_killed_often", "--time 900 -- ublk-kills 100"),
     Case {
+        name: Cow::Borrowed("the_kernels_nbd_client_connects_again"),
+        long: false,
+        words: Cow::Borrowed("--time 600 -- nbd 6"),
+        status: 0,
+        says: &["6 daemons were killed", "RESULT kind=nbd", " rc=0"],
+    },
+    Case {
         name: Cow::Borrowed("a_kept_daemon_is_killed_under_pressure"),
         long: false,
         words: Cow::Borrowed(

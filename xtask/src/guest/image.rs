@@ -15,7 +15,8 @@ use super::kernel::Kernel;
 use super::tools::{command, find, output, run};
 
 /// The programs of this project.
-const OURS: &[&str] = &["rampack", "hog", "mon", "halt", "hush", "first", "examples/serve_ublk"];
+const OURS: &[&str] =
+    &["rampack", "hog", "mon", "halt", "hush", "nbdlink", "first", "examples/serve_ublk"];
 /// Programs of this machine that the guest's scripts need.
 const REQUIRED: &[&str] = &["bash", "dmsetup", "mke2fs"];
 /// Programs that the guest gets if this machine has them. Busybox has a smaller version of most.
