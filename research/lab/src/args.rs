@@ -61,7 +61,7 @@ pub enum Command {
     Density(DensityArgs),
     /// Put and get values by keys, in `rampack::Store` and in caches of blocks of the same codec
     Values(ValuesArgs),
-    /// Put NBD servers under the same load: ours and nbdkit's
+    /// Put NBD servers under the same loads: ours, nbdkit's and qemu's
     Nbd(NbdArgs),
     /// Build the kernel in a cgroup with less memory than it wants, with several kinds of swap
     KernelBuild(KernelBuildArgs),

@@ -1,7 +1,8 @@
-//! `rampack-lab nbd` measures NBD servers under the same load, in turn.
+//! `rampack-lab nbd` measures NBD servers under the same loads, in turn.
 //!
-//! The servers are ours, and the memory plugin of nbdkit with and without compression. All run at
-//! once, each on a Unix socket in a directory of its own. All but one are idle at any time.
+//! The servers are ours, with a compressed disk and with plain memory (the floor), nbdkit's memory
+//! plugin with and without compression, and qemu-nbd with a file in memory. All run at once, each
+//! on a Unix socket of its own. All but one are idle at any time.
 
 mod fio;
 mod server;
@@ -13,96 +14,94 @@ use tempfile::TempDir;
 use crate::args::NbdArgs;
 use crate::programs;
 use crate::report::{begin, step};
-use crate::statistics::median;
-use fio::{Figures, Fio, Load, QUEUE_DEPTH};
+use fio::{Figures, Fio, Load};
 use server::Server;
+
+/// Requests under way of each connection, and connections.
+const SHAPES: [(u32, u32); 4] = [(1, 1), (16, 1), (1, 4), (16, 4)];
 
 /// Runs the command.
 pub fn run(args: &NbdArgs) -> Result<Value> {
     let fio = programs::find("fio").context("fio is not installed; the package fio brings it")?;
     // The servers end before their directory is removed.
-    let directory =
-        TempDir::with_prefix("rampack-lab-").context("cannot make a temporary directory")?;
-    let ours = programs::rampack(args.rampack.as_deref())?;
-    let mut servers = vec![Server::ours(&ours, directory.path(), args.size)?];
-    match programs::find("nbdkit") {
-        Some(nbdkit) => {
-            for allocator in server::allocators(&nbdkit)? {
-                servers.push(Server::nbdkit(&nbdkit, allocator, directory.path(), args.size)?);
-            }
-        }
-        None => eprintln!("nbdkit is not installed (package nbdkit), so there is no comparison"),
-    }
+    let memory = std::env::var_os("TMPDIR").unwrap_or("/dev/shm".into());
+    let directory = TempDir::with_prefix_in("rampack-lab-", memory)
+        .context("cannot make a temporary directory")?;
+    let ours = std::path::absolute(programs::rampack(args.rampack.as_deref())?)?;
+    let servers = Server::all(&ours, directory.path(), args.size)?;
     let version = programs::version(&fio, "--version");
     let fio = Fio { program: fio, bytes: args.size, milliseconds: args.milliseconds };
-    begin(servers.len() as u64 * (1 + 2 * u64::from(args.repeat)));
-    let outcome = |server| Outcome { server, writes: Vec::new(), reads: Vec::new() };
-    let mut outcomes: Vec<Outcome> = servers.into_iter().map(outcome).collect();
+    let rounds = u64::from(args.repeat) * 2 * SHAPES.len() as u64;
+    begin(servers.len() as u64 * (1 + rounds));
     // Pages that were never written cost nothing to read, so all are written first.
-    for Outcome { server, .. } in &outcomes {
+    for server in &servers {
         step(format!("{} filling", server.name))?;
-        fio.run(server, Load::Fill)?;
+        fio.run(server, Load::Fill, (16, 1))?;
     }
+    let outcome = |server, shape| Outcome { server, shape, sides: [Vec::new(), Vec::new()] };
+    let of = |shape| servers.iter().map(move |server| outcome(server, shape));
+    let mut outcomes: Vec<Outcome> = SHAPES.into_iter().flat_map(of).collect();
     for _ in 0..args.repeat {
-        for Outcome { server, writes, reads } in &mut outcomes {
-            for (load, figures) in [(Load::Write, writes), (Load::Read, reads)] {
+        for Outcome { server, shape, sides } in &mut outcomes {
+            for (load, figures) in [Load::Write, Load::Read].into_iter().zip(sides) {
                 step(format!("{} random 4 KiB", server.name))?;
-                figures.push(fio.run(server, load)?);
+                figures.push(fio.run(server, load, *shape)?);
             }
         }
     }
-    let resident = outcomes.iter().map(|outcome| outcome.server.resident_bytes());
-    let resident = resident.collect::<Result<Vec<u64>>>()?;
-    Ok(report(&version, args, &outcomes, &resident))
+    report(&version, args, &servers, &outcomes)
 }
 
-/// A server with its figures in each round: of writes, and of reads.
-struct Outcome {
-    server: Server,
-    writes: Vec<Figures>,
-    reads: Vec<Figures>,
+/// A server's figures under a load, of each round: of writes, and of reads.
+struct Outcome<'a> {
+    server: &'a Server,
+    shape: (u32, u32),
+    sides: [Vec<Figures>; 2],
 }
 
-fn rate(figures: &[Figures]) -> f64 {
-    median(figures.iter().map(|figures| figures.per_second))
+fn each(figures: &[Figures], of: impl Fn(&Figures) -> f64) -> Vec<f64> {
+    figures.iter().map(of).collect()
 }
 
-fn side(figures: &[Figures]) -> Value {
+/// A side beside the same side of ours.
+fn side(figures: &[Figures], ours: &[Figures]) -> Value {
+    let rates = each(figures, |it| it.per_second);
+    let times = ours.iter().zip(figures).map(|(ours, its)| ours.per_second / its.per_second);
     json!({
-        "per_second": rate(figures),
-        "p50_us": median(figures.iter().map(|figures| figures.p50_us)),
-        "p99_us": median(figures.iter().map(|figures| figures.p99_us)),
-        "requests": figures.iter().map(|figures| figures.requests).sum::<u64>(),
-        "rounds": figures.iter().map(|figures| figures.per_second).collect::<Vec<f64>>(),
+        "rounds": rates,
+        "p50_us": each(figures, |it| it.p50_us),
+        "server_cpu_us": each(figures, |it| it.server_cpu_us),
+        "ours_times": times.collect::<Vec<f64>>(),
     })
 }
 
-/// All results, with the ratios of our requests a second to those of each other server.
-fn report(tool: &str, args: &NbdArgs, outcomes: &[Outcome], resident: &[u64]) -> Value {
-    let line = |(Outcome { server, writes, reads }, resident): (&Outcome, &u64)| {
+/// All results, with the ratios of our requests a second to those of each server.
+fn report(tool: &str, args: &NbdArgs, servers: &[Server], outcomes: &[Outcome]) -> Result<Value> {
+    let row = |outcome: &Outcome| {
+        let (depth, connections) = outcome.shape;
+        let ours = outcomes.iter().find(|it| it.shape == outcome.shape).unwrap_or(outcome);
         json!({
+            "name": outcome.server.name,
+            "depth": depth,
+            "connections": connections,
+            "write": side(&outcome.sides[0], &ours.sides[0]),
+            "read": side(&outcome.sides[1], &ours.sides[1]),
+        })
+    };
+    let line = |server: &Server| {
+        Ok(json!({
             "name": server.name,
             "version": server.version,
             "command": server.command,
-            "write": side(writes),
-            "read": side(reads),
-            "resident_bytes": resident,
-        })
+            "resident_bytes": server.resident_bytes()?,
+        }))
     };
-    let ratio = |other: &Outcome| {
-        json!({
-            "over": other.server.name,
-            "write": rate(&outcomes[0].writes) / rate(&other.writes),
-            "read": rate(&outcomes[0].reads) / rate(&other.reads),
-        })
-    };
-    json!({
+    Ok(json!({
         "tool": tool,
         "size_bytes": args.size,
-        "queue_depth": QUEUE_DEPTH,
         "milliseconds": args.milliseconds,
         "rounds": args.repeat,
-        "servers": outcomes.iter().zip(resident).map(line).collect::<Vec<Value>>(),
-        "ratios": outcomes[1..].iter().map(ratio).collect::<Vec<Value>>(),
-    })
+        "servers": servers.iter().map(line).collect::<Result<Vec<Value>>>()?,
+        "loads": outcomes.iter().map(row).collect::<Vec<Value>>(),
+    }))
 }

@@ -10,9 +10,6 @@ use serde_json::Value;
 use super::server::Server;
 use crate::programs::{Running, text_of};
 
-/// Requests under way at a time.
-pub const QUEUE_DEPTH: u32 = 16;
-
 /// The settings of a fio run.
 pub struct Fio {
     pub program: PathBuf,
@@ -38,10 +35,10 @@ pub enum Load {
 pub struct Figures {
     /// Requests a second.
     pub per_second: f64,
+    /// CPU time of the server a request, in microseconds.
+    pub server_cpu_us: f64,
     /// Median time of a request, in microseconds.
     pub p50_us: f64,
-    /// 99th percentile of the time of a request, in microseconds.
-    pub p99_us: f64,
     pub requests: u64,
 }
 
@@ -49,7 +46,7 @@ impl Fio {
     /// The arguments for a load. The data is half compressible, page by page, and new in each
     /// request. Without `buffer_compress_chunk` fio makes whole pages of zeroes; without
     /// `refill_buffers` it sends the same data again and again.
-    fn arguments(&self, uri: &str, load: Load) -> Vec<String> {
+    fn arguments(&self, uri: &str, load: Load, (depth, connections): (u32, u32)) -> Vec<String> {
         let of_load = match load {
             Load::Fill => "--rw=write --bs=128k".to_owned(),
             Load::Write | Load::Read => {
@@ -59,9 +56,9 @@ impl Fio {
             }
         };
         let line = format!(
-            "--name=lab --ioengine=nbd --size={} --iodepth={QUEUE_DEPTH} \
-             --buffer_compress_percentage=50 --buffer_compress_chunk=4096 --refill_buffers \
-             --randrepeat=1 --output-format=json {of_load}",
+            "--name=lab --ioengine=nbd --size={} --iodepth={depth} --numjobs={connections} \
+             --group_reporting --buffer_compress_percentage=50 --buffer_compress_chunk=4096 \
+             --refill_buffers --randrepeat=1 --output-format=json {of_load}",
             self.bytes
         );
         let words = line.split_ascii_whitespace().map(str::to_owned);
@@ -69,16 +66,19 @@ impl Fio {
         words.chain([format!("--uri={uri}")]).collect()
     }
 
-    /// Runs a load on a server.
-    pub fn run(&self, server: &Server, load: Load) -> Result<Figures> {
+    /// Runs a load on a server, with so many requests under way of each of so many connections.
+    pub fn run(&self, server: &Server, load: Load, shape: (u32, u32)) -> Result<Figures> {
         let on = || format!("fio on {}", server.name);
         let mut output = tempfile::tempfile().context("cannot make a temporary file")?;
         let mut command = Command::new(&self.program);
-        command.args(self.arguments(&server.uri, load)).stdout(output.try_clone()?);
+        command.args(self.arguments(&server.uri, load, shape)).stdout(output.try_clone()?);
+        let before = server.cpu_seconds()?;
         let limit = Duration::from_millis(u64::from(self.milliseconds)) + Duration::from_secs(120);
         Running::start(&mut command, false)?.finish(limit).with_context(on)?;
         let text = text_of(&mut output);
-        parse(&text, load).with_context(|| format!("{}: {}", on(), text.trim()))
+        let parsed = parse(&text, load).with_context(|| format!("{}: {}", on(), text.trim()))?;
+        let spent = server.cpu_seconds()? - before;
+        Ok(Figures { server_cpu_us: spent * 1e6 / parsed.requests as f64, ..parsed })
     }
 }
 
@@ -94,11 +94,10 @@ fn parse(text: &str, load: Load) -> Result<Figures> {
     }
     let side = &job[if load == Load::Read { "read" } else { "write" }];
     let number = |value: &Value| value.as_f64().context("a figure is missing");
-    let percentile = |name: &str| side["clat_ns"]["percentile"][name].as_f64().unwrap_or(0.0) / 1e3;
     let figures = Figures {
         per_second: number(&side["iops"])?,
-        p50_us: percentile("50.000000"),
-        p99_us: percentile("99.000000"),
+        server_cpu_us: 0.0,
+        p50_us: side["clat_ns"]["percentile"]["50.000000"].as_f64().unwrap_or(0.0) / 1e3,
         requests: side["total_ios"].as_u64().context("a figure is missing")?,
     };
     if figures.requests == 0 {

@@ -1,11 +1,13 @@
 //! Servers: ours and others', each on a socket of its own.
 
+use std::fs::File;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use procfs::process::Process;
 
 use crate::proc_files::kib;
 use crate::programs::{self, Running};
@@ -27,35 +29,49 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts our server with one device of `bytes`.
-    pub fn ours(program: &Path, directory: &Path, bytes: u64) -> Result<Server> {
-        let root = directory.join("rampack");
-        let mut command = Command::new(program);
-        command.arg("serve").arg("--root").arg(&root);
-        command.args(["--transport", "nbd", "--num-devices", "1"]);
-        command.args(["--size", &bytes.to_string()]);
-        Server::start("rampack", program, command, &root.join("nbd.sock"), "zram0")
-    }
-
-    /// Starts nbdkit's memory plugin with one of its allocators.
-    pub fn nbdkit(
-        program: &Path,
-        allocator: Option<&str>,
-        directory: &Path,
-        bytes: u64,
-    ) -> Result<Server> {
-        let (name, socket) = match allocator {
-            Some(allocator) => (format!("nbdkit memory {allocator}"), format!("{allocator}.sock")),
-            None => ("nbdkit memory".to_owned(), "nbdkit.sock".to_owned()),
+    /// Starts all that there are, each with `bytes`; ours first. What is not installed is said.
+    pub fn all(ours: &Path, directory: &Path, bytes: u64) -> Result<Vec<Server>> {
+        let size = bytes.to_string();
+        let mut all = Vec::new();
+        let mut start = |name: &str, program: &Path, words: &[&str], socket: &str, export: &str| {
+            let mut command = Command::new(program);
+            command.args(words).current_dir(directory);
+            Server::start(name, program, command, &directory.join(socket), export)
+                .map(|server| all.push(server))
         };
-        let socket = directory.join(socket);
-        let mut command = Command::new(program);
-        command.args(["--foreground", "--newstyle", "--unix"]).arg(&socket);
-        command.arg("memory").arg(format!("size={bytes}"));
-        if let Some(allocator) = allocator {
-            command.arg(format!("allocator={allocator}"));
+        let serve = "serve --root rampack --transport nbd --num-devices 1 --size";
+        let serve: Vec<&str> = serve.split(' ').chain([&*size]).collect();
+        start("rampack", ours, &serve, "rampack/nbd.sock", "zram0")?;
+        let plain = ours.with_file_name("examples/serve_plain");
+        match plain.exists() {
+            true => start("our server, plain memory", &plain, &["plain", &size], "plain", "disk")?,
+            false => eprintln!("there is no {}, an example of rampack-nbd", plain.display()),
         }
-        Server::start(&name, program, command, &socket, "")
+        match programs::find("nbdkit") {
+            Some(nbdkit) => {
+                for allocator in allocators(&nbdkit)? {
+                    let name = format!("nbdkit memory {allocator}");
+                    let words = format!(
+                        "--foreground --newstyle --unix {allocator} memory size={size} \
+                         allocator={allocator}"
+                    );
+                    let words: Vec<&str> = words.split(' ').collect();
+                    start(&name, &nbdkit, &words, allocator, "")?;
+                }
+            }
+            None => eprintln!("nbdkit is not installed (package nbdkit)"),
+        }
+        match programs::find("qemu-nbd") {
+            Some(qemu) => {
+                File::create(directory.join("disk"))?.set_len(bytes)?;
+                let socket = format!("--socket={}", directory.join("qemu").display());
+                let words = "--persistent --shared=8 --format=raw --cache=unsafe disk";
+                let words: Vec<&str> = words.split(' ').chain([&*socket]).collect();
+                start("qemu-nbd, file in memory", &qemu, &words, "qemu", "")?;
+            }
+            None => eprintln!("qemu-nbd is not installed (package qemu-utils)"),
+        }
+        Ok(all)
     }
 
     fn start(
@@ -66,17 +82,14 @@ impl Server {
         export: &str,
     ) -> Result<Server> {
         let file = program.file_name().unwrap_or_default().to_string_lossy();
-        let directory = socket.parent().unwrap_or(Path::new("")).to_string_lossy();
-        let arguments: Vec<String> = command
-            .get_args()
-            .map(|argument| argument.to_string_lossy().replace(&*directory, "DIR"))
-            .collect();
+        let words: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
+        let line = format!("{file} {}", words.join(" "));
         command.stdout(Stdio::null());
         let mut running = Running::start(&mut command, false)?;
         running.wait_until(PATIENCE, || Ok(UnixStream::connect(socket).ok()))?;
         Ok(Server {
             name: name.to_owned(),
-            command: format!("{file} {}", arguments.join(" ")),
+            command: line,
             version: programs::version(program, "--version"),
             uri: format!("nbd+unix:///{export}?socket={}", socket.display()),
             running,
@@ -88,15 +101,20 @@ impl Server {
         kib(&format!("/proc/{}/status", self.running.id()), "VmRSS")
             .with_context(|| format!("{} has ended", self.name))
     }
+
+    /// Seconds of CPU time of all its threads since it began, also of those that have ended.
+    pub fn cpu_seconds(&self) -> Result<f64> {
+        let stat = Process::new(self.running.id().cast_signed())?.stat()?;
+        Ok((stat.utime + stat.stime) as f64 / procfs::ticks_per_second() as f64)
+    }
 }
 
-/// The allocators of nbdkit to compare with: the compressing one if nbdkit was built with it, and
-/// the plain one.
-pub fn allocators(nbdkit: &Path) -> Result<Vec<Option<&'static str>>> {
+/// The allocators of nbdkit to compare with: the plain one, and the compressing one if it has that.
+fn allocators(nbdkit: &Path) -> Result<Vec<&'static str>> {
     let text = programs::said(nbdkit, &["--dump-plugin", "memory"])?;
     let zstd = text.lines().any(|line| line.trim() == "zstd=yes");
     if !zstd {
         eprintln!("this nbdkit is built without zstd, so only its plain allocator takes part");
     }
-    Ok(zstd.then_some(Some("zstd")).into_iter().chain([None]).collect())
+    Ok(["sparse"].into_iter().chain(zstd.then_some("zstd")).collect())
 }

@@ -16,30 +16,29 @@ fn servers_take_turns() {
     let place = Place::new();
     let rampack = rampack();
     let rampack = rampack.to_str().expect("a path");
-    let line = format!("nbd --rampack {rampack} --size 4M --milliseconds 100 --repeat 2");
+    let line = format!("nbd --rampack {rampack} --size 4M --milliseconds 60 --repeat 2");
     let result = place.json(&line);
     assert_eq!(result["size_bytes"], 4 << 20);
-    assert_eq!(result["queue_depth"], 16);
     let servers = result["servers"].as_array().expect("a list");
-    assert!((2..=3).contains(&servers.len()), "{result}");
+    assert!((2..=5).contains(&servers.len()), "{result}");
     assert_eq!(servers[0]["name"], "rampack");
-    for server in servers {
-        for side in ["write", "read"] {
-            let rounds = server[side]["rounds"].as_array().expect("a list");
-            assert_eq!(rounds.len(), 2);
-            assert!(rounds.iter().all(|rate| rate.as_f64().is_some_and(|rate| rate > 0.0)));
-            assert!(server[side]["requests"].as_u64().is_some_and(|n| n > 0), "{server}");
-        }
-        assert!(server["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{server}");
+    assert!(servers.iter().all(|it| it["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0)));
+    let loads = result["loads"].as_array().expect("a list");
+    assert_eq!(loads.len(), 4 * servers.len());
+    for side in loads.iter().flat_map(|load| [&load["write"], &load["read"]]) {
+        let list = |name: &str| {
+            let values = side[name].as_array().expect("a list").iter();
+            values.map(|it| it.as_f64().expect("a number")).collect::<Vec<f64>>()
+        };
+        assert!(list("rounds").len() == 2 && list("rounds").iter().all(|rate| *rate > 0.0));
+        assert!(list("server_cpu_us").iter().all(|time| *time >= 0.0), "{side}");
     }
-    let ratios = result["ratios"].as_array().expect("a list");
-    assert_eq!(ratios.len(), servers.len() - 1);
-    for (ratio, server) in ratios.iter().zip(&servers[1..]) {
-        assert_eq!(ratio["over"], server["name"]);
-        let rate = |server: &Value| server["write"]["per_second"].as_f64().expect("a rate");
-        let wanted = rate(&servers[0]) / rate(server);
-        let write = ratio["write"].as_f64().expect("a ratio");
-        assert!((write / wanted - 1.0).abs() < 1e-6, "{result}");
+    let rate = |load: &Value| load["write"]["rounds"][1].as_f64().expect("a rate");
+    for (n, load) in loads.iter().enumerate() {
+        let ours = &loads[n - n % servers.len()];
+        assert_eq!(ours["name"], "rampack");
+        let times = load["write"]["ours_times"][1].as_f64().expect("a ratio");
+        assert!((times / (rate(ours) / rate(load)) - 1.0).abs() < 1e-6, "{result}");
     }
     place.assert_nothing_left();
 }
