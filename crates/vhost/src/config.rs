@@ -26,7 +26,9 @@ const INDIRECT_DESC: u64 = 1 << 28;
 pub(crate) const EVENT_IDX: u64 = 1 << 29;
 const VERSION_1: u64 = 1 << 32;
 
-/// The features that a server offers for `device`.
+/// The features that a server offers for `device`. A device without a flush has what was written
+/// when it answers, and drivers call that "write through": there is no cache that one could switch
+/// off, so `VIRTIO_BLK_F_CONFIG_WCE` is not offered. Our disks are such.
 pub(crate) fn features(device: &dyn BlockDevice) -> u64 {
     let abilities = device.abilities();
     let when = |is: bool, feature| if is { feature } else { 0 };

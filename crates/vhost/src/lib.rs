@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+mod channel;
 mod config;
 mod drive;
 mod inflight;

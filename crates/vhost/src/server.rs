@@ -1,7 +1,7 @@
 //! The socket of a device: one thread takes its front end, and does what that asks.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -12,6 +12,7 @@ use host::{For, Role, Waiters, wait};
 use units::Cpu;
 use vhost_protocol::vhost_user::{BackendReqHandler, Error};
 
+use crate::channel;
 use crate::queue::Stop;
 use crate::request::{ID, Served};
 use crate::session::Session;
@@ -66,6 +67,8 @@ struct Shared {
 struct State {
     /// The front end.
     stream: Option<UnixStream>,
+    /// Where it is told of changes, if it wants to know.
+    channel: Option<OwnedFd>,
     has_ended: bool,
 }
 
@@ -122,6 +125,14 @@ impl Server {
         self.shared.state().stream.is_some()
     }
 
+    /// Tells the front end, if there is one, that the device has another size. It asks for it then,
+    /// and so does a later one.
+    pub fn has_new_size(&self) {
+        if let Some(channel) = &self.shared.state().channel {
+            channel::tell(channel);
+        }
+    }
+
     /// Cuts the front end off, after the requests under way. False if it still has the device.
     pub fn disconnect(&self) -> bool {
         self.shared.cut();
@@ -155,7 +166,7 @@ struct End<'a>(&'a Shared);
 
 impl Drop for End<'_> {
     fn drop(&mut self) {
-        *self.0.state() = State { stream: None, has_ended: true };
+        *self.0.state() = State { has_ended: true, ..State::default() };
         self.0.changed.notify_all();
     }
 }
@@ -178,7 +189,7 @@ struct Gone<'a>(&'a Shared);
 
 impl Drop for Gone<'_> {
     fn drop(&mut self) {
-        self.0.state().stream = None;
+        *self.0.state() = State::default();
         self.0.changed.notify_all();
     }
 }
@@ -196,7 +207,7 @@ fn serve(shared: &Shared, listener: &UnixListener) {
         let Ok([_, is_new, is_asked]) = ready else { break };
         // The messages of this front end, and its end, come before another one.
         if let (true, Some((it, _))) = (is_asked, &mut front) {
-            if let Err(error) = it.handler.handle_request() {
+            if let Err(error) = shared.handle(it) {
                 let (it, gone) = front.take().unzip();
                 drop((it, gone));
                 match error {
@@ -243,6 +254,16 @@ impl Shared {
             tracing::warn!("a vhost-user front end of {}: {text}", self.name());
             text.clone_into(said);
         }
+    }
+
+    /// Does what the next message asks for.
+    fn handle(&self, front: &mut Front) -> Result<(), Error> {
+        let channel = channel::brought(&front.stream);
+        front.handler.handle_request()?;
+        if channel.is_some() {
+            self.state().channel = channel;
+        }
+        Ok(())
     }
 
     /// Begins with a front end.

@@ -2,9 +2,10 @@
 
 mod common;
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -33,6 +34,7 @@ fn options() -> Options {
 /// A device that counts flushes, and waits where it is told to.
 struct Watched {
     next: Checked<Plain>,
+    bytes: AtomicU64,
     seen: Mutex<Vec<String>>,
     /// Reads wait until this is false.
     waits: AtomicBool,
@@ -45,6 +47,7 @@ impl Watched {
         let next = Checked::new(Plain::new(SIZE));
         Arc::new(Watched {
             next,
+            bytes: AtomicU64::new(SIZE as u64),
             seen: Mutex::default(),
             waits: AtomicBool::new(false),
             came: AtomicUsize::new(0),
@@ -54,7 +57,7 @@ impl Watched {
 
 impl BlockDevice for Watched {
     fn geometry(&self) -> Geometry {
-        self.next.geometry()
+        Geometry { bytes: self.bytes.load(Ordering::SeqCst), ..self.next.geometry() }
     }
     fn abilities(&self) -> Abilities {
         Abilities { flush: true, ..self.next.abilities() }
@@ -158,6 +161,57 @@ fn the_configuration_tells_what_the_device_can() {
     assert_eq!(machine.features & 1 << 5, 0, "it can be written to");
     assert_eq!(machine.ask(GET_ID, 0, &[], 20).1, *b"zram7\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(machine.ask(GET_ID, 0, &[], 3).1, *b"zra");
+}
+
+/// A driver that was offered no flush takes the disk for one that writes through, as it is; nothing
+/// is there that it could switch off. One that was offered a flush flushes by itself.
+#[test]
+fn nothing_of_the_cache_can_be_set() {
+    let offered = |device| serve(device, options()).connect().features & (1 << 9 | 1 << 11);
+    assert_eq!(offered(plain()), 0);
+    assert_eq!(offered(Watched::new()), 1 << 9);
+    let served = serve(Watched::new(), options());
+    let mut machine = served.connect();
+    let flags = vhost_protocol::vhost_user::message::VhostUserConfigFlags::WRITABLE;
+    let _ = machine.front().set_config(32, flags, &[0]);
+    assert!(machine.front().get_features().is_err(), "a wrong message ends the connection");
+}
+
+#[test]
+fn a_front_end_is_told_of_a_new_size() {
+    let device = Watched::new();
+    let served = serve(device.clone(), options());
+    served.server.has_new_size();
+    let mut machine = served.connect();
+    served.server.has_new_size();
+    let (mut ours, theirs) = UnixStream::pair().unwrap();
+    ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    machine.front().set_backend_request_fd(&theirs).unwrap();
+    drop(theirs);
+    machine.front().get_features().unwrap();
+    for bytes in [2 * SIZE as u64, 4096] {
+        device.bytes.store(bytes, Ordering::SeqCst);
+        served.server.has_new_size();
+        let mut message = [0; 12];
+        ours.read_exact(&mut message).unwrap();
+        // Of the configuration, in version 1 and without an answer, with no body.
+        assert_eq!(message, *[2u32, 1, 0].map(u32::to_ne_bytes).as_flattened());
+        assert_eq!(machine.config()[..8], (bytes / SECTOR).to_le_bytes());
+    }
+    // One that does not listen holds up nobody.
+    (0..10_000).for_each(|_| served.server.has_new_size());
+    assert_eq!(machine.ask(IN, 0, &[], 512).0, 0);
+    // The channel goes with its front end.
+    drop(machine);
+    let mut machine = served.connect();
+    let mut rest = Vec::new();
+    ours.read_to_end(&mut rest).unwrap();
+    assert!(rest.len() < 10_000 * 12 && rest.len().is_multiple_of(12), "{}", rest.len());
+    served.server.has_new_size();
+    assert_eq!(machine.ask(IN, 0, &[], 512).0, 0);
+    // What is no socket ends the connection.
+    let _ = machine.front().set_backend_request_fd(&File::open("/dev/null").unwrap());
+    assert!(machine.front().get_features().is_err());
 }
 
 #[test]

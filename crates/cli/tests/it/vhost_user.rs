@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{Read, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,29 @@ impl FrontEnd {
         let features = u64::from_ne_bytes(answer[12..].try_into().unwrap());
         assert_ne!(features & 1 << 32, 0, "virtio 1");
         Some(FrontEnd(stream))
+    }
+
+    /// The channel by which it is told of changes.
+    fn channel(&mut self) -> UnixStream {
+        let message = |request: u32, body: &[u8]| {
+            [&[request, 1, body.len() as u32].map(u32::to_ne_bytes).concat(), body].concat()
+        };
+        // It takes that channel, and asks for the configuration.
+        self.0.write_all(&message(16, &(1u64 << 5 | 1 << 9).to_ne_bytes())).unwrap();
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        host::send_message(&self.0, &message(21, &[]), Some(theirs.as_fd())).unwrap();
+        ours.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        ours
+    }
+
+    /// The size of the disk, in sectors.
+    fn sectors(&mut self) -> u64 {
+        // What is asked for: offset, length, flags, and room for it.
+        let asked = [24u32, 1, 20, 0, 8, 0, 0, 0].map(u32::to_ne_bytes).concat();
+        self.0.write_all(&asked).unwrap();
+        let mut answer = [0; 32];
+        self.0.read_exact(&mut answer).unwrap();
+        u64::from_le_bytes(answer[24..].try_into().unwrap())
     }
 
     fn has_ended(&mut self) -> bool {
@@ -63,6 +87,11 @@ fn each_device_with_a_size_has_a_socket() {
     for line in ["remove zram2", "reset zram2", "stop"] {
         refused(&daemon.ask(line), 1, &["zram2 is in use", "virtual machine", "EBUSY"]);
     }
+    let mut channel = front.channel();
+    assert_eq!(front.sectors(), (8 << 20) / 512);
+    daemon.does("set zram2 resize=16M");
+    channel.read_exact(&mut [0; 12]).unwrap();
+    assert_eq!(front.sectors(), (16 << 20) / 512);
     daemon.does("reset zram2 --force");
     assert!(front.has_ended());
     assert!(!socket(&place, 2).exists());

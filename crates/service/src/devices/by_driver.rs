@@ -69,7 +69,10 @@ impl Devices {
             // What is stored in it outlives the daemon from the first byte.
             0 => self.save().and_then(|()| resize()),
             // The disk itself keeps its new size.
-            _ => resize().and_then(|()| self.ublks.resized(disk)),
+            _ => {
+                self.vhosts.resized(disk.id());
+                resize().and_then(|()| self.ublks.resized(disk))
+            }
         };
         if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
             if before != 0 {

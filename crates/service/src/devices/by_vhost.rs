@@ -102,6 +102,13 @@ impl Vhosts {
         self.served.lock().get(&id).map(|served| served.server.clone())
     }
 
+    /// Tells the virtual machine of disk `id` that this has another size.
+    pub(super) fn resized(&self, id: u32) {
+        if let Some(server) = self.server(id) {
+            server.has_new_size();
+        }
+    }
+
     /// Cuts the virtual machine of disk `id` off, after its requests under way.
     pub(super) fn disconnect(&self, id: u32) {
         if let Some(server) = self.server(id) {

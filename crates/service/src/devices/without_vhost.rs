@@ -43,6 +43,8 @@ impl Vhosts {
         None
     }
 
+    pub(super) fn resized(&self, _: u32) {}
+
     pub(super) fn disconnect(&self, _: u32) {}
 
     pub(super) fn settle(&self, _: Option<&str>, _: Duration) {}
