@@ -187,9 +187,7 @@ impl LoopDevice {
 
     /// Settings that measured better. If sysfs is read-only, the device works without them.
     fn tune(&self, options: LoopOptions) {
-        if !options.flush {
-            let _ = fs::write(attribute(self.known.number, "queue/write_cache"), "write through");
-        }
+        pass_flushes(self.known.number, options.flush);
         if let Some(kib) = options.largest_kib {
             let _ =
                 fs::write(attribute(self.known.number, "queue/max_sectors_kb"), kib.to_string());
@@ -413,7 +411,15 @@ fn release(number: u32) -> Result<Option<Hold>, Error> {
     while file.is_some() && backing_of(number) == file && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
+    pass_flushes(number, true);
     Ok(None)
+}
+
+/// Has loop device `number` pass flushes on or not, where sysfs can be written to. Newer kernels
+/// (seen on 6.18) remember that longer than the file: who has the device next would lose flushes.
+fn pass_flushes(number: u32, passes: bool) {
+    let cache = if passes { "write back" } else { "write through" };
+    let _ = fs::write(attribute(number, "queue/write_cache"), cache);
 }
 
 /// Removes what was made for loop device `number`, unless another file has it by now.
@@ -435,6 +441,7 @@ fn unmake(number: u32, made: Made) {
 /// Makes the kernel detach loop device `number` when its last user closes it: `LOOP_CLR_FD` does so
 /// for a device that others have open.
 pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
+    pass_flushes(number, true);
     let done = File::open(node(number)).and_then(|device| match host::loop_clear(&device) {
         Err(error) if error.raw_os_error() == Some(errno::ENXIO) => Ok(()),
         cleared => cleared,

@@ -131,8 +131,20 @@ fn a_write_through_device_and_a_read_only_one() {
     let options = LoopOptions { flush: false, ..LoopOptions::default() };
     let device = LoopDevice::attach(&file, options).unwrap();
     assert_eq!(attribute(&device, "queue/write_cache"), "write through");
+    let (node, number) = (device.path().to_owned(), device.number());
     drop(device);
     assert!(find_by_backing(&file).is_empty(), "dropping it detaches it");
+    // Who has it next has his flushes, unless another test took it meanwhile.
+    let image = served.root.join("image");
+    File::create(&image).unwrap().set_len(1 << 20).unwrap();
+    if testkit::try_run(Command::new("losetup").arg(&node).arg(&image)).status.success() {
+        let cache = fs::read_to_string(format!("/sys/block/loop{number}/queue/write_cache"));
+        run("losetup", &[&"-d", &node]);
+        assert_eq!(cache.unwrap().trim(), "write back");
+    }
+    let device = LoopDevice::attach(&file, LoopOptions::default()).unwrap();
+    assert_eq!(attribute(&device, "queue/write_cache"), "write back");
+    drop(device);
     let options = LoopOptions { read_only: true, block_size: 512, ..LoopOptions::default() };
     let device = LoopDevice::attach(&file, options).unwrap();
     assert_eq!(attribute(&device, "ro"), "1");
