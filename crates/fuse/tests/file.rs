@@ -5,12 +5,12 @@ mod common;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{program, start, start_with};
-use testkit::{Need, Rng, TempDir};
+use common::{program, start};
+use testkit::{Need, TempDir};
 
 const P: u64 = 4096;
 
@@ -36,60 +36,6 @@ fn code(error: io::Error) -> i32 {
 
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
-
-/// Random operations against a vector. `unit` is what offsets and lengths are multiples of.
-fn compare_with_a_vector(file: &File, bytes: u64, unit: u64, rng: &mut Rng) {
-    let mut model = vec![0u8; bytes as usize];
-    // O_DIRECT asks for aligned memory.
-    let mut memory = vec![0u8; bytes as usize + P as usize];
-    let skip = memory.as_ptr().align_offset(P as usize);
-    let buffer = &mut memory[skip..skip + bytes as usize];
-    for _ in 0..400 {
-        let offset = rng.below(bytes / unit) * unit;
-        let most = if rng.one_in(20) { bytes - offset } else { (3 * P).min(bytes - offset) };
-        let length = (rng.below(most / unit) + 1) * unit;
-        let range = offset as usize..(offset + length) as usize;
-        match rng.below(8) {
-            0..=2 => {
-                rng.fill(&mut buffer[..range.len()]);
-                file.write_all_at(&buffer[..range.len()], offset).unwrap();
-                model[range].copy_from_slice(&buffer[..length as usize]);
-            }
-            3 => {
-                fallocate(file, PUNCH, offset, length).unwrap();
-                model[range].fill(0);
-            }
-            4 => {
-                fallocate(file, ZERO, offset, length).unwrap();
-                model[range].fill(0);
-            }
-            5 => file.sync_data().unwrap(),
-            _ => {
-                file.read_exact_at(&mut buffer[..range.len()], offset).unwrap();
-                assert!(buffer[..range.len()] == model[range], "{length} bytes at {offset}");
-            }
-        }
-    }
-    file.read_exact_at(buffer, 0).unwrap();
-    assert!(*buffer == model[..], "the whole file");
-}
-
-#[test]
-fn the_file_holds_what_was_written() {
-    let name = "the_file_holds_what_was_written";
-    if !common::met(name, &[Need::Fuse]) {
-        return;
-    }
-    let mut rng = Rng::new(testkit::seed(name));
-    let mut served = start();
-    // Not a multiple of a page, and longer than the longest request.
-    let path = served.add("zram0", 3 * 1024 * 1024 + 100);
-    compare_with_a_vector(&open(&path), 3 * 1024 * 1024 + 100, 1, &mut rng);
-    let path = served.add("zram1", 3 * 1024 * 1024);
-    let direct =
-        OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path).unwrap();
-    compare_with_a_vector(&direct, 3 * 1024 * 1024, 512, &mut rng);
-}
 
 #[test]
 fn the_file_ends_as_a_disk_does() {
@@ -191,39 +137,6 @@ fn files_come_and_go_while_mounted() {
     open(&path).read_exact_at(&mut found, 0).unwrap();
     assert_eq!(found, [0; 100]);
     assert_eq!(list(&served), ["zram1", "zram0"]);
-}
-
-#[test]
-fn errors_of_the_device_reach_the_caller() {
-    if !common::met("errors_of_the_device_reach_the_caller", &[Need::Fuse]) {
-        return;
-    }
-    let mut served = start();
-    served.ask("add-failing zram0 8192").unwrap();
-    let file = open(&served.file("zram0"));
-    assert_eq!(code(file.read_at(&mut [0; 10], 0).unwrap_err()), libc::EIO);
-    assert_eq!(code(file.write_at(&[0; 10], 0).unwrap_err()), libc::EIO);
-    assert_eq!(code(fallocate(&file, PUNCH, 0, P).unwrap_err()), libc::EIO);
-    assert_eq!(code(fallocate(&file, ZERO, 0, P).unwrap_err()), libc::EIO);
-}
-
-#[test]
-fn a_device_that_panics_does_not_end_the_workers() {
-    let name = "a_device_that_panics_does_not_end_the_workers";
-    if !common::met(name, &[Need::Fuse]) {
-        return;
-    }
-    let mut served = start_with(TempDir::new(), &["--workers", "1"]);
-    served.ask("add-panicking zram0 8192").unwrap();
-    let whole = open(&served.add("zram1", P));
-    let file = open(&served.file("zram0"));
-    for _ in 0..3 {
-        assert_eq!(code(file.read_at(&mut [0; 10], 0).unwrap_err()), libc::EIO);
-        assert_eq!(code(file.write_at(&[0; 10], 0).unwrap_err()), libc::EIO);
-        assert_eq!(code(fallocate(&file, PUNCH, 0, P).unwrap_err()), libc::EIO);
-        assert_eq!(seek(&file, 0, libc::SEEK_DATA), Err(libc::EIO));
-    }
-    whole.write_all_at(&[1; 100], 0).expect("the only worker is still there");
 }
 
 #[test]

@@ -95,49 +95,6 @@ fn others_are_answered_meanwhile() {
     assert_eq!(into, *b"\x0a\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x0a");
 }
 
-/// Threads with pages of their own, of which a random one is held for a while, against what they
-/// wrote.
-#[test]
-fn a_file_holds_what_was_written_whoever_waits() {
-    let name = "a_file_holds_what_was_written_whoever_waits";
-    if !common::met(name, &[Need::Fuse]) {
-        return;
-    }
-    let seed = testkit::seed(name);
-    let mut served = start();
-    let path = served.ask(&format!("add-gated zram0 {}", 64 * P)).unwrap();
-    let file = &open(Path::new(&path));
-    thread::scope(|scope| {
-        let users: Vec<_> = (0..8u64)
-            .map(|user| {
-                scope.spawn(move || {
-                    let mut rng = Rng::new(seed ^ user);
-                    let mut model = vec![0u8; 8 * P as usize];
-                    for _ in 0..300 {
-                        let offset = rng.below(8 * P);
-                        let length = 1 + rng.below((8 * P - offset).min(2 * P));
-                        let range = offset as usize..(offset + length) as usize;
-                        let at = user * 8 * P + offset;
-                        if rng.one_in(2) {
-                            rng.fill(&mut model[range.clone()]);
-                            file.write_all_at(&model[range], at).unwrap();
-                        } else {
-                            let mut into = vec![0; length as usize];
-                            file.read_exact_at(&mut into, at).unwrap();
-                            assert!(into == model[range], "{length} bytes at {at}");
-                        }
-                    }
-                })
-            })
-            .collect();
-        let mut rng = Rng::new(seed);
-        while users.iter().any(|user| !user.is_finished()) {
-            served.ask(&format!("hold zram0 {}", rng.below(64))).unwrap();
-            served.ask("release zram0").unwrap();
-        }
-    });
-}
-
 #[test]
 fn a_mount_is_torn_down_while_requests_wait() {
     if !common::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {

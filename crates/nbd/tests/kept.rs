@@ -1,93 +1,23 @@
 //! A server that is killed again and again, whose socket and contents are kept: clients that connect
 //! again get the same export.
 
-use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread;
+use std::time::Duration;
 
-use kept::{Backoff, Ended, Keeper};
 use nbd::Listener;
+use rustix::process::{Pid, Signal};
+use sim::kept::Kept;
 use testkit::{Need, Rng, TempDir, met};
 
 const SIZE: usize = 16 << 20;
 const BLOCK: usize = 64 << 10;
-
-/// A keeper in this process, with servers that die.
-struct Kept {
-    root: TempDir,
-    keeper: Option<JoinHandle<Ended>>,
-}
-
-impl Kept {
-    fn start() -> Kept {
-        let root = TempDir::new();
-        let mut program = std::env::current_exe().expect("the path of this test");
-        program.pop();
-        program.pop();
-        program.push("examples/serve_kept_nbd");
-        assert!(program.exists(), "{}: build it with 'cargo build --examples'", program.display());
-        let socket = root.join("s").into_os_string();
-        let arguments = vec!["serve_kept_nbd".into(), socket, OsString::from(SIZE.to_string())];
-        let pause = Duration::from_millis(1);
-        let keeper = thread::spawn(move || {
-            let backoff = Backoff { first: pause, longest: pause, tries: 3 };
-            Keeper::new(&program, arguments, backoff, None).unwrap().run().unwrap()
-        });
-        let kept = Kept { root, keeper: Some(keeper) };
-        kept.wait_for_life(0);
-        kept
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.join("s")
-    }
-
-    fn lives(&self) -> Vec<i32> {
-        let text = fs::read_to_string(self.root.join("s.lives")).unwrap_or_default();
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| line.parse().unwrap()).collect()
-    }
-
-    fn wait_for_life(&self, number: usize) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while self.lives().len() <= number {
-            let has_ended = self.keeper.as_ref().is_none_or(JoinHandle::is_finished);
-            assert!(!has_ended && Instant::now() < end, "no other process serves");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn kill(&self) {
-        let lives = self.lives();
-        // SAFETY: two numbers; the process is a child of this one, whose keeper has not seen its
-        // end, because it serves until it is killed here.
-        assert_eq!(unsafe { libc::kill(*lives.last().unwrap(), libc::SIGKILL) }, 0);
-        self.wait_for_life(lives.len());
-    }
-
-    fn stop(mut self) {
-        fs::write(self.root.join("s.stop"), "").unwrap();
-        assert_eq!(self.keeper.take().unwrap().join().unwrap(), Ended::Exited(0));
-        assert!(!self.socket().exists(), "its file is left");
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = fs::write(self.root.join("s.stop"), "");
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.join();
-        }
-    }
-}
 
 /// Runs a client with random writes and reads while servers are killed, and returns what it said.
 fn client(kept: &Kept, seed: u64, kills: usize) -> String {
@@ -147,16 +77,17 @@ fn a_client_that_connects_again_misses_nothing() {
     if !met(name, &[Need::program("qemu-io", "qemu-utils")]) {
         return;
     }
-    let kept = Kept::start();
+    let mut kept = Kept::start("serve_kept_nbd", SIZE as u64);
     let said = client(&kept, testkit::seed(name), 30);
     assert_eq!(said, "16 MiB");
     assert_eq!(kept.lives().len(), 31);
     kept.stop();
+    assert!(!kept.socket().exists(), "its file is left");
 }
 
 /// Have all threads of a process stopped? A signal reaches them one after the other.
-fn is_stopped(process: i32) -> bool {
-    let threads = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+fn is_stopped(process: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", process.as_raw_nonzero())).unwrap();
     threads.flatten().all(|thread| {
         let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
         stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
@@ -165,11 +96,9 @@ fn is_stopped(process: i32) -> bool {
 
 #[test]
 fn a_client_may_connect_while_nobody_serves() {
-    let kept = Kept::start();
-    let lives = kept.lives();
-    // SAFETY: as in `kill`.
-    assert_eq!(unsafe { libc::kill(lives[0], libc::SIGSTOP) }, 0);
-    while !is_stopped(lives[0]) {
+    let mut kept = Kept::start("serve_kept_nbd", SIZE as u64);
+    kept.signal(Signal::STOP);
+    while !is_stopped(kept.lives()[0]) {
         thread::sleep(Duration::from_millis(1));
     }
     let mut early = UnixStream::connect(kept.socket()).unwrap();
@@ -180,6 +109,7 @@ fn a_client_may_connect_while_nobody_serves() {
     assert_eq!(&greeting, b"NBDMAGIC");
     drop(early);
     kept.stop();
+    assert!(!kept.socket().exists(), "its file is left");
 }
 
 #[test]

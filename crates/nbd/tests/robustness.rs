@@ -193,19 +193,3 @@ fn replies_without_end_are_bounded() {
     let output = nbd::drive(&input, plain(1 << 20));
     assert!((64 << 20..66 << 20).contains(&output.len()), "{}", output.len());
 }
-
-#[test]
-fn a_panicking_device_ends_its_connection_only() {
-    let mut odd = Odd::new(8192);
-    odd.fail = |operation| match operation.range().0 {
-        4096 => panic!("this is part of the test"),
-        _ => None,
-    };
-    let mut client = Client::connected(Arc::new(odd), Style::Simple);
-    client.request(0, READ, 1, 4096, 1);
-    client.expect_end();
-    let mut other = Client::of(client.server.clone());
-    other.greet(3);
-    other.begin(Style::Simple);
-    assert_eq!(other.read(0, 1), Ok(vec![0]));
-}

@@ -170,43 +170,6 @@ fn served(device: impl BlockDevice + 'static) -> Served {
     Served::new(Arc::new(device), || Cpu(0), LARGEST)
 }
 
-#[test]
-fn answers_are_bytes_or_errors() {
-    let served = served(Checked::new(Plain::new(BYTES as usize)));
-    let answer = |request, buffer: &mut [u8]| {
-        served.answer(request, buffer, Wait::No).expect("it does not wait")
-    };
-    let mut buffer = vec![7; LARGEST];
-    let write = Request::Write { offset: P, length: PAGE_SIZE };
-    assert_eq!(answer(write, &mut buffer), PAGE_SIZE as i32);
-    buffer.fill(1);
-    let read = Request::Read { offset: 0, length: 3 * PAGE_SIZE };
-    assert_eq!(answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
-    let expected = [[0; PAGE_SIZE], [7; PAGE_SIZE], [0; PAGE_SIZE], [1; PAGE_SIZE]].concat();
-    assert!(buffer == expected, "what was not asked for stays");
-    assert_eq!(answer(Request::Discard { offset: 0, length: BYTES }, &mut buffer), 0);
-    assert_eq!(answer(Request::Flush, &mut buffer), 0);
-    assert_eq!(answer(read, &mut buffer), 3 * PAGE_SIZE as i32);
-    assert!(buffer[..3 * PAGE_SIZE].iter().all(|byte| *byte == 0));
-    let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
-    assert_eq!(answer(beyond, &mut buffer), -libc::EINVAL);
-    assert_eq!(answer(read, &mut []), -libc::EINVAL, "no buffer");
-}
-
-#[test]
-fn a_device_that_panics_has_failed() {
-    // Without checks, what passes the end panics.
-    let served = served(Plain::new(BYTES as usize));
-    let answer = |request, buffer: &mut [u8]| {
-        served.answer(request, buffer, Wait::No).expect("it does not wait")
-    };
-    let mut buffer = vec![0; LARGEST];
-    let beyond = Request::Read { offset: BYTES, length: PAGE_SIZE };
-    assert_eq!(answer(beyond, &mut buffer), -libc::EIO);
-    let read = Request::Read { offset: 0, length: PAGE_SIZE };
-    assert_eq!(answer(read, &mut buffer), PAGE_SIZE as i32);
-}
-
 /// Would have to wait, whatever it is asked.
 struct Below(Plain);
 

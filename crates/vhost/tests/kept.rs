@@ -2,88 +2,16 @@
 
 mod common;
 
-use std::ffi::OsString;
-use std::fs;
-use std::path::PathBuf;
-use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use common::*;
-use kept::{Backoff, Ended, Keeper};
-use testkit::{Rng, TempDir};
+use sim::kept::Kept;
+use testkit::Rng;
 
 const SIZE: u64 = 16 << 20;
 const KILLS: usize = 40;
 const SLOTS: u16 = 8;
 const BLOCK: usize = 64 << 10;
-
-/// A keeper in this process, with servers that die.
-struct Kept {
-    root: TempDir,
-    keeper: Option<JoinHandle<Ended>>,
-}
-
-impl Kept {
-    fn start() -> Kept {
-        let root = TempDir::new();
-        let mut program = std::env::current_exe().expect("the path of this test");
-        program.pop();
-        program.pop();
-        program.push("examples/serve_kept_vhost");
-        assert!(program.exists(), "{}: build it with 'cargo build --examples'", program.display());
-        let socket = root.join("s").into_os_string();
-        let arguments = vec!["serve_kept_vhost".into(), socket, OsString::from(SIZE.to_string())];
-        let pause = Duration::from_millis(1);
-        let keeper = thread::spawn(move || {
-            let backoff = Backoff { first: pause, longest: pause, tries: 3 };
-            Keeper::new(&program, arguments, backoff, None).unwrap().run().unwrap()
-        });
-        let kept = Kept { root, keeper: Some(keeper) };
-        kept.wait_for_life(0);
-        kept
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.root.join("s")
-    }
-
-    fn lives(&self) -> Vec<i32> {
-        let text = fs::read_to_string(self.root.join("s.lives")).unwrap_or_default();
-        let whole = text.rfind('\n').map_or("", |end| &text[..end]);
-        whole.lines().map(|line| line.parse().unwrap()).collect()
-    }
-
-    fn wait_for_life(&self, number: usize) {
-        let end = Instant::now() + Duration::from_secs(60);
-        while self.lives().len() <= number {
-            let has_ended = self.keeper.as_ref().is_none_or(JoinHandle::is_finished);
-            assert!(!has_ended && Instant::now() < end, "no other process serves");
-            thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn kill(&self) {
-        let lives = self.lives();
-        // SAFETY: two numbers; the process is a child of this one, whose keeper has not seen its
-        // end, because it serves until it is killed here.
-        assert_eq!(unsafe { libc::kill(*lives.last().unwrap(), libc::SIGKILL) }, 0);
-        self.wait_for_life(lives.len());
-    }
-
-    fn stop(mut self) {
-        fs::write(self.root.join("s.stop"), "").unwrap();
-        assert_eq!(self.keeper.take().unwrap().join().unwrap(), Ended::Exited(0));
-    }
-}
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let _ = fs::write(self.root.join("s.stop"), "");
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.join();
-        }
-    }
-}
 
 /// What is under way in a slot: a block that is written with a byte, or read, which finds it.
 #[derive(Clone, Copy)]
@@ -157,7 +85,7 @@ impl Driver {
 
 #[test]
 fn a_machine_sees_no_error_when_its_server_is_killed() {
-    let kept = Kept::start();
+    let mut kept = Kept::start("serve_kept_vhost", SIZE);
     let mut driver = Driver {
         machine: Machine::new(2).connected(&kept.socket()),
         under_way: [[None; SLOTS as usize]; 2],

@@ -9,6 +9,8 @@
 //! * [`indexes`]: the tests that every index of a swap area ([`zswap::Index`]) must pass.
 //! * [`suite`]: the tests that every [`block::BlockDevice`] must pass, under one thread and under
 //!   many.
+//! * [`roads`]: the tests that every road from a client to a device must pass.
+//! * [`kept`]: servers that are killed, and started again with what was kept.
 //! * [`controls`]: devices that are broken on purpose. The tests of this crate show that the suite
 //!   rejects each of them and accepts [`block::Plain`].
 //! * [`swap`]: events, model and suite for compressed caches in front of swap devices.
@@ -20,7 +22,9 @@ pub mod content;
 pub mod controls;
 pub mod events;
 pub mod indexes;
+pub mod kept;
 pub mod model;
+pub mod roads;
 pub mod shrink;
 pub mod suite;
 pub mod swap;

@@ -182,6 +182,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "zram",
             "zswap",
             "values",
+            "host",
+            "kept",
             "testkit",
         ],
     ),
@@ -300,8 +302,8 @@ const FOREIGN: &[(&str, &[&str], &[&str])] = &[
     (
         "rustix",
         &[
-            "backing", "cli", "estimate", "fuse", "host", "kept", "nbd", "service", "soak", "ublk",
-            "vhost",
+            "backing", "cli", "estimate", "fuse", "host", "kept", "nbd", "service", "sim", "soak",
+            "ublk", "vhost",
         ],
         &[],
     ),

@@ -2,9 +2,9 @@
 //! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd] [--ring]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
-//! `add NAME BYTES`, `add-failing NAME BYTES` (reads and changes fail), `add-panicking NAME BYTES`,
-//! `remove NAME`, `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `ring` (is it served by
-//! io_uring?), `unmount`, `force`.
+//! `add NAME BYTES`, `add-kind NAME KIND BYTES` (a kind of `sim::roads`), `remove NAME`,
+//! `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `ring` (is it served by io_uring?),
+//! `unmount`, `force`.
 //!
 //! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
 //! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
@@ -18,15 +18,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use block::layer::{Fault, FaultPlan};
 use block::{BlockDevice, Checked, Plain};
 use fuse::{Mount, Options};
+use sim::roads::Kind;
 
 mod gated;
-mod panicking;
 
 use gated::Gated;
-use panicking::Panicking;
 
 type Gates = HashMap<String, Arc<Gated>>;
 type Disks = HashMap<String, Arc<dyn BlockDevice>>;
@@ -106,19 +104,9 @@ fn answer(
             let disk = Arc::new(Checked::new(Plain::new(bytes.parse()?)));
             add(mount, disks, name, disk)
         }
-        ["add-failing", name, bytes] => {
-            let always = 1_000_000;
-            let plan = FaultPlan {
-                seed: 1,
-                reads_per_million: always,
-                changes_per_million: always,
-                flushes_per_million: always,
-            };
-            let disk = Fault::new(Plain::new(bytes.parse()?), plan);
-            add(mount, disks, name, Arc::new(Checked::new(disk)))
-        }
-        ["add-panicking", name, bytes] => {
-            add(mount, disks, name, Arc::new(Panicking(Plain::new(bytes.parse()?))))
+        ["add-kind", name, kind, bytes] => {
+            let kind = Kind::named(kind).ok_or("no such kind")?;
+            add(mount, disks, name, kind.of(bytes.parse()?).device())
         }
         ["remove", name] => {
             mount.remove(name).ok_or("no such file")?;

@@ -266,7 +266,7 @@ impl Client {
     pub fn expect_end(&mut self) {
         let mut rest = vec![];
         match self.socket.read_to_end(&mut rest) {
-            Ok(_) => assert_eq!(rest, [], "the server sent more"),
+            Ok(_) => assert!(rest.is_empty(), "the server sent more"),
             Err(error) => assert!(closed(&error), "reading to the end: {error}"),
         }
     }

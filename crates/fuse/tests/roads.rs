@@ -1,0 +1,60 @@
+//! The suite of roads by a file, and by a loop device on it. A server has a process of its own.
+
+mod common;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use common::{Served, start};
+use fuse::{LoopDevice, LoopOptions};
+use sim::roads::{self, FileClient, Lack, Subject, punch};
+use testkit::Need;
+
+/// Nobody but who opens the file comes to it, and what is cut off at its end succeeds.
+const LACKS: [Lack; 2] = [Lack::EndsOfFrees, Lack::Strangers];
+
+fn serve(subject: Subject) -> (Served, String) {
+    let mut served = start();
+    let path = served.ask(&format!("add-kind disk {:?} {}", subject.kind, subject.bytes));
+    (served, path.unwrap())
+}
+
+#[test]
+fn a_file_is_a_road() {
+    if !common::met("a_file_is_a_road", &[Need::Fuse]) {
+        return;
+    }
+    roads::pass("FUSE", &LACKS, |subject| {
+        let (served, path) = serve(subject);
+        let served = Mutex::new(served);
+        let lose = Arc::new(move || served.lock().unwrap().kill());
+        Arc::new(FileClient::new(Path::new(&path), 1, punch, lose))
+    });
+}
+
+fn discard(device: &File, offset: u64, length: u64) -> io::Result<()> {
+    const BLKDISCARD: libc::Ioctl = 0x1277;
+    let range = [offset, length];
+    // SAFETY: the call reads two numbers, which live through it.
+    let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[test]
+fn a_loop_device_is_a_road() {
+    if !common::met("a_loop_device_is_a_road", &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    roads::pass("loop", &LACKS, |subject| {
+        let (served, path) = serve(subject);
+        let device = LoopDevice::attach(Path::new(&path), LoopOptions::default()).unwrap();
+        let node = device.path().to_owned();
+        // The loop device goes before what it stands on.
+        let both = Mutex::new((device, served));
+        let lose = Arc::new(move || both.lock().unwrap().1.kill());
+        Arc::new(FileClient::new(&node, 4096, discard, lose))
+    });
+}
