@@ -7,7 +7,6 @@ mod access;
 mod cut;
 mod kept_windows;
 mod page_ops;
-mod shared;
 mod slot;
 mod tables;
 mod windows;
@@ -18,7 +17,6 @@ pub(crate) use cut::Cut;
 pub(crate) use kept_windows::LeftWindow;
 pub use page_ops::Select;
 pub(crate) use page_ops::{Ahead, Fetched, Loaded, Maker, Recompression};
-pub(crate) use shared::Shared;
 pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};
 pub(crate) use tables::Table;
@@ -35,7 +33,7 @@ mod post_processing;
 mod recovery;
 mod sharing;
 
-pub(crate) use self::packing::{Packable, Packed, Packing};
+pub(crate) use self::packing::{Packable, Packed};
 pub(crate) use self::sharing::Alike;
 
 use alloc::{boxed::Box, format, sync::Arc};
@@ -43,7 +41,7 @@ use core::ops::{ControlFlow, Range};
 
 use block::{Extent, ExtentKind, IoError, Visit};
 use control::{ControlError, Errno};
-use objects::{Object, Objects};
+use objects::{Object, Objects, SharedObjects};
 use pagealloc::NoMemory;
 use pagelog::{Backed, Backing, Coded};
 use sync::{CachePadded, Mutex, MutexGuard, Published, Reader, ReaderEpochs};
@@ -56,7 +54,6 @@ use crate::record::Record;
 use crate::resources::Resources;
 use crate::slots::Slots;
 use access::Accesses;
-use shared::SharedObjects;
 use windows::Windows;
 
 /// The options of an engine.

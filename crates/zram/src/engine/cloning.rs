@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::ops::Range;
 
 use block::IoError;
-use objects::{Compressed, Object};
+use objects::{Compressed, Object, Shared};
 use pagealloc::MemoryProvider;
 use pagelog::Backed;
 use sync::Reader;
@@ -14,7 +14,6 @@ use super::Engine;
 use crate::counts::{Count, Counts};
 use crate::engine::cut::Cut;
 use crate::engine::page_ops::Fetched;
-use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
 
 /// A page that is on the backing device, and gets an object of its own in the clone.

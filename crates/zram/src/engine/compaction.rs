@@ -2,12 +2,11 @@
 
 use alloc::vec::Vec;
 
-use objects::Object;
+use objects::{Object, Shared};
 use units::Cpu;
 use zsmalloc::Pass;
 
 use super::Engine;
-use crate::engine::shared::Shared;
 use crate::engine::slot::Slot;
 
 impl Engine {

@@ -5,7 +5,7 @@
 //! that another process left, `recovery` has looked for it first.
 
 use block::IoError;
-use objects::{Object, Packed};
+use objects::{Object, Packed, Shared};
 use pagelog::Backed;
 use sync::Reader;
 use units::{Cpu, Page};
@@ -15,7 +15,6 @@ use zsmalloc::{Pass, StoreError};
 use super::Engine;
 use crate::counts::Count;
 use crate::engine::page_ops::{Ahead, Loaded, Maker};
-use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
 
 impl Engine {

@@ -5,7 +5,7 @@ use core::ops::Range;
 
 use block::IoError;
 use control::{ControlError, Errno};
-use objects::Object;
+use objects::{Object, Shared};
 use pagealloc::MemoryProvider;
 use sync::{Published, Reader};
 use units::{Cpu, Page};
@@ -13,7 +13,6 @@ use zsmalloc::Room;
 
 use super::Engine;
 use crate::engine::cut::Cut;
-use crate::engine::shared::Shared;
 use crate::engine::slot::Slot;
 
 impl Engine {

@@ -6,7 +6,7 @@ use alloc::format;
 
 use block::IoError;
 use control::{ControlError, Errno};
-use objects::Compressed;
+use objects::{Compressed, Shared};
 use sync::Reader;
 use units::{Cpu, Page};
 use zcomp::{Chosen, NotInstalled};
@@ -15,7 +15,6 @@ use zsmalloc::Room;
 use super::Engine;
 use super::contents::refused;
 use crate::engine::page_ops::Maker;
-use crate::engine::shared::Shared;
 use crate::engine::slot::{Part, Slot};
 
 /// Where objects that come from elsewhere go.

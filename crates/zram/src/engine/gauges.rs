@@ -2,14 +2,13 @@
 
 use core::ops::Range;
 
-use objects::Object;
+use objects::{ENTRY_BYTES, Object};
 use units::Cpu;
 
 use super::Engine;
 use crate::counts::{Count, Counts};
 use crate::disk::Density;
 use crate::engine::access::{TIME_BYTES, WITH_ONE_TIME};
-use crate::engine::shared::ENTRY_BYTES;
 use crate::engine::slot::{Kind, Slot};
 
 impl Engine {

@@ -1,58 +1,20 @@
 //! Extents: neighbouring pages that are compressed as one object. A page is marked while its extent
 //! is made.
 
-use alloc::{format, string::String, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use block::IoError;
-use objects::{Compressed, Object};
+use objects::{Compressed, Object, Packing, Shared, ToPlan};
 use sync::Reader;
-use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{Compressor, EXTENT_PAGES, ExtentPacker, PRIORITIES};
+use units::{Cpu, Page};
+use zcomp::EXTENT_PAGES;
 use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
 use crate::counts::Count;
 use crate::engine::page_ops::Select;
-use crate::engine::shared::{ENTRY_BYTES, Shared};
 use crate::engine::slot::{Kind, Part, Slot};
-
-/// What one thread needs to pack pages.
-pub(crate) struct Packing {
-    compressor: Arc<dyn Compressor>,
-    packer: ExtentPacker,
-    /// The number of the codec, and its priority.
-    codec: u8,
-    priority: u8,
-    /// The pages of a group, one behind the other.
-    pages: Vec<u8>,
-    /// The last extent that was compressed.
-    output: Vec<u8>,
-}
-
-impl Packing {
-    /// Sets the levels ([`ExtentPacker::set_levels`]).
-    pub(crate) fn set_levels(&mut self, low: Option<i32>, high: Option<i32>) {
-        self.packer.set_levels(low, high);
-    }
-
-    /// Compresses some of the pages to `output`, and returns the length; `None` if they do not fit.
-    fn compress(&mut self, members: Range<usize>) -> Option<usize> {
-        let pages = &self.pages[members.start * PAGE_SIZE..members.end * PAGE_SIZE];
-        self.packer.compress(pages, &mut self.output)
-    }
-
-    /// The length that this would have at most.
-    fn length(&mut self, members: Range<usize>) -> Option<usize> {
-        self.packer.length(&self.pages[members.start * PAGE_SIZE..members.end * PAGE_SIZE])
-    }
-
-    fn page(&mut self, member: usize) -> &mut Page {
-        let bytes = &mut self.pages[member * PAGE_SIZE..(member + 1) * PAGE_SIZE];
-        bytes.try_into().unwrap_or_else(|_| unreachable!("it is as long as a page"))
-    }
-}
 
 /// A page that may be packed.
 #[derive(Clone, Copy, Default)]
@@ -93,61 +55,7 @@ pub(crate) struct Packed {
     pub(crate) in_use: bool,
 }
 
-/// How the pages of a group are put together: runs of pages that become extents. What is in none
-/// gets an object of its own.
-type Plan = [Range<usize>; 2];
-
 impl Engine {
-    /// What a thread needs to pack pages with the codec of a priority, at its level; `None` if the
-    /// codec packs no pages, or there is none.
-    ///
-    /// # Errors
-    /// Says that there is no memory.
-    pub(crate) fn packing(
-        &self,
-        reader: &Reader<'_>,
-        priority: u8,
-    ) -> Result<Option<Packing>, String> {
-        let Some((codec, current)) = self.objects.codecs().current(reader, priority) else {
-            return Ok(None);
-        };
-        let compressor = current.chosen.compressor.clone();
-        let Some(packer) = compressor.packer().map_err(|error| error.0)? else {
-            return Ok(None);
-        };
-        let packer = ExtentPacker::new(packer).map_err(|error| error.0)?;
-        let room = |bytes| -> Result<Vec<u8>, String> {
-            let mut room = Vec::new();
-            room.try_reserve_exact(bytes).map_err(|_| format!("{bytes} bytes"))?;
-            room.resize(bytes, 0);
-            Ok(room)
-        };
-        // An object is smaller than a page.
-        let (pages, output) = (room(EXTENT_PAGES * PAGE_SIZE)?, room(PAGE_SIZE - 1)?);
-        Ok(Some(Packing { compressor, packer, codec, priority, pages, output }))
-    }
-
-    /// The same with the first codec that packs pages, from priority 1 on and the primary one last.
-    ///
-    /// # Errors
-    /// Says that there is no memory.
-    pub(crate) fn any_packing(&self, reader: &Reader<'_>) -> Result<Option<Packing>, String> {
-        for priority in (1..PRIORITIES as u8).chain([0]) {
-            if let Some(packing) = self.packing(reader, priority)? {
-                return Ok(Some(packing));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Whether the codec is still the one of its priority.
-    pub(crate) fn is_current(&self, reader: &Reader<'_>, packing: &Packing) -> bool {
-        let current = self.objects.codecs().current(reader, packing.priority);
-        current.is_some_and(|(number, codec)| {
-            number == packing.codec && Arc::ptr_eq(&codec.chosen.compressor, &packing.compressor)
-        })
-    }
-
     /// Packs the chosen pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
     /// then. Those that are in an extent are packed anew, or get objects of their own, if half of
     /// it is gone, or if it has room for a page that comes to it, or if that is asked for.
@@ -241,99 +149,33 @@ impl Engine {
         again: bool,
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
-        let (now, count) = (self.bytes_now(members), members.len());
-        let whole = if count > 1 { packing.compress(0..count) } else { None };
-        if let Some(length) = whole.filter(|length| self.bytes_of(*length) < now) {
-            let pages = self.make_extent(cpu, members, length, packing)?;
-            let saved = (now - self.bytes_of(length)) as u64;
-            return Ok(Packed { pages, saved, in_use: false });
-        }
-        // The present plan is as good as any at the low level. The high one makes it smaller.
-        let most = now + usize::from(again);
-        let Some((plan, bytes)) = self.best_plan(reader, cpu, members, most, packing) else {
+        let is_packed = members.iter().any(|member| member.entry != 0);
+        let now = self.bytes_now(members);
+        let group = ToPlan { pages: members.len(), now, is_packed, again };
+        let priority = packing.priority();
+        let alone = |n: usize, page: &Page| match members[n].entry {
+            0 => Some(members[n].bytes),
+            _ => {
+                let bytes = |made: objects::Packed<'_>| made.bytes();
+                let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
+                Some(self.pool().slot_bytes(made))
+            }
+        };
+        let Some(plan) = packing.plan(&self.objects, group, alone) else {
             return Ok(Packed::default());
         };
-        let mut packed = Packed { pages: 0, saved: (now - bytes) as u64, in_use: false };
-        for run in plan.iter().filter(|run| !run.is_empty()) {
-            if let Some(length) = packing.compress(run.clone()) {
-                packed.pages += self.make_extent(cpu, &members[run.clone()], length, packing)?;
+        let mut packed = Packed { pages: 0, saved: (now - plan.bytes) as u64, in_use: false };
+        for run in plan.runs.iter().filter(|run| !run.is_empty()) {
+            if let Some(made) = packing.compress(run.clone()) {
+                packed.pages += self.make_extent(cpu, &members[run.clone()], made)?;
             }
         }
         for (n, member) in members.iter().enumerate() {
-            if member.entry != 0 && !plan.iter().any(|run| run.contains(&n)) {
-                self.make_single(reader, cpu, member.index, packing.priority, packing.page(n))?;
+            if member.entry != 0 && plan.leaves_alone(n) {
+                self.make_single(reader, cpu, member.index, priority, packing.page(n))?;
             }
         }
         Ok(packed)
-    }
-
-    /// The plan by which pages that do not go together take least memory, and the bytes; `None` if
-    /// it is not less than `most`.
-    fn best_plan(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        members: &[Member],
-        most: usize,
-        packing: &mut Packing,
-    ) -> Option<(Plan, usize)> {
-        let count = members.len();
-        let plans: [Plan; 4] = [
-            [0..0, 0..0],
-            [0..count.saturating_sub(1), 0..0],
-            [1.min(count)..count, 0..0],
-            [0..count / 2, count / 2..count],
-        ];
-        let mut best = (most, None);
-        for (n, plan) in plans.iter().enumerate() {
-            let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
-            // Without an extent, only pages of another extent change.
-            let changes = n > 0 || members.iter().any(|member| member.entry != 0);
-            if !changes || n > 0 && count < 3 || !plan.iter().all(fits) {
-                continue;
-            }
-            if let Some(bytes) = self.bytes_by(reader, cpu, members, plan, packing)
-                && bytes < best.0
-            {
-                best = (bytes, Some((plan.clone(), bytes)));
-            }
-        }
-        best.1
-    }
-
-    /// The bytes that the pages take by a plan at most; `None` if it is impossible.
-    fn bytes_by(
-        &self,
-        reader: &Reader<'_>,
-        cpu: Cpu,
-        members: &[Member],
-        plan: &Plan,
-        packing: &mut Packing,
-    ) -> Option<usize> {
-        let mut bytes = 0;
-        for run in plan.iter().filter(|run| !run.is_empty()) {
-            bytes += self.bytes_of(packing.length(run.clone())?);
-        }
-        for (n, member) in members.iter().enumerate() {
-            if plan.iter().any(|run| run.contains(&n)) {
-                continue;
-            }
-            bytes += match member.entry {
-                0 => member.bytes,
-                _ => {
-                    let (priority, page) = (packing.priority, packing.page(n));
-                    let bytes = |made: objects::Packed<'_>| made.bytes();
-                    let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
-                    self.pool().slot_bytes(made)
-                }
-            };
-        }
-        Some(bytes)
-    }
-
-    /// The bytes that an extent takes.
-    fn bytes_of(&self, length: usize) -> usize {
-        self.pool().slot_bytes(length) + ENTRY_BYTES as usize
     }
 
     /// The bytes that come free when all these pages leave their objects.
@@ -349,22 +191,20 @@ impl Engine {
             if let Some(shared) = self.shared.peek(member.entry)
                 && self.shared.count(member.entry) <= leave
             {
-                bytes += self.bytes_of(shared.object.bytes());
+                bytes += self.objects.extent_bytes(shared.object.bytes());
             }
         }
         bytes
     }
 
-    /// Stores what was compressed last as the extent of these pages, and lets the slots of those
-    /// name it that are still marked. Returns their number.
+    /// Stores the extent of these pages, and lets the slots of those name it that are still marked.
+    /// Returns their number.
     fn make_extent(
         &self,
         cpu: Cpu,
         members: &[Member],
-        length: usize,
-        packing: &Packing,
+        made: Compressed<'_>,
     ) -> Result<u64, IoError> {
-        let made = Compressed { bytes: &packing.output[..length], codec: packing.codec };
         let object = self.with_space(cpu, || {
             self.objects.store_packed(cpu, Room::All, made, None).map_err(refused)
         })?;
@@ -387,6 +227,7 @@ impl Engine {
         if let Some(record) = &self.record {
             record.has_shared_objects();
         }
+        self.shared.provide(1);
         let entry = self.shared.insert(shared)?;
         self.counts.add(cpu, Count::ComprBytes, shared.object.bytes() as i64);
         Some(entry)

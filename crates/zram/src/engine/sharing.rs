@@ -4,13 +4,12 @@
 use alloc::vec::Vec;
 
 use block::IoError;
-use objects::Object;
+use objects::{Object, Shared};
 use units::{Cpu, Page};
 
 use super::Engine;
 use crate::counts::Count;
 use crate::engine::page_ops::{Loaded, Select};
-use crate::engine::shared::Shared;
 use crate::engine::slot::{Kind, Part, Slot};
 
 /// Different pages with one fingerprint that later pages are compared with. More would mean that

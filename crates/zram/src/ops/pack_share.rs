@@ -5,6 +5,7 @@
 use alloc::{format, vec::Vec};
 
 use control::{ControlError, Errno};
+use objects::Packing;
 use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
@@ -13,7 +14,7 @@ use crate::disk::Density;
 use crate::disk::Disk;
 use crate::disk::{Which, find};
 use crate::engine::Select;
-use crate::engine::{Alike, Engine, Packable, Packing};
+use crate::engine::{Alike, Engine, Packable};
 use crate::ops::write_error::ended_early;
 use crate::record::OLDEST_LAYOUT;
 use crate::resources::CPU;
@@ -63,7 +64,7 @@ impl Disk {
             let last = (first + group).min(end).min(engine.capacity());
             let packed = self.compacting(&engine, &mut || {
                 let reader = self.readers.enter(CPU);
-                if !engine.is_current(&reader, &packing) {
+                if !engine.objects().is_current(&reader, &packing) {
                     return Ok(None);
                 }
                 let chosen = Packable::all(what.select);
@@ -83,7 +84,8 @@ impl Disk {
     /// The codec that packs pages: the chosen one, or the first that does.
     fn packing(&self, engine: &Engine, which: &Which) -> Result<Packing, ControlError> {
         if *which == Which::default() {
-            let packing = engine.any_packing(&self.readers.enter(CPU)).map_err(no_memory)?;
+            let packing =
+                engine.objects().any_packing(&self.readers.enter(CPU)).map_err(no_memory)?;
             return packing.ok_or_else(|| {
                 let message = format!(
                     "no algorithm of {} packs pages: {} does, so give it a priority with \
@@ -95,7 +97,7 @@ impl Disk {
             });
         }
         let priority = find(&self.family().settings.lock(), which, 0)? as u8;
-        let packing = engine.packing(&self.readers.enter(CPU), priority);
+        let packing = engine.objects().packing(&self.readers.enter(CPU), priority);
         packing.map_err(no_memory)?.ok_or_else(|| {
             let name = self.chosen_algorithms()[usize::from(priority)].unwrap_or("no algorithm");
             ControlError::invalid(format!("{name} packs no pages; {} does", zcomp::ZSTD))

@@ -3,12 +3,11 @@
 use alloc::collections::BTreeMap;
 use alloc::{format, string::String, vec::Vec};
 
-use objects::Object;
+use objects::{Object, Shared};
 use units::Cpu;
 
 use super::Recovery;
 use crate::counts::Count;
-use crate::engine::Shared;
 use crate::engine::{Kind, Part};
 
 impl Recovery {

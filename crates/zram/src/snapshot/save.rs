@@ -6,7 +6,7 @@ use alloc::{boxed::Box, format, string::String, vec::Vec};
 use core::ops::Range;
 
 use control::{ControlError, Errno};
-use objects::Object;
+use objects::{Object, Shared};
 use pagelog::{AT_ONCE, Backed, Wanted};
 use sync::Reader;
 use units::{PAGE_SIZE, Page};
@@ -14,7 +14,7 @@ use zcomp::Chosen;
 
 use super::format::{Codec, Of, begin, entry, put_beginning, put_entry, put_record, record};
 use crate::disk::Disk;
-use crate::engine::{Cut, Engine, Kind, Shared, Slot};
+use crate::engine::{Cut, Engine, Kind, Slot};
 use crate::resources::CPU;
 
 /// The most pages that are looked at by one reader of the device, for whom others may wait.

@@ -15,14 +15,14 @@ use alloc::string::{String, ToString};
 use core::ops::Range;
 
 use block::IoError;
-use objects::{Object, Recompressed};
+use objects::{Object, Packing, Recompressed};
 use pagealloc::MemoryProvider;
 use sync::{Reader, ReaderEpochs};
 use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM, WARM_PRIORITY};
 use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
-use crate::engine::{Alike, Engine, Packable, Packed, Packing};
+use crate::engine::{Alike, Engine, Packable, Packed};
 use crate::engine::{Kind, Slot};
 use crate::engine::{Recompression, Select};
 use crate::resources::CPU;
@@ -153,8 +153,8 @@ impl Mover {
             self.fingerprints = larger;
         }
         let reader = readers.enter(CPU);
-        if !self.packing.as_ref().is_some_and(|it| engine.is_current(&reader, it)) {
-            self.packing = engine.any_packing(&reader).unwrap_or(None);
+        if !self.packing.as_ref().is_some_and(|it| engine.objects().is_current(&reader, it)) {
+            self.packing = engine.objects().any_packing(&reader).unwrap_or(None);
         }
     }
 
@@ -204,7 +204,7 @@ impl Mover {
     pub(crate) fn pack(&mut self, place: &Place<'_>, group: &Group) -> Result<Packed, IoError> {
         let Place { engine, readers, .. } = *place;
         let reader = readers.enter(CPU);
-        let packing = self.packing.as_mut().filter(|it| engine.is_current(&reader, it));
+        let packing = self.packing.as_mut().filter(|it| engine.objects().is_current(&reader, it));
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
         let (members, again) = (group.to_cold | group.with_cold, group.is_thorough);
         packing

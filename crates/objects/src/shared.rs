@@ -1,10 +1,10 @@
-//! The table of shared objects: objects that several slots name.
+//! The table of shared objects: objects that several pages name.
 //!
 //! # Definitions
-//! A *shared object* is one page that several slots have in common, or an *extent*: two to four
+//! A *shared object* is one page that several have in common, or an *extent*: two to four
 //! neighbouring pages compressed as one. Its *entry* is two words: what it is, and how many
-//! *references* to it there are. Each slot that names the entry is a reference; a thread that works
-//! on the object may hold others for a while.
+//! *references* to it there are. Each page that names the entry, by its slot or its own entry, is a
+//! reference; a thread that works on the object may hold others for a while.
 //!
 //! | bits of the first word | what |
 //! |---|---|
@@ -16,22 +16,23 @@
 //! first word is the number of entries that were ever used, itself included.
 //!
 //! # Invariants
-//! * The first word is written before a slot names the entry, and stays until the last reference is
+//! * The first word is written before a page names the entry, and stays until the last reference is
 //!   dropped. Only compaction changes it: then it names the same object at its new place.
 //! * A reference is counted before it is made, and dropped after it is gone. So the count is never
-//!   lower than the number of slots; a kill may leave it higher. Recovery counts again.
-//! * The number in entry 0 is above every entry that a slot names.
+//!   lower than the number of pages; a kill may leave it higher. Recovery counts again.
+//! * The number in entry 0 is above every entry that a page names.
 //!
 //! # Operations
-//! A reader of a slot has the slot's reference while it reads, so it takes none of its own and
-//! writes nothing: any number of CPUs read a popular page at once. Compaction waits for the readers
-//! of the device before it gives back the old place of a shared object.
+//! A reader of a page has the page's reference while it reads, so it takes none of its own and
+//! writes nothing: any number of CPUs read a popular page at once. Compaction waits for all readers
+//! before it gives back the old place of a shared object.
 
-use objects::Object;
 use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
 use zcomp::EXTENT_PAGES;
+
+use crate::Object;
 
 const PAGES_SHIFT: u32 = Object::BITS;
 const PAGES_MASK: u64 = 3;
@@ -39,18 +40,24 @@ const IN_USE: u64 = 1 << 52;
 const _: () = assert!(EXTENT_PAGES == PAGES_MASK as usize + 1);
 
 /// Bytes of an entry.
-pub(crate) const ENTRY_BYTES: u64 = 16;
+pub const ENTRY_BYTES: u64 = 16;
 
 /// What an entry says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Shared {
+pub struct Shared {
     /// The object.
-    pub(crate) object: Object,
+    pub object: Object,
     /// The pages in it: one, or those of an extent.
-    pub(crate) pages: usize,
+    pub pages: usize,
 }
 
 impl Shared {
+    /// The bytes of a page's share of the object, rounded up.
+    #[must_use]
+    pub const fn share(self) -> usize {
+        self.object.bytes().div_ceil(self.pages)
+    }
+
     fn word(self) -> u64 {
         self.object.word() | (self.pages as u64 - 1) << PAGES_SHIFT | IN_USE
     }
@@ -77,7 +84,7 @@ impl Shared {
 }
 
 /// The table. Any number of threads may call every method at once, but for those of recovery.
-pub(crate) struct SharedObjects {
+pub struct SharedObjects {
     /// The word and the references of each entry.
     entries: LazyTable<[AtomicU64; 2]>,
     /// The first unused entry, or 0.
@@ -89,10 +96,7 @@ impl SharedObjects {
     ///
     /// # Errors
     /// [`NoMemory`] when address space is out.
-    pub(crate) fn new(
-        provider: &dyn MemoryProvider,
-        entries: usize,
-    ) -> Result<SharedObjects, NoMemory> {
+    pub fn new(provider: &dyn MemoryProvider, entries: usize) -> Result<SharedObjects, NoMemory> {
         let entries = entries.clamp(2, u32::MAX as usize);
         Ok(SharedObjects { entries: LazyTable::new(provider, entries)?, unused: Mutex::new(0) })
     }
@@ -106,25 +110,41 @@ impl SharedObjects {
     }
 
     /// The number of entries that were ever used, entry 0 included; 0 if none ever was.
-    pub(crate) fn ever_used(&self) -> u32 {
+    #[must_use]
+    pub fn ever_used(&self) -> u32 {
         // Relaxed: an entry is looked at under its own rules.
         self.word(0).load(Ordering::Relaxed) as u32
     }
 
+    /// Provides memory for `more` entries beyond those ever used, if it is provided ahead. Returns
+    /// whether they may be used. It may wait for memory.
+    pub fn provide(&self, more: usize) -> bool {
+        self.entries.provide((self.ever_used().max(1) as usize).saturating_add(more))
+    }
+
+    /// Whether an object can be entered now.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        *self.unused.lock() != 0 || (self.ever_used().max(1) as usize) < self.entries.ready()
+    }
+
     /// The number of entries that there is room for, entry 0 included.
-    pub(crate) fn room(&self) -> u64 {
+    #[must_use]
+    pub fn room(&self) -> u64 {
         self.entries.len() as u64
     }
 
-    /// Enters an object, with one reference: the caller's. `None` if there is no room.
-    pub(crate) fn insert(&self, shared: Shared) -> Option<u32> {
+    /// Enters an object, with one reference: the caller's. `None` if there is no room, or if memory
+    /// is provided ahead and there is none. It asks the system for nothing.
+    #[must_use]
+    pub fn insert(&self, shared: Shared) -> Option<u32> {
         let number = {
             let mut unused = self.unused.lock();
             match *unused {
                 0 => {
                     let number = self.ever_used().max(1);
                     let end = number as usize + 1;
-                    if end > self.entries.len() || !self.entries.provide(end) {
+                    if end > self.entries.ready() {
                         return None;
                     }
                     self.word(0).store(end as u64, Ordering::Relaxed);
@@ -143,31 +163,35 @@ impl SharedObjects {
         Some(number)
     }
 
-    /// What the entry says. The caller has a reference, or the reference of a slot that it reads.
+    /// What the entry says. The caller has a reference, or the reference of a page that it reads.
     #[inline]
-    pub(crate) fn get(&self, number: u32) -> Shared {
+    #[must_use]
+    pub fn get(&self, number: u32) -> Shared {
         // Acquire pairs with the Release in `move_to`: the copy is complete.
         Shared::from_word(self.word(number).load(Ordering::Acquire))
     }
 
     /// What the entry said a moment ago; `None` if it was unused. The caller must not touch what it
     /// names.
-    pub(crate) fn peek(&self, number: u32) -> Option<Shared> {
+    #[must_use]
+    pub fn peek(&self, number: u32) -> Option<Shared> {
         self.left_in(number).filter(|_| self.count(number) != 0)
     }
 
     /// The references that there were a moment ago.
-    pub(crate) fn count(&self, number: u32) -> u64 {
+    #[must_use]
+    pub fn count(&self, number: u32) -> u64 {
         self.references(number).load(Ordering::Relaxed)
     }
 
     /// Takes one more reference. The caller has one.
-    pub(crate) fn hold(&self, number: u32) {
+    pub fn hold(&self, number: u32) {
         self.references(number).fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes a reference if there is one.
-    pub(crate) fn try_hold(&self, number: u32) -> bool {
+    #[must_use]
+    pub fn try_hold(&self, number: u32) -> bool {
         let references = self.references(number);
         let mut count = references.load(Ordering::Relaxed);
         while count > 0 {
@@ -188,7 +212,7 @@ impl SharedObjects {
 
     /// Drops a reference. If it was the last one, the entry is unused now, and the caller frees the
     /// object that is returned.
-    pub(crate) fn drop_reference(&self, number: u32) -> Option<Shared> {
+    pub fn drop_reference(&self, number: u32) -> Option<Shared> {
         // Release pairs with the Acquire of the last drop: all uses of the object come before it.
         if self.references(number).fetch_sub(1, Ordering::AcqRel) != 1 {
             return None;
@@ -199,7 +223,8 @@ impl SharedObjects {
     /// Takes the object of an entry of which the caller has the only reference, which is a slot's.
     /// Once the slot does not name the entry any more, the caller lets it go with
     /// [`SharedObjects::leave`]; until then another process finds the object by it.
-    pub(crate) fn take_last(&self, number: u32) -> Option<Shared> {
+    #[must_use]
+    pub fn take_last(&self, number: u32) -> Option<Shared> {
         let references = self.references(number);
         // Acquire pairs with the Release of drops: all uses of the object come before this.
         references.compare_exchange(1, 0, Ordering::Acquire, Ordering::Relaxed).ok()?;
@@ -207,7 +232,7 @@ impl SharedObjects {
     }
 
     /// An entry without a reference is unused from now on. Returns what it was.
-    pub(crate) fn leave(&self, number: u32) -> Shared {
+    pub fn leave(&self, number: u32) -> Shared {
         let word = self.word(number);
         let shared = Shared::from_word(word.load(Ordering::Relaxed));
         let mut unused = self.unused.lock();
@@ -218,13 +243,13 @@ impl SharedObjects {
 
     /// Lets the entry name its object at its new place. The caller has a reference, and is the only
     /// one that moves objects.
-    pub(crate) fn move_to(&self, number: u32, moved: Shared) {
+    pub fn move_to(&self, number: u32, moved: Shared) {
         // Release pairs with the Acquire in `get`.
         self.word(number).store(moved.word(), Ordering::Release);
     }
 
     /// Calls `look` with each entry that was in use a moment ago, and its references.
-    pub(crate) fn each(&self, mut look: impl FnMut(u32, Shared, u64)) {
+    pub fn each(&self, mut look: impl FnMut(u32, Shared, u64)) {
         for number in 1..self.ever_used() {
             if let Some(shared) = self.peek(number) {
                 look(number, shared, self.count(number));
@@ -237,7 +262,7 @@ impl SharedObjects {
     ///
     /// # Errors
     /// The number of entries that were ever used, if the table has fewer.
-    pub(crate) fn forget_references(&self) -> Result<(), u64> {
+    pub fn forget_references(&self) -> Result<(), u64> {
         let used = self.word(0).load(Ordering::Relaxed);
         if used > self.room() {
             return Err(used);
@@ -252,7 +277,8 @@ impl SharedObjects {
     }
 
     /// What an entry says that another process left; `None` if no entry in use says it.
-    pub(crate) fn left_in(&self, number: u32) -> Option<Shared> {
+    #[must_use]
+    pub fn left_in(&self, number: u32) -> Option<Shared> {
         if number == 0 || number >= self.ever_used() {
             return None;
         }
@@ -260,12 +286,12 @@ impl SharedObjects {
     }
 
     /// During a recovery: no slot names the entry, after all.
-    pub(crate) fn forget(&self, number: u32) {
+    pub fn forget(&self, number: u32) {
         self.references(number).store(0, Ordering::Relaxed);
     }
 
     /// Ends a recovery: entries without a reference are unused. No other thread uses the table.
-    pub(crate) fn link_unused(&self) {
+    pub fn link_unused(&self) {
         let mut unused = self.unused.lock();
         for number in (1..self.ever_used()).rev() {
             if self.count(number) == 0 {
