@@ -400,12 +400,12 @@ fn a_cache_of_swap_areas_that_is_refused_stays_and_stops_no_disk() {
     let (memory, saved) = areas::dies(&memory, machine);
     let record = (areas::RECORD, 1);
     let right = read_word(&memory, record);
-    write_word(&memory, record, right + 1);
+    write_word(&memory, record, u64::from(zswap::LAYOUT) + 1);
     let (machine, _) = kept::recover(&memory, &disks).unwrap();
     let none = |_| Ok(None);
     for _ in 0..2 {
         let why = machine.recover_swap(&memory, &saved, &none, &|_| ()).err().unwrap();
-        assert!(why.message.contains("its record has layout 3"), "{why}");
+        assert!(why.message.contains("its record has layout 4"), "{why}");
         assert_eq!(machine.saved_swap().as_ref(), Some(&saved));
     }
     check(&machine.disk(0).unwrap(), 1);

@@ -17,7 +17,7 @@ use host::Memfds;
 use machine::Machine;
 use store::{Layout, Memory, Spec, Store};
 use units::PAGE_SIZE;
-use zswap::{Recovered, Zswap};
+use zswap::{Recovered, SavedSwap, Zswap};
 
 use areas::*;
 
@@ -132,6 +132,80 @@ fn recompressed_pages_come_back_and_the_others_follow() {
     let device = device(&zswap, 0);
     (0..PAGES).for_each(|page| assert!(read(&device, page) == Ok(contents(page)), "page {page}"));
     zswap.validate();
+}
+
+/// Lets pages rest until neighbours, such as 12 and 13, are a pack. The process dies then.
+fn packed() -> (Memfds, SavedSwap) {
+    let (memory, machine, zswap) = cache(None);
+    fill(&device(&zswap, 0), 0..PAGES);
+    zswap.set_auto(true).unwrap();
+    (0..9).for_each(|_| _ = zswap.recompress_old(CPU, 8_000_000_000, &|| 0));
+    assert!(zswap.stats().packed_pages >= PAGES / 2, "{:?}", zswap.stats());
+    zswap.validate();
+    forget(zswap);
+    dies(&memory, machine)
+}
+
+#[test]
+fn packs_come_back_and_go_on_as_any_others() {
+    let (memory, saved) = packed();
+    assert_eq!(read_word(&memory, (RECORD, 1)), u64::from(zswap::LAYOUT));
+    let (machine, zswap, told) = recover(&memory, &saved, None);
+    assert_eq!((told.findings.all, zswap.layout()), (0, zswap::LAYOUT), "{:?}", told.findings.told);
+    let (device, packed) = (check(&zswap, &told, &[]), zswap.stats().packed_pages);
+    assert!(packed >= PAGES / 2);
+    // A page leaves some packs, and most are in a pack again before long.
+    (4..PAGES).step_by(8).for_each(|page| write(&device, page, &contents(page)));
+    assert_eq!(zswap.stats().packed_pages, packed - PAGES / 8);
+    zswap.compact(CPU);
+    (0..30).for_each(|_| _ = zswap.recompress_old(CPU, 8_000_000_000, &|| 0));
+    assert!(zswap.stats().packed_pages > packed - PAGES / 8, "{:?}", zswap.stats());
+    forget(zswap);
+    let (memory, saved) = dies(&memory, machine);
+    let (_machine, zswap, told) = recover(&memory, &saved, None);
+    assert_eq!(told.findings.all, 0, "{:?}", told.findings.told);
+    check(&zswap, &told, &[]);
+    zswap.invalidate_area(CPU, swap(0));
+    zswap.validate();
+    assert_eq!((zswap.stats().pool_bytes, zswap.stats().compressed_bytes), (0, 0));
+}
+
+#[test]
+fn a_pack_that_cannot_be_costs_its_pages_only() {
+    // The word of a pack, by a page that has a part of it.
+    let pack_of = |memory: &Memfds, page| {
+        let number = u64::from(read_word(memory, entry_of(memory, page, 1)) as u32);
+        ("swap.packs", 2 * number)
+    };
+    let whole = [12, 13];
+    type To = fn(u64) -> u64;
+    let changes: [(bool, To, &str, &[u64]); 7] = [
+        (true, |word| word | 0xffff_0000, "there is no pack", &[13]),
+        (true, |word| word ^ 1 << 32, "has no such part", &[13]),
+        (true, |word| word | 1 << 50, "names no object that can be", &[13]),
+        (true, |word| word | 1 << 56, "names no object that can be", &[13]),
+        (false, |_| 0, "there is no pack", &whole),
+        (false, |word| word ^ 1 << 50, "has no such part", &whole),
+        (false, |word| word | 0x7f, "no such slot", &whole),
+    ];
+    for (of_page, to, said, lost) in changes {
+        let (memory, saved) = packed();
+        let at = if of_page { entry_of(&memory, 13, 1) } else { pack_of(&memory, 13) };
+        write_word(&memory, at, to(read_word(&memory, at)));
+        let (machine, zswap, told) = recover(&memory, &saved, None);
+        let found = &told.findings.told;
+        assert!(found.len() == lost.len() && found[0].contains(said), "{said}: {found:?}");
+        check(&zswap, &told, lost);
+        forget((machine, zswap));
+    }
+    // Of two packs with one object, nobody can say whose it is.
+    let (memory, saved) = packed();
+    let [first, other] = [13, 21].map(|page| pack_of(&memory, page));
+    write_word(&memory, other, read_word(&memory, first));
+    let (_machine, zswap, told) = recover(&memory, &saved, None);
+    let lost = [12, 13, 20, 21];
+    assert_eq!(told.findings.all, lost.len() as u64, "{:?}", told.findings.told);
+    check(&zswap, &told, &lost);
 }
 
 #[test]
@@ -483,8 +557,8 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     type Change = (&'static str, u64, u64, Errno, &'static str);
     let changes: [Change; 4] = [
         (RECORD, 0, 5, Errno::EINVAL, "its record is none"),
-        (RECORD, 1, 1, Errno::EINVAL, "its record has layout 1; this program reads layout 2"),
-        (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layout 2"),
+        (RECORD, 1, 1, Errno::EINVAL, "its record has layout 1; this program reads layouts 2 to 3"),
+        (RECORD, 1, 9, Errno::EINVAL, "its record has layout 9; this program reads layouts 2 to 3"),
         (RECORD, 2, 0, Errno::EINVAL, "it cannot have 0 entries"),
     ];
     for (name, at, word, errno, said) in changes {

@@ -61,8 +61,7 @@ impl Layouts {
     pub fn own() -> Layouts {
         let table = Reads { oldest: kept::OLDEST_LAYOUT, newest: kept::LAYOUT };
         let disk = Reads { oldest: zram::OLDEST_LAYOUT, newest: zram::LAYOUT };
-        let swap = zswap::LAYOUT;
-        let swap = Reads { oldest: swap, newest: swap };
+        let swap = Reads { oldest: zswap::OLDEST_LAYOUT, newest: zswap::LAYOUT };
         let log = Reads { oldest: 1, newest: SWAP_LOG_LAYOUT };
         let reads = [(TABLE, table), (DISK, disk), (SWAP, swap), (SWAP_LOG, log)];
         let reads = reads.into_iter().map(|(part, reads)| (part.to_owned(), reads)).collect();
@@ -157,8 +156,7 @@ mod tests {
     #[test]
     fn this_program_reads_what_it_writes() {
         let own = Layouts::own();
-        let swap = zswap::LAYOUT;
-        let parts = [(TABLE, kept::LAYOUT), (DISK, zram::LAYOUT), (SWAP, swap)];
+        let parts = [(TABLE, kept::LAYOUT), (DISK, zram::LAYOUT), (SWAP, zswap::LAYOUT)];
         own.check(Path::new("own"), &parts).unwrap();
         let text = serde_json::to_string(&own).unwrap();
         assert_eq!(serde_json::from_str::<Layouts>(&text).unwrap(), own);

@@ -439,7 +439,8 @@ impl State {
         let mut parts = vec![(TABLE_PART, table), (DISK, disk)];
         let areas = &self.swaps.lock().0;
         if !areas.is_empty() {
-            parts.push((SWAP, zswap::LAYOUT));
+            let swap = machine.swap_if_made().map_or(zswap::OLDEST_LAYOUT, |it| it.layout());
+            parts.push((SWAP, swap));
         }
         let mut below = areas.values().filter_map(|area| area.backing.as_ref());
         if below.any(|backing| backing.log_bytes.is_some()) {

@@ -226,6 +226,8 @@ pub static DEBUG: &[Attribute<Zswap>] = figures! {{
     Counter "compacted_pages" "pages" = |s| s.compacted_pages,
         "memory gained by moving objects together";
     Gauge "warm_pages" "pages" = |s| s.warm_pages, "pages in the cache that were recompressed";
+    Gauge "packed_pages" "pages" = |s| s.packed_pages,
+        "pages in the cache that are compressed as one with neighbours";
     Counter "recompressed_pages" "pages" = |s| s.recompressed, "pages recompressed so far";
     Counter "recompress_saved" "bytes" = |s| s.recompress_saved,
         "memory that recompression saved so far";

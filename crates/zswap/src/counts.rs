@@ -18,8 +18,9 @@ counts! {
     Pages, "Gauge: pages in the cache.";
     SameFilled, "Gauge: same-filled pages among them.";
     Incompressible, "Gauge: pages among them that would not shrink.";
+    Packed, "Gauge: pages among them that are parts of packs.";
     Lost, "Gauge: pages whose contents could not be right when the cache was recovered.";
-    Bytes, "Gauge: bytes of all objects.";
+    Bytes, "Gauge: bytes of all objects; of a pack, the shares of the pages that are left.";
     Swept, "Pages that were dropped because their user had freed them.";
     Stores, "Pages that were stored.";
     Loads, "Pages that were loaded from the cache.";

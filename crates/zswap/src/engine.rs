@@ -13,6 +13,7 @@ mod contents;
 mod exchange;
 mod frees;
 mod headroom;
+mod packing;
 mod passes;
 mod recompression;
 mod scrub;
@@ -22,7 +23,7 @@ use alloc::{boxed::Box, format, string::String, sync::Arc};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
-use objects::Objects;
+use objects::{Objects, SharedObjects};
 use pagealloc::{Frames, KeptMemory, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
@@ -53,6 +54,7 @@ const WAITING: usize = if cfg!(shuttle) { 4 } else { 128 };
 pub(crate) const RECORD: &str = "swap.record";
 pub(crate) const ZSPAGES: &str = "swap.zspages";
 pub(crate) const ENTRIES: &str = "swap.entries";
+pub(crate) const PACKS: &str = "swap.packs";
 
 /// The names of the index and of the marks of an area.
 pub(crate) fn names_of(swap: SwapType, generation: u64) -> (String, String) {
@@ -91,6 +93,8 @@ pub struct Zswap {
     pub(crate) record: Record,
     pub(crate) objects: Objects,
     pub(crate) entries: Entries,
+    /// Objects that several entries have parts of.
+    pub(crate) packs: SharedObjects,
     pub(crate) ages: Ages,
     pub(crate) areas: [Published<Arc<Area>>; MAX_TYPES],
     pub(crate) memcgs: [Published<Memcg>; MAX_MEMCGS],
@@ -204,11 +208,14 @@ impl Zswap {
         let objects =
             Objects::new(&*memory(ZSPAGES), pool, readers.clone(), parts.cpus, parts.cpus);
         let entries = Entries::new(&*memory(ENTRIES), parts.entries, parts.cpus);
+        // Each has two pages at least, but for moments.
+        let packs = SharedObjects::new(&*memory(PACKS), parts.entries as usize / 2 + 2);
         let evictors = Evictors::new(parts.cpus);
         let zswap = Zswap {
             record,
             objects: objects.map_err(no_memory)?.registered(register),
             entries: entries.map_err(no_memory)?,
+            packs: packs.map_err(no_memory)?,
             ages: Ages::default(),
             areas: core::array::from_fn(|_| Published::new(readers.clone())),
             memcgs: core::array::from_fn(|_| Published::new(readers.clone())),

@@ -23,6 +23,8 @@ use pagealloc::{LazyTable, MemoryProvider, NoMemory};
 use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{Mutex, PerCpu};
 use units::Cpu;
+use zcomp::EXTENT_PAGES;
+use zsmalloc::Handle;
 
 use crate::{Key, Word, object_word};
 
@@ -33,36 +35,88 @@ pub(crate) enum Content {
     SameFilled(u64),
     /// An object.
     Stored(Object),
+    /// A part of an object that several pages share.
+    Part(Part),
+}
+
+/// A page's part of a *pack*: neighbours that were compressed as one object.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// The number of the pack in the table of shared objects. The entry is a reference to it.
+    pub(crate) pack: u32,
+    /// Which page of the pack it is.
+    pub(crate) part: u8,
+    /// The page's share of the object, in bytes: [`objects::Shared::share`].
+    pub(crate) share: usize,
+    /// The number of the codec of the object.
+    pub(crate) codec: u8,
+}
+
+impl Part {
+    /// As the word of an object that has the number of the pack for a handle, with marks above it.
+    fn word(self) -> u64 {
+        let handle = Handle::from_raw(self.pack);
+        let share = Object::Compressed { handle, length: self.share, codec: self.codec };
+        share.word() | PART | u64::from(self.part) << PART_SHIFT
+    }
+
+    /// The part from a word that may be damaged.
+    fn checked_from_word(word: u64) -> Option<Part> {
+        let share = Object::checked_from_word(word)?;
+        let Object::Compressed { handle, length: share, codec } = share else { return None };
+        let part = word >> PART_SHIFT;
+        let right = part < EXTENT_PAGES as u64 && word & PART != 0;
+        right.then_some(Part { pack: handle.get(), part: part as u8, share, codec })
+    }
 }
 
 impl Content {
-    /// The bytes of the object.
+    /// The bytes of the object, or of the page's share of it.
     pub(crate) fn bytes(self) -> usize {
         match self {
             Content::SameFilled(_) => 0,
             Content::Stored(object) => object.bytes(),
+            Content::Part(part) => part.share,
         }
     }
 
-    fn pack(self) -> (u64, u64) {
+    /// The words `OBJECT` and `PATTERN`.
+    fn words(self) -> (u64, u64) {
         match self {
             Content::SameFilled(pattern) => (SAME_FILLED, pattern),
             Content::Stored(object) => (object.word(), 0),
+            Content::Part(part) => (part.word(), 0),
         }
     }
 
-    fn unpack(object: u64, pattern: u64) -> Content {
-        match object {
-            SAME_FILLED => Content::SameFilled(pattern),
-            word => Content::Stored(Object::from_word(word)),
+    #[inline]
+    fn from_words(object: u64, pattern: u64) -> Content {
+        if object & (SAME_FILLED | PART) == 0 {
+            return Content::Stored(Object::from_word(object));
+        }
+        match Part::checked_from_word(object) {
+            Some(part) => Content::Part(part),
+            None => Content::SameFilled(pattern),
         }
     }
+}
+
+/// What a pass has to do with a page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// To make it smaller soon.
+    Quick,
+    /// To make it as small as it gets.
+    Thorough,
 }
 
 /// Stands in place of the word of an object.
 const SAME_FILLED: u64 = 1 << Object::BITS;
 /// Beside the word of an object whose entry was given up.
 const CLOSED: u64 = 1 << (Object::BITS + 1);
+/// The word names a part of a pack: see [`Part`].
+const PART: u64 = 1 << (Object::BITS + 2);
+const PART_SHIFT: u32 = Object::BITS + 3;
 
 /// The indices of an entry's words.
 const KEY: usize = 0;
@@ -81,9 +135,9 @@ const LINKED: u64 = 2;
 const NAMED: u64 = 4;
 /// The page was read since a pass came by. An eviction does not take this mark away.
 const READ: u64 = 8;
-/// Recompression would gain nothing.
+/// A pass has nothing more to do with the page.
 const TRIED: u64 = 16;
-/// The page was recompressed.
+/// The page was recompressed, alone or in a pack.
 const WARM: u64 = 32;
 /// Passes that came by since the page was stored, read or recompressed; 255 stays.
 const PASSES_SHIFT: u32 = 8;
@@ -246,7 +300,7 @@ impl Entries {
     /// Writes an entry that was just taken, with a content that only the caller knows.
     pub(crate) fn write(&self, word: Word, key: Key, memcg: u8, content: Content) {
         let entry = self.table.get(word.number() as usize);
-        let (object, pattern) = content.pack();
+        let (object, pattern) = content.words();
         entry[KEY].store(key.pack(), Ordering::Relaxed);
         entry[PATTERN].store(pattern, Ordering::Relaxed);
         object_word::set(&entry[OBJECT], object);
@@ -265,7 +319,7 @@ impl Entries {
     pub(crate) fn content(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
         let object = object_word::get(&entry[OBJECT]) & !CLOSED;
-        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+        Content::from_words(object, entry[PATTERN].load(Ordering::Relaxed))
     }
 
     /// The last content of an entry that no index names any more: its object can still be read, and
@@ -273,31 +327,37 @@ impl Entries {
     pub(crate) fn close(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
         let object = object_word::close(&entry[OBJECT], CLOSED) & !CLOSED;
-        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+        Content::from_words(object, entry[PATTERN].load(Ordering::Relaxed))
     }
 
     /// Takes the content out of an entry that no thread can find or keeps any more.
     pub(crate) fn take_content(&self, number: u32) -> Content {
         let entry = self.table.get(number as usize);
         let object = object_word::take(&entry[OBJECT], SAME_FILLED) & !CLOSED;
-        Content::unpack(object, entry[PATTERN].load(Ordering::Relaxed))
+        Content::from_words(object, entry[PATTERN].load(Ordering::Relaxed))
     }
 
-    /// The object of an entry, if it has one now. The entry may be unused. The object may be freed
-    /// unless the caller keeps the entry.
+    /// What an entry has now in the pool, if it has something. The entry may be unused. The object
+    /// may be freed unless the caller keeps the entry.
     #[inline]
-    pub(crate) fn object(&self, number: u32) -> Option<Object> {
+    pub(crate) fn in_pool(&self, number: u32) -> Option<Content> {
         match object_word::get(&self.table.get(number as usize)[OBJECT]) {
             0 | SAME_FILLED => None,
             word if word & CLOSED != 0 => None,
-            word => Some(Object::from_word(word)),
+            word => Some(Content::from_words(word, 0)),
         }
     }
 
-    /// Lets an entry name another object with the same contents, if it still names the old one and
-    /// was not given up. Returns whether it did. The caller keeps the entry meanwhile.
-    pub(crate) fn replace_object(&self, number: u32, from: Object, to: Object) -> bool {
-        object_word::replace(&self.table.get(number as usize)[OBJECT], from.word(), to.word())
+    /// Whether an entry has a part of a pack now.
+    pub(crate) fn is_part(&self, number: u32) -> bool {
+        matches!(self.in_pool(number), Some(Content::Part(_)))
+    }
+
+    /// Lets an entry have the same contents in another form, if it still has the old one and was
+    /// not given up. Returns whether it did. The caller keeps the entry meanwhile.
+    pub(crate) fn replace(&self, number: u32, from: Content, to: Content) -> bool {
+        let place = &self.table.get(number as usize)[OBJECT];
+        object_word::replace(place, from.words().0, to.words().0)
     }
 
     pub(crate) fn memcg(&self, number: u32) -> u8 {
@@ -329,9 +389,9 @@ impl Entries {
         }
     }
 
-    /// A pass comes by: the entry grows older, or is young again if it was read. Returns whether it
-    /// has the age `wanted` in passes and may be recompressed. The entry may be unused.
-    pub(crate) fn pass_by(&self, number: u32, wanted: u8) -> bool {
+    /// A pass comes by: the entry grows older, or is young again if it was read. Returns what is
+    /// due if it has the age `wanted` in passes. The entry may be unused.
+    pub(crate) fn pass_by(&self, number: u32, wanted: u8) -> Option<Due> {
         let state = &self.table.get(number as usize)[STATE];
         let before = state.load(Ordering::Relaxed);
         let passes = match before & READ {
@@ -342,17 +402,36 @@ impl Entries {
         // Whoever changed the word meanwhile uses the entry.
         let is_aged = before == after
             || state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        is_aged && passes >= u64::from(wanted) && before & (TRIED | WARM) == 0
+        let is_due = is_aged && passes >= u64::from(wanted) && before & TRIED == 0;
+        is_due.then_some(if before & WARM == 0 { Due::Quick } else { Due::Thorough })
     }
 
-    /// Marks that the entry was recompressed, or that this would gain nothing. The caller keeps the
-    /// entry, which is not tried again.
-    pub(crate) fn set_recompressed(&self, number: u32, gained: bool) {
+    /// Whether the page was not read for this many passes. The present one may have come by or not.
+    pub(crate) fn rests(&self, number: u32, wanted: u8) -> bool {
+        let state = self.state(number);
+        state & READ == 0 && ((state & PASSES) >> PASSES_SHIFT) + 1 >= u64::from(wanted)
+    }
+
+    /// Marks that the entry was recompressed. It is due once more, unless this was thorough. The
+    /// caller keeps the entry.
+    pub(crate) fn set_recompressed(&self, number: u32, how: Due) {
         let state = &self.table.get(number as usize)[STATE];
-        if gained {
-            state.fetch_and(!PASSES, Ordering::Relaxed);
+        let tried = if how == Due::Thorough { TRIED } else { 0 };
+        state.fetch_and(!PASSES, Ordering::Relaxed);
+        state.fetch_or(WARM | tried, Ordering::Relaxed);
+    }
+
+    /// Marks that a pass has nothing more to do with the entry. The caller keeps the entry.
+    pub(crate) fn set_tried(&self, number: u32) {
+        self.table.get(number as usize)[STATE].fetch_or(TRIED, Ordering::Relaxed);
+    }
+
+    /// Marks that a pass has nothing more to do with the entry if it was recompressed. The caller
+    /// keeps the entry.
+    pub(crate) fn set_settled(&self, number: u32) {
+        if self.state(number) & WARM != 0 {
+            self.set_tried(number);
         }
-        state.fetch_or(if gained { WARM } else { TRIED }, Ordering::Relaxed);
     }
 
     /// Returns whether the page was read since the last call, and clears the mark.

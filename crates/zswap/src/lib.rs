@@ -50,5 +50,5 @@ pub use memcg::Memcg;
 pub use outcome::{LoadError, Reclaimed, Reject, Work};
 pub use persist::{AreaLeft, Left, Recovered, RecoveredArea, Recovery, SavedSwap};
 pub use policy::Policy;
-pub use record::{LAYOUT, MAX_MEMCGS};
+pub use record::{LAYOUT, MAX_MEMCGS, OLDEST_LAYOUT};
 pub use stats::{AreaStats, DeviceAnswers, Stats, Traffic};

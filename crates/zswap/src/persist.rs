@@ -6,6 +6,8 @@
 //!   its present life, whose key is the place of the word.
 //! * The entry was written before the word, and so was its object, which is as
 //!   [`zsmalloc::Recovery`] expects it. Both are given up only when no index names the entry.
+//! * An entry that has a part of a pack is a reference to the pack's entry, which was written
+//!   before it and says what the pack is. Recovery counts the references anew.
 //! * The number of the codec in the name of an object, and the memcg of an entry, are in the record
 //!   before an index names the entry.
 //! * A page that its device holds is marked before it leaves the index. A page with a word is in
@@ -17,14 +19,14 @@
 //!
 //! A process that dies on the way leaves a state to recover from as well.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::String;
 use alloc::{boxed::Box, format, sync::Arc, vec::Vec};
 use core::ops::Range;
 
 use block::{Absent, BlockDevice};
 use control::{ControlError, Errno, parse_switch};
-use objects::{Findings, Persist, Survey, all_there};
+use objects::{Findings, Object, Persist, Survey, all_there};
 use pagealloc::{FrameSet, MemoryProvider};
 use sync::atomic::{AtomicU64, Ordering};
 use units::{Cpu, PAGE_SIZE};
@@ -33,10 +35,10 @@ use zsmalloc::Census;
 
 use crate::area::{Area, AreaForm};
 use crate::counts::Count;
-use crate::engine::{ENTRIES, Parts, RECORD, ZSPAGES, Zswap, names_of, no_memory};
-use crate::entry::Content;
+use crate::engine::{ENTRIES, PACKS, Parts, RECORD, ZSPAGES, Zswap, names_of, no_memory};
+use crate::entry::{Content, Part};
 use crate::index::{AreaIndex, Flat, Index};
-use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, Record};
+use crate::record::{KeptArea, KeptMemcg, MAX_MEMCGS, OLDEST_LAYOUT, Record};
 use crate::{Key, MAX_OFFSETS, MAX_TYPES, PARAMETERS, SwapType, Word};
 
 /// The parameter that is in the memory of the cache.
@@ -182,6 +184,7 @@ impl Persist for Recovery {
     }
 
     fn settle(&self, live: &FrameSet) {
+        self.judge_packs();
         let doubles = self.objects.doubles();
         if !doubles.is_empty() {
             self.lose_what_two_pages_name(&doubles);
@@ -198,6 +201,7 @@ impl Persist for Recovery {
         let listed = |number: u32| has_device(zswap.entries.key(number).swap);
         let (oldest_first, youngest) = zswap.entries.settle(listed);
         zswap.ages.go_on_from(youngest);
+        zswap.packs.link_unused();
         let reader = zswap.readers.enter(Cpu(0));
         for number in oldest_first {
             if let Some(memcg) = zswap.memcg_of(&reader, number) {
@@ -235,12 +239,14 @@ fn begin(left: Left, census: &Arc<Census>) -> Result<Recovery, ControlError> {
     let kept = parts.kept.as_ref().ok_or_else(none)?;
     let record = Record::open(&*kept.provider(RECORD)).map_err(ControlError::invalid)?;
     let entries = record.entries();
-    all_there(&**kept, [ENTRIES, &format!("{ENTRIES}.1"), ZSPAGES].into_iter())?;
+    let packs = (record.layout() > OLDEST_LAYOUT).then_some(PACKS);
+    all_there(&**kept, [ENTRIES, &format!("{ENTRIES}.1"), ZSPAGES].into_iter().chain(packs))?;
     let most = u32::try_from(entries).ok().filter(|entries| (1..=1 << 30).contains(entries));
     parts.entries =
         most.ok_or_else(|| ControlError::invalid(format!("it cannot have {entries} entries")))?;
     let codec = parts.codec.clone();
     let zswap = Zswap::without_codec(provider, parts, record)?;
+    zswap.begin_packs()?;
     let mut findings = Findings::default();
     let codecs = zswap.restore_codecs(codec, &mut findings)?;
     zswap.restore_memcgs(&mut findings);
@@ -256,6 +262,20 @@ fn begin(left: Left, census: &Arc<Census>) -> Result<Recovery, ControlError> {
 }
 
 impl Zswap {
+    /// Begins the recovery of packs: nothing has a reference.
+    fn begin_packs(&self) -> Result<(), ControlError> {
+        let room = self.packs.room();
+        self.packs.forget_references().map_err(|used| {
+            let message =
+                format!("{used} entries of packs were used, and there is room for {room}");
+            ControlError::invalid(message)
+        })?;
+        match self.packs.provide(0) {
+            true => Ok(()),
+            false => Err(ControlError::new(Errno::ENOMEM, "no memory for the entries of packs")),
+        }
+    }
+
     /// Puts the codecs of the record back under their numbers, and returns these, a bit for each.
     /// `instead` makes new objects if what was kept of their codec is damaged.
     fn restore_codecs(
@@ -410,32 +430,91 @@ impl Recovery {
                 zswap.entries.memcg(number)
             )
         })?;
-        if let Content::Stored(object) = content {
-            self.objects.mark(&zswap.objects, object)?;
+        match content {
+            Content::SameFilled(_) => {}
+            Content::Stored(object) => self.objects.mark(&zswap.objects, object)?,
+            Content::Part(part) => self.take_part(part)?,
         }
         zswap.entries.set_named(number);
         zswap.account(cpu, memcg, content, 1);
         Ok(())
     }
 
-    /// Of two pages with one object, nobody can say whose it is.
+    /// Counts the reference to a pack. Its object is looked for when all are counted.
+    fn take_part(&self, part: Part) -> Result<(), String> {
+        let (packs, pack) = (&self.zswap.packs, part.pack);
+        let shared = packs.left_in(pack).ok_or_else(|| format!("there is no pack {pack}"))?;
+        let fits = usize::from(part.part) < shared.pages
+            && shared.pages > 1
+            && part.share == shared.share()
+            && matches!(shared.object, Object::Compressed { codec, .. } if codec == part.codec);
+        if !fits {
+            return Err(format!("pack {pack} has no such part"));
+        }
+        packs.hold(pack);
+        Ok(())
+    }
+
+    /// Looks for the objects of the packs that pages name. The pages of those that cannot be are
+    /// lost.
+    fn judge_packs(&self) {
+        let (zswap, mut bad) = (&self.zswap, BTreeMap::new());
+        zswap.packs.each(|pack, shared, _| {
+            if let Err(why) = self.objects.mark(&zswap.objects, shared.object) {
+                bad.insert(pack, why);
+            }
+        });
+        if !bad.is_empty() {
+            self.lose_pages(&|content| match content {
+                Content::Part(part) => bad.get(&part.pack).cloned(),
+                _ => None,
+            });
+        }
+    }
+
+    /// Of two that have one object, nobody can say whose it is.
     fn lose_what_two_pages_name(&self, doubles: &BTreeSet<u32>) {
+        let (zswap, mut bad) = (&self.zswap, BTreeSet::new());
+        zswap.packs.each(|pack, shared, _| {
+            if doubles.contains(&shared.object.handle().get()) {
+                self.objects.unmark(&zswap.objects, shared.object);
+                bad.insert(pack);
+            }
+        });
+        self.lose_pages(&|content| {
+            let is_double = match content {
+                Content::SameFilled(_) => false,
+                Content::Stored(object) if doubles.contains(&object.handle().get()) => {
+                    self.objects.unmark(&zswap.objects, object);
+                    true
+                }
+                Content::Stored(_) => false,
+                Content::Part(part) => bad.contains(&part.pack),
+            };
+            is_double.then(|| "another page has its contents too".into())
+        });
+    }
+
+    /// Loses the pages whose contents cannot be, as `why` tells.
+    fn lose_pages(&self, why: &dyn Fn(Content) -> Option<String>) {
         let (zswap, cpu) = (&self.zswap, Cpu(0));
         for found in &self.found {
             let (area, words) = (&found.area, found.words());
             for at in words.touched(0..area.pages) {
                 let word = words.get(cpu, at).filter(|word| *word != Word::LOST);
                 if let Some(word) = word
-                    && let content @ Content::Stored(object) = zswap.entries.content(word.number())
-                    && doubles.contains(&object.handle().get())
+                    && let content = zswap.entries.content(word.number())
+                    && let Some(why) = why(content)
                 {
-                    self.objects.unmark(&zswap.objects, object);
                     let reader = zswap.readers.enter(cpu);
                     if let Some(memcg) = zswap.memcg_of(&reader, word.number()) {
                         zswap.account(cpu, memcg, content, -1);
                     }
+                    if let Content::Part(part) = content {
+                        zswap.packs.forget(part.pack);
+                    }
                     zswap.entries.set_unnamed(word.number());
-                    self.tell(area.swap, at, "another page has its contents too".into());
+                    self.tell(area.swap, at, why);
                     // A table has room for each of its pages.
                     let _ = words.insert(cpu, at, self.lose(cpu, found));
                 }

@@ -29,9 +29,10 @@ use crate::{MAX_TYPES, SwapType};
 /// The most memcgs at once.
 pub const MAX_MEMCGS: usize = 64;
 
-/// The layout that this program writes, and the only one that it reads. In 1 the chains of zspages
-/// were shorter.
-pub const LAYOUT: u32 = 2;
+/// The layout of a cache from its first pack on. Before, it has [`OLDEST_LAYOUT`].
+pub const LAYOUT: u32 = 3;
+/// The oldest layout that this program reads. In 1 the chains of zspages were shorter.
+pub const OLDEST_LAYOUT: u32 = 2;
 
 const ENTRIES_AT: usize = 2;
 const CURRENT_AT: usize = 3;
@@ -56,7 +57,7 @@ const _: () = assert!(MEMCGS_AT == 384);
 
 static FORM: Form = Form {
     letters: *b"rampswap",
-    layouts: LAYOUT..=LAYOUT,
+    layouts: OLDEST_LAYOUT..=LAYOUT,
     current: CURRENT_AT,
     codecs: CODECS_AT,
     parameters: false,
@@ -113,6 +114,11 @@ impl Record {
     /// Says that there is no memory, or why it is no record that this program can read.
     pub(crate) fn open(provider: &dyn MemoryProvider) -> Result<Record, String> {
         objects::Record::open(provider, &FORM).map(Record)
+    }
+
+    /// Notes that entries may have parts of packs from now on.
+    pub(crate) fn has_packs(&self) {
+        self.needs_layout(LAYOUT);
     }
 
     /// The most entries.

@@ -19,13 +19,15 @@ pub struct Stats {
     /// Pages of areas whose contents could not be right when the cache was recovered: loads of them
     /// fail until they are stored anew or invalidated.
     pub lost_pages: u64,
-    /// Bytes of all objects.
+    /// Pages in the cache that are parts of packs.
+    pub packed_pages: u64,
+    /// Bytes of all objects; of a pack, the shares of the pages that are left.
     pub compressed_bytes: u64,
     /// Bytes of the pool's frames.
     pub pool_bytes: u64,
     /// The limit of the pool in bytes.
     pub max_pool_bytes: u64,
-    /// Bytes of entries and indexes.
+    /// Bytes of entries, packs and indexes.
     pub overhead_bytes: u64,
     /// Frames that compaction of the pool gained so far.
     pub compacted_pages: u64,
@@ -137,6 +139,12 @@ pub struct AreaStats {
 }
 
 impl Zswap {
+    /// The layout of what outlives the process.
+    #[must_use]
+    pub fn layout(&self) -> u32 {
+        self.record.layout()
+    }
+
     /// A snapshot of the statistics.
     #[must_use]
     pub fn stats(&self) -> Stats {
@@ -144,15 +152,17 @@ impl Zswap {
         let areas = self.areas();
         let areas = || areas.iter().filter_map(|swap| self.area(*swap));
         let indexes: u64 = areas().map(|area| area.index.bytes() + area.index.table_bytes()).sum();
+        let packs = u64::from(self.packs.ever_used()) * objects::ENTRY_BYTES;
         Stats {
             stored_pages: count(Count::Pages),
             same_filled_pages: count(Count::SameFilled),
             incompressible_pages: count(Count::Incompressible),
             lost_pages: count(Count::Lost),
+            packed_pages: count(Count::Packed),
             compressed_bytes: count(Count::Bytes),
             pool_bytes: self.pool().frames() * PAGE_SIZE as u64,
             max_pool_bytes: self.policy.max_frames() * PAGE_SIZE as u64,
-            overhead_bytes: self.entries.touched() * ENTRY_BYTES + indexes,
+            overhead_bytes: self.entries.touched() * ENTRY_BYTES + packs + indexes,
             compacted_pages: self.pool().frames_compacted(),
             swept: count(Count::Swept),
             stores: count(Count::Stores),

@@ -3,11 +3,12 @@
 use alloc::{boxed::Box, format};
 
 use control::{ControlError, Errno};
+use objects::Packing;
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
-use tiers::Round;
+use tiers::{QUICK_LEVEL, Round, THOROUGH_LEVEL};
 use units::{PAGE_SIZE, Page};
-use zcomp::{Compressor, Stream};
+use zcomp::{Compressor, EXTENT_PAGES, Stream};
 
 /// The state of recompression. Any number of threads may use it at once.
 pub(crate) struct Warming {
@@ -39,6 +40,7 @@ pub(crate) struct Tool {
     /// Its own, so that no reader waits for it.
     pub(crate) stream: Stream,
     pub(crate) page: Box<Page>,
+    pub(crate) packing: Packing,
 }
 
 /// A pass through all entries.
@@ -47,22 +49,27 @@ pub(crate) struct Walk {
     pub(crate) round: Round,
     /// Nanoseconds since the pass began.
     pub(crate) since: u64,
+    /// Groups that the pass may still pack once more.
+    pub(crate) thorough: u32,
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
 }
 
 impl Walk {
-    /// Begins with the counts `before`.
+    /// Begins with the counts `before`, and packs once, so that the codec has its memory.
     ///
     /// # Errors
     /// `ENOMEM` when memory is out.
     pub(crate) fn new(
         compressor: &dyn Compressor,
+        mut packing: Packing,
         before: (u64, u64),
     ) -> Result<Walk, ControlError> {
         let stream = Stream::new(compressor)
             .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
-        let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]) };
-        Ok(Walk { tool, round: Round::default(), since: 0, before })
+        packing.set_levels(Some(QUICK_LEVEL), Some(THOROUGH_LEVEL));
+        packing.compress(0..EXTENT_PAGES);
+        let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]), packing };
+        Ok(Walk { tool, round: Round::default(), since: 0, thorough: 0, before })
     }
 }

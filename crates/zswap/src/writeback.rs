@@ -17,7 +17,7 @@ use crate::area::{Area, BATCH};
 use crate::counts::Count;
 use crate::engine::Zswap;
 use crate::memcg::Memcg;
-use crate::outcome::{Reclaimed, Work};
+use crate::outcome::{LoadError, Reclaimed, Work};
 use crate::{Key, Word};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -156,15 +156,31 @@ impl Zswap {
         // from then on. Such a page is not found here. Another thread that takes it out sees the
         // lock and waits.
         let is_there = area.index.get(cpu, key.offset) == Some(word);
-        let below = area.device.as_ref().and_then(|device| device.packed());
-        let packed = below
-            .filter(|_| is_there)
-            .and_then(|below| self.copy_packed(reader, word, &|codec| below.takes(codec), copy));
-        if packed.is_some() || is_there && self.expand(reader, cpu, word, copy).is_ok() {
+        if is_there && let Ok(packed) = self.copy_for(reader, cpu, (area, word), copy) {
             return Some(Leaving { area: area.clone(), key, word, packed });
         }
         area.unclaim(key.offset);
         None
+    }
+
+    /// Copies a page as the device of its area takes it. Returns the codec and the length; `None`
+    /// if it is the page itself.
+    fn copy_for(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        (area, word): (&Area, Word),
+        copy: &mut Page,
+    ) -> Result<Option<(&'static str, usize)>, LoadError> {
+        let below = area.device.as_ref().and_then(|device| device.packed());
+        let takes = |codec: &str| below.is_some_and(|below| below.takes(codec));
+        let packed = below.and_then(|_| self.copy_packed(reader, word, &takes, copy));
+        if packed.is_some() {
+            return Ok(packed);
+        }
+        self.expand(reader, cpu, word, copy)?;
+        let again = below.is_some() && self.entries.is_part(word.number());
+        Ok(if again { self.pack_again(reader, cpu, &takes, copy) } else { None })
     }
 
     /// Writes a batch, and takes the written pages out of the cache.

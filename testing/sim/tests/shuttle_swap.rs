@@ -46,7 +46,7 @@ fn naive(flaw: Flaw) -> MakeCache {
 }
 
 /// All scenarios, by name.
-const SCENARIOS: [(&str, Scenario); 12] = [
+const SCENARIOS: [(&str, Scenario); 13] = [
     ("written_back", Scenario::WRITTEN_BACK),
     ("two_evictors", Scenario::TWO_EVICTORS),
     ("exclusive", Scenario::EXCLUSIVE),
@@ -58,6 +58,7 @@ const SCENARIOS: [(&str, Scenario); 12] = [
     ("compacted", Scenario::COMPACTED),
     ("compacted_exclusive", Scenario::COMPACTED_EXCLUSIVE),
     ("recompressed", Scenario::RECOMPRESSED),
+    ("packed", Scenario::PACKED),
     ("everything", Scenario::EVERYTHING),
 ];
 

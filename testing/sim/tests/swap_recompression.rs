@@ -92,7 +92,7 @@ fn pages_that_are_read_stay_as_they_are() {
     }
     assert_eq!(world.stats().recompressed, 1, "only the other one is old");
     world.passes(9);
-    assert_eq!(world.stats().recompressed, 2);
+    assert_eq!(world.stats().packed_pages, 2, "both rest");
 }
 
 #[test]
@@ -109,14 +109,102 @@ fn what_does_not_become_smaller_is_tried_once() {
 }
 
 #[test]
-fn what_was_stored_with_the_codec_stays() {
+fn what_was_stored_with_the_codec_stays_without_neighbours() {
     let world = World::new();
     world.0.zswap.set_compressor(zcomp::ZSTD).expect("it is known");
-    (0..10).for_each(|page| world.store(page, Fill::Text(page)));
+    (0..10).for_each(|page| world.store(4 * page, Fill::Text(page)));
     world.passes(30);
     let stats = world.stats();
     assert_eq!((stats.recompressed, stats.recompress_vain), (0, 10), "{stats:?}");
-    (0..10).for_each(|page| world.has(page, Fill::Text(page)));
+    (0..10).for_each(|page| world.has(4 * page, Fill::Text(page)));
+}
+
+#[test]
+fn neighbours_that_rest_become_packs_and_take_less_than_each_alone() {
+    let [together, alone] = [1, 4].map(|distance| {
+        let world = World::new();
+        (0..16).for_each(|page| world.store(distance * page, Fill::Text(page / 4)));
+        world.passes(9);
+        (0..16).for_each(|page| world.has(distance * page, Fill::Text(page / 4)));
+        world.0.validate();
+        world.stats()
+    });
+    assert_eq!((together.packed_pages, alone.packed_pages), (16, 0), "{together:?}");
+    assert_eq!((together.warm_pages, alone.warm_pages), (16, 16));
+    assert!(together.compressed_bytes * 2 < alone.compressed_bytes, "{together:?} {alone:?}");
+}
+
+#[test]
+fn a_page_leaves_its_pack_and_the_others_stay() {
+    let world = World::new();
+    (0..16).for_each(|page| world.store(page, Fill::Text(page)));
+    world.passes(9);
+    assert_eq!(world.stats().packed_pages, 16);
+    // One is stored anew, one is invalidated, one goes to the device.
+    world.store(1, Fill::Text(101));
+    world.0.invalidate_page(CPU, at(4));
+    let written = world.0.reclaim(CPU, 1);
+    assert_eq!((written.written, world.stats().packed_pages), (1, 13));
+    world.0.validate();
+    let left = (0..16).filter(|page| ![1, 4].contains(page));
+    let has = |page: u64| {
+        let mut into = [0; PAGE_SIZE];
+        let found = world.0.load(CPU, at(page), &mut into);
+        (found == Found::Page).then(|| assert!(into == rendered(Fill::Text(page)))).is_some()
+    };
+    assert_eq!(left.filter(|page| has(*page)).count(), 13);
+    world.has(1, Fill::Text(101));
+    world.0.zswap.invalidate_area(CPU, swap_type(0));
+    world.0.validate();
+    assert_eq!((world.stats().compressed_bytes, world.stats().pool_bytes), (0, 0));
+}
+
+#[test]
+fn what_is_left_of_a_pack_is_packed_anew_or_taken_apart() {
+    let world = World::new();
+    (0..8).for_each(|page| world.store(page, Fill::Text(page)));
+    world.passes(9);
+    (0..2).for_each(|page| world.store(page, Fill::Text(page + 50)));
+    (5..8).for_each(|page| world.0.invalidate_page(CPU, at(page)));
+    let before = world.stats();
+    world.passes(20);
+    let after = world.stats();
+    assert_eq!((before.packed_pages, after.packed_pages), (3, 4), "{after:?}");
+    assert_eq!(after.warm_pages, 5);
+    assert!(after.pool_bytes <= before.pool_bytes);
+    (0..2).for_each(|page| world.has(page, Fill::Text(page + 50)));
+    (2..5).for_each(|page| world.has(page, Fill::Text(page)));
+    world.0.validate();
+}
+
+#[test]
+fn pages_of_two_memcgs_are_in_no_pack() {
+    let world = World::new();
+    for page in 0..8 {
+        let stored = world.0.store(CPU, at(page), (page % 2) as usize, &rendered(Fill::Text(1)));
+        stored.expect("there is space");
+    }
+    world.passes(30);
+    assert_eq!(world.stats().packed_pages, 8);
+    let bytes = |world: &World| world.0.totals().memcg_bytes;
+    let before = bytes(&world);
+    (0..8).step_by(2).for_each(|page| world.0.invalidate_page(CPU, at(page)));
+    assert_eq!(bytes(&world), [0, before[1], 0], "the other's packs are as they were");
+    (1..8).step_by(2).for_each(|page| world.has(page, Fill::Text(1)));
+    world.0.validate();
+}
+
+#[test]
+fn packs_are_moved_together() {
+    let world = World::new();
+    (0..PAGES).for_each(|page| world.store(page, Fill::Text(page)));
+    world.passes(9);
+    (0..PAGES).filter(|page| page / 4 % 4 != 0).for_each(|page| {
+        world.0.invalidate_page(CPU, at(page));
+    });
+    world.0.compact(CPU);
+    (0..PAGES).filter(|page| page / 4 % 4 == 0).for_each(|page| world.has(page, Fill::Text(page)));
+    world.0.validate();
 }
 
 #[test]
@@ -138,6 +226,7 @@ fn nothing_happens_without_memory_and_later_it_does() {
 fn it_takes_no_more_cpu_time_than_it_may() {
     let world = World::new();
     (0..40).for_each(|page| world.store(page, Fill::Text(page)));
+    world.passes(7);
     // Each look at the CPU time finds a fortieth of a second more.
     let clock = std::cell::Cell::new(0);
     let spent = || {

@@ -105,7 +105,14 @@ impl Zswap {
         let memcgs: u64 = self.memcgs().iter().map(Memcg::pages).sum();
         assert_eq!(pages, memcgs, "the indexes have {pages} pages, and memcgs {memcgs}");
         let objects = self.pool().stats().objects;
-        let expected = pages - self.counts.sum(Count::SameFilled);
-        assert_eq!(objects, expected, "{expected} pages have objects, and there are {objects}");
+        let (mut packs, mut parts) = (0, 0);
+        self.packs.each(|_, _, references| {
+            packs += 1;
+            parts += references;
+        });
+        let packed = self.counts.sum(Count::Packed);
+        assert_eq!(parts, packed, "packs have {parts} pages, and {packed} are counted");
+        let expected = pages - self.counts.sum(Count::SameFilled) - packed + packs;
+        assert_eq!(objects, expected, "pages and packs have {expected} objects, not {objects}");
     }
 }

@@ -4,16 +4,17 @@
 //! An entry names an object by a number. The index and the waits for readers promise that the
 //! object is there.
 
-use objects::{Compressed, Object};
+use objects::{Compressed, Object, Packed, Shared};
 use sync::Reader;
+use tiers::WARM_PRIORITY;
 use units::{Cpu, PAGE_SIZE, Page};
-use zcomp::{fill, same_filled};
+use zcomp::{Corrupt, fill, same_filled};
 use zsmalloc::{Handle, Pass, Room, StoreError};
 
 use super::Zswap;
 use crate::Word;
 use crate::counts::Count;
-use crate::entry::Content;
+use crate::entry::{Content, Part};
 use crate::outcome::{LoadError, Reject};
 
 impl Zswap {
@@ -72,19 +73,34 @@ impl Zswap {
             return Err(LoadError::Corrupt);
         }
         match self.entries.content(word.number()) {
-            Content::SameFilled(pattern) => fill(page, pattern),
+            Content::SameFilled(pattern) => {
+                fill(page, pattern);
+                Ok(())
+            }
             Content::Stored(object) => {
                 // SAFETY: the object was stored here. While the entry is kept, its object is kept
                 // too: `retired` frees it after all its readers have left. The engine enters no
                 // readers but those that its objects were made with.
                 let expanded = unsafe { self.objects.expand(reader, cpu, object, page) };
-                expanded.map_err(|_| {
-                    self.counts.add(cpu, Count::DecompressFail, 1);
-                    LoadError::Corrupt
-                })?;
+                self.counted(cpu, expanded)
+            }
+            Content::Part(Part { pack, part, .. }) => {
+                let Shared { object, pages } = self.packs.get(pack);
+                let part = (usize::from(part), pages);
+                // SAFETY: the object was stored here. The entry is a reference to the pack, and
+                // keeps its object. If compaction moves that, `retired` keeps its old place.
+                let expanded =
+                    unsafe { self.objects.decompress_part(reader, cpu, object, part, page) };
+                self.counted(cpu, expanded)
             }
         }
-        Ok(())
+    }
+
+    fn counted(&self, cpu: Cpu, expanded: Result<(), Corrupt>) -> Result<(), LoadError> {
+        expanded.map_err(|Corrupt| {
+            self.counts.add(cpu, Count::DecompressFail, 1);
+            LoadError::Corrupt
+        })
     }
 
     /// Copies the object of an entry as it is, if its page is compressed without a dictionary by a
@@ -114,15 +130,44 @@ impl Zswap {
         Some((name, length))
     }
 
-    /// Stores compressed bytes in place of `old`, which an entry still names. The calling thread
+    /// Compresses a page again that `expand` has made, if a device takes it so. Returns the codec
+    /// and the length.
+    pub(crate) fn pack_again(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        is_taken: &dyn Fn(&str) -> bool,
+        copy: &mut Page,
+    ) -> Option<(&'static str, usize)> {
+        let (_, codec) = self.objects.codecs().current(reader, WARM_PRIORITY)?;
+        let name = codec.chosen.compressor.name();
+        if codec.chosen.params.dictionary.is_some() || !is_taken(name) {
+            return None;
+        }
+        let page = *copy;
+        let bytes = |packed: Packed<'_>| {
+            let bytes = packed.compressed()?.bytes;
+            copy[..bytes.len()].copy_from_slice(bytes);
+            Some(bytes.len())
+        };
+        let length = self.objects.compress(reader, cpu, WARM_PRIORITY, &page, bytes)??;
+        Some((name, length))
+    }
+
+    /// Stores compressed bytes in place of `old`, if an entry still names that. The calling thread
     /// reads `retired`, which keeps the entry.
     pub(super) fn store_again(
         &self,
         cpu: Cpu,
         made: Compressed<'_>,
-        old: Object,
+        old: Option<Object>,
     ) -> Result<Object, StoreError> {
-        self.objects.store_packed(cpu, Room::Open, made, Some(old))
+        self.objects.store_packed(cpu, Room::Open, made, old)
+    }
+
+    /// Stores a page of a pack uncompressed.
+    pub(super) fn store_whole(&self, cpu: Cpu, page: &Page) -> Result<Object, StoreError> {
+        self.objects.store_huge(cpu, Room::Open, page)
     }
 
     /// Copies the object of an entry to the place that `pass` took for it. The calling thread reads
@@ -140,11 +185,22 @@ impl Zswap {
         unsafe { self.pool().free(cpu, place) }
     }
 
-    /// Frees the object of an entry, once, when no thread can find the entry or ever could.
+    /// Frees what an entry has in the pool, once, when no thread can find the entry or ever could.
     pub(super) fn free(&self, cpu: Cpu, content: Content) {
-        if let Content::Stored(object) = content {
+        match content {
+            Content::SameFilled(_) => {}
             // SAFETY: the object was stored here, and no thread holds it: see above.
-            unsafe { self.objects.free(cpu, object) }
+            Content::Stored(object) => unsafe { self.objects.free(cpu, object) },
+            Content::Part(part) => self.drop_reference(cpu, part.pack),
+        }
+    }
+
+    /// Drops a reference to a pack, and frees its object with the last one.
+    pub(super) fn drop_reference(&self, cpu: Cpu, pack: u32) {
+        if let Some(shared) = self.packs.drop_reference(pack) {
+            // SAFETY: the object was stored here. No entry has a part of the pack: each dropped its
+            // reference when no reader could hold the entry, or the part, any more.
+            unsafe { self.objects.free(cpu, shared.object) }
         }
     }
 }

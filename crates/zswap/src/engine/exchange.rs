@@ -1,11 +1,10 @@
-//! Another object takes the place of the object of an entry: the commit of compaction and of
-//! recompression.
+//! Another object takes the place of the object of an entry: the commit of compaction, of
+//! recompression and of packing.
 //!
 //! The contents of an entry never change while it lives, so any object with these contents may
 //! stand in it. The thread reads `retired` meanwhile, so the entry is kept, and its object with it.
 //! The old place is retired as an entry is: readers may have found it.
 
-use objects::Object;
 use sync::Reader;
 use units::Cpu;
 
@@ -14,11 +13,11 @@ use super::frees::leaving;
 use crate::Word;
 use crate::entry::Content;
 
-/// The objects of an entry before and after.
+/// What an entry had in the pool before, and what after.
 #[derive(Clone, Copy)]
 pub(super) struct Exchanged {
-    pub(super) old: Object,
-    pub(super) new: Object,
+    pub(super) old: Content,
+    pub(super) new: Content,
 }
 
 impl Zswap {
@@ -31,29 +30,31 @@ impl Zswap {
     }
 
     /// Lets an entry name another object, if an index names the entry, as a word that `make` gets.
-    /// `make` makes the other object of the present one, and may decline. The calling thread reads
-    /// `retired`, and calls [`Zswap::retire_place`] with the old object when it does not any more.
+    /// `make` makes the other one of what the entry has now, and may decline. The calling thread
+    /// reads `retired`, and calls [`Zswap::retire_old`] when it does not any more.
     pub(super) fn exchange(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         number: u32,
-        make: impl FnOnce(Word, Object) -> Option<Object>,
+        make: impl FnOnce(Word, Content) -> Option<Content>,
     ) -> Option<Exchanged> {
         let word = self.named(reader, cpu, number)?;
-        let Content::Stored(old) = self.entries.content(number) else { return None };
+        let old = self.entries.content(number);
         let new = make(word, old)?;
         // This is the commit.
-        if !self.entries.replace_object(number, old, new) {
-            self.free(cpu, Content::Stored(new));
+        if !self.entries.replace(number, old, new) {
+            self.free(cpu, new);
             return None;
         }
         Some(Exchanged { old, new })
     }
 
-    /// Frees the place of an object that its entry does not name any more, when no reader can hold
-    /// it. The calling thread reads no entries.
-    pub(super) fn retire_place(&self, cpu: Cpu, old: Object) {
-        self.retired.retire(cpu, leaving(old.handle()), |word| self.release(cpu, word));
+    /// Frees what an entry had before, when no reader can hold it. The calling thread reads no
+    /// entries.
+    pub(super) fn retire_old(&self, cpu: Cpu, old: Content) {
+        if let Some(word) = leaving(old) {
+            self.retired.retire(cpu, word, |word| self.release(cpu, word));
+        }
     }
 }

@@ -15,14 +15,20 @@ use crate::{Key, SwapType, Word};
 /// Entries that are taken out of an index in one step.
 const DROPS: usize = 64;
 
-/// The retired word of a place that an object was moved away from. No entry has number 0, so it is
-/// not the word of an entry.
-pub(super) const fn leaving(place: Handle) -> u64 {
-    (place.get() as u64) << 32
-}
+/// In place of the number of an entry in a retired word: what is above it is the place that an
+/// object was moved away from, or the number of a pack that an entry was a reference to. No entry
+/// has such a number.
+const PLACE: u32 = 0;
+const REFERENCE: u32 = u32::MAX;
 
-fn left_place(word: u64) -> Option<Handle> {
-    (word as u32 == 0).then(|| Handle::from_raw((word >> 32) as u32))
+/// The retired word of what an entry does not have any more.
+pub(super) const fn leaving(old: Content) -> Option<u64> {
+    let (what, kind) = match old {
+        Content::SameFilled(_) => return None,
+        Content::Stored(object) => (object.handle().get(), PLACE),
+        Content::Part(part) => (part.pack, REFERENCE),
+    };
+    Some((what as u64) << 32 | kind as u64)
 }
 
 impl Zswap {
@@ -100,15 +106,18 @@ impl Zswap {
         self.retired.retire(cpu, word.get(), |word| self.release(cpu, word));
     }
 
-    /// Frees what a retired word names, which no thread can find: an entry with its object, or the
-    /// place that an object was moved away from.
+    /// Frees what a retired word names, which no thread can find: an entry with its object, or what
+    /// an entry had before.
     pub(super) fn release(&self, cpu: Cpu, word: u64) {
-        if let Some(place) = left_place(word) {
-            self.free_place(cpu, place);
-        } else if let Some(word) = Word::from_raw(word) {
-            let content = self.entries.take_content(word.number());
-            self.entries.give_back(cpu, word.number());
-            self.free(cpu, content);
+        let old = (word >> 32) as u32;
+        match word as u32 {
+            PLACE => self.free_place(cpu, Handle::from_raw(old)),
+            REFERENCE => self.drop_reference(cpu, old),
+            number => {
+                let content = self.entries.take_content(number);
+                self.entries.give_back(cpu, number);
+                self.free(cpu, content);
+            }
         }
     }
 
@@ -118,8 +127,8 @@ impl Zswap {
         self.retired.quiesce(|word| self.release(cpu, word))
     }
 
-    /// Accounts for the object of an entry that was replaced by another one.
-    pub(super) fn account_replaced(&self, cpu: Cpu, memcg: &Memcg, old: Object, new: Object) {
+    /// Accounts for what an entry had in the pool, and has now.
+    pub(super) fn account_replaced(&self, cpu: Cpu, memcg: &Memcg, old: Content, new: Content) {
         let bytes = new.bytes() as i64 - old.bytes() as i64;
         memcg.add(cpu, 0, bytes);
         self.counts.add(cpu, Count::Bytes, bytes);
@@ -127,17 +136,21 @@ impl Zswap {
         self.account_form(cpu, memcg, old, -1);
     }
 
-    fn account_form(&self, cpu: Cpu, memcg: &Memcg, object: Object, sign: i64) {
-        match object {
-            Object::Huge(_) => {
+    fn account_form(&self, cpu: Cpu, memcg: &Memcg, content: Content, sign: i64) {
+        let by_codec = |codec: u8| self.by_codec.add(cpu, usize::from(codec), sign);
+        match content {
+            Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
+            Content::Stored(Object::Huge(_)) => {
                 self.counts.add(cpu, Count::Incompressible, sign);
                 memcg.add_incompressible(cpu, sign);
             }
-            Object::Compressed { codec, .. } => {
-                self.by_codec.add(cpu, usize::from(codec), sign);
-            }
+            Content::Stored(Object::Compressed { codec, .. }) => by_codec(codec),
             // An entry holds the whole pattern, so no object is a pattern.
-            Object::SameFilled(_) => {}
+            Content::Stored(Object::SameFilled(_)) => {}
+            Content::Part(part) => {
+                self.counts.add(cpu, Count::Packed, sign);
+                by_codec(part.codec);
+            }
         }
     }
 
@@ -145,12 +158,7 @@ impl Zswap {
         let bytes = sign * content.bytes() as i64;
         memcg.add(cpu, sign, bytes);
         self.counts.add(cpu, Count::Pages, sign);
-        match content {
-            Content::SameFilled(_) => self.counts.add(cpu, Count::SameFilled, sign),
-            Content::Stored(object) => {
-                self.counts.add(cpu, Count::Bytes, bytes);
-                self.account_form(cpu, memcg, object, sign);
-            }
-        }
+        self.counts.add(cpu, Count::Bytes, bytes);
+        self.account_form(cpu, memcg, content, sign);
     }
 }

@@ -15,6 +15,9 @@ use units::Cpu;
 use super::Zswap;
 use crate::headroom::Headroom;
 
+/// Packs for which memory is provided: those of a pass of a few seconds.
+const PACKS_AHEAD: usize = 4096;
+
 impl Zswap {
     /// The zone of the pool's frames.
     #[must_use]
@@ -55,6 +58,9 @@ impl Zswap {
         for area in self.areas().into_iter().filter_map(|swap| self.area(swap)) {
             all &= area.index.provide(entries, want.nodes);
         }
+        if self.auto() {
+            all &= self.provide_packs();
+        }
         let frames = want.frames.min(self.room_frames());
         all &= self.pool().provide(cpu, frames) >= frames;
         // The event is notified when a quarter of the memory is used. Memory that could not be
@@ -64,6 +70,11 @@ impl Zswap {
         let low = want.entries.min(self.entries.left());
         provision.low_entries.store(low - low / 4, Ordering::Relaxed);
         all
+    }
+
+    /// Provides memory for the next packs. It may wait for memory.
+    pub(super) fn provide_packs(&self) -> bool {
+        self.packs.provide(PACKS_AHEAD)
     }
 
     /// Notified when little of the provided memory is left.
@@ -85,7 +96,7 @@ impl Zswap {
     }
 
     #[cold]
-    fn ring_for_memory(&self) {
+    pub(super) fn ring_for_memory(&self) {
         let asked = &self.provision.asked;
         if !asked.load(Ordering::Relaxed) && !asked.swap(true, Ordering::Relaxed) {
             self.provision.event.notify_all();

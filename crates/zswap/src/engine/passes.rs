@@ -1,26 +1,34 @@
-//! Passes of recompression: all entries grow older, and the old ones are recompressed.
+//! Passes of recompression: all entries grow older, and the old ones are recompressed, with their
+//! neighbours if these are old, too.
 //!
 //! An entry keeps its age in bits of its state, as the number of passes that came by since it was
 //! stored or read. So the passes need no other memory and no list.
 
-use control::ControlError;
+use alloc::format;
+
+use control::{ControlError, Errno};
 use objects::Recompressed;
 use tiers::{PASSES, Spell, WARM_CODEC, WARM_PRIORITY, waits_after};
 use units::Cpu;
 
 use super::Zswap;
+use super::packing::Wanted;
 use crate::Word;
 use crate::counts::Count;
+use crate::entry::{Content, Due};
 use crate::warming::Walk;
 
 /// Entries between two looks at the CPU time.
 const STRETCH: u32 = 256;
+/// Groups that a pass packs once more. The passes must not become so long that pages wait for them.
+const THOROUGH: u32 = 512;
 /// The pool is compacted after a pass if that gains one in this many frames.
 const LOOSE: u64 = 32;
 
 impl Zswap {
-    /// Lets [`Zswap::recompress_old`] work, or ends that. All memory that it needs is taken now.
-    /// Recompressed pages stay as they are. The calling thread must not be a reader.
+    /// Lets [`Zswap::recompress_old`] work, or ends that. All memory that it needs is taken now,
+    /// but for more than the first packs, which [`Zswap::provide`] gets. Recompressed pages stay as
+    /// they are. The calling thread must not be a reader.
     ///
     /// # Errors
     /// `ENOMEM`, or `EBUSY` when stored objects use too many other codecs. Nothing has changed
@@ -29,10 +37,16 @@ impl Zswap {
         let mut walk = self.warming.walk.lock();
         if on && walk.is_none() {
             let chosen = (self.find_codec)(WARM_CODEC.0)?;
-            let made = Walk::new(&*chosen.compressor, self.moved_and_soon())?;
+            let compressor = chosen.compressor.clone();
             self.install(WARM_PRIORITY, chosen)?;
-            *walk = Some(made);
+            let packing = self.objects.packing(&self.readers.enter(Cpu(0)), WARM_PRIORITY);
+            let none = || format!("{} packs no pages", compressor.name());
+            let packing = packing.and_then(|packing| packing.ok_or_else(none));
+            let packing = packing.map_err(|why| ControlError::new(Errno::ENOMEM, why))?;
+            *walk = Some(Walk::new(&*compressor, packing, self.moved_and_soon())?);
             self.warming.set_waits(1);
+            // What is missing is asked for again by the passes.
+            self.provide_packs();
         } else if !on {
             *walk = None;
             self.warming.set_waits(0);
@@ -46,7 +60,8 @@ impl Zswap {
         self.warming.waits() > 0
     }
 
-    /// Recompresses pages that were not read for [`crate::Policy::auto_age`], if that is on.
+    /// Recompresses pages that were not read for [`crate::Policy::auto_age`], neighbours together,
+    /// if that is on. What was not read for as long again is packed once more, thoroughly.
     /// `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of the
     /// calling thread in nanoseconds. It takes no more of it than
     /// [`crate::Policy::auto_cpu_percent`] of the elapsed time, on average. Returns whether pages
@@ -76,10 +91,10 @@ impl Zswap {
 
     /// Begins a pass, unless one is under way. Returns whether there is one now.
     fn begin_pass(&self, walk: &mut Walk) -> bool {
-        let Walk { round, since, .. } = walk;
+        let Walk { round, since, thorough, .. } = walk;
         if !round.is_under_way() && *since >= self.policy.auto_age_ns() / u64::from(PASSES) {
             round.begin(1);
-            *since = 0;
+            (*since, *thorough) = (0, THOROUGH);
         }
         round.is_under_way()
     }
@@ -94,13 +109,12 @@ impl Zswap {
         let wanted = (PASSES * self.warming.waits()).min(0xff) as u8;
         let mut round = walk.round;
         let ended = round.go_on(end as usize + 1, spell, |next| {
-            let is_old = |number: &u32| {
-                self.entries.object(*number).is_some() && self.entries.pass_by(*number, wanted)
-            };
             let first = next as u32;
             let until = first.saturating_add(STRETCH).min(end + 1);
-            let Some(old) = (first..until).find(is_old) else { return until as usize };
-            moved |= self.recompress_counted(cpu, old, walk);
+            let due = |number| self.due(number, wanted, walk.thorough).map(|due| (number, due));
+            let Some((old, due)) = (first..until).find_map(due) else { return until as usize };
+            walk.thorough -= u32::from(due == Due::Thorough);
+            moved |= self.move_counted(cpu, old, Wanted { due, passes: wanted }, walk);
             old as usize + 1
         });
         walk.round = round;
@@ -114,8 +128,27 @@ impl Zswap {
         ended
     }
 
-    /// Returns whether the page is smaller now.
-    fn recompress_counted(&self, cpu: Cpu, number: u32, walk: &mut Walk) -> bool {
+    /// Lets an entry grow older. Returns what is due then, with so many groups to pack once more.
+    fn due(&self, number: u32, passes: u8, thorough: u32) -> Option<Due> {
+        let content = self.entries.in_pool(number)?;
+        match (self.entries.pass_by(number, passes), content) {
+            (Some(Due::Thorough), _) if thorough == 0 => None,
+            (None, Content::Part(part)) => {
+                let is_wasted = self.is_wasted(part.pack) && self.entries.rests(number, passes);
+                is_wasted.then_some(Due::Quick)
+            }
+            (due, _) => due,
+        }
+    }
+
+    /// Packs a page with its neighbours, or recompresses it. Returns whether one is smaller now.
+    fn move_counted(&self, cpu: Cpu, number: u32, wanted: Wanted, walk: &mut Walk) -> bool {
+        let packed = self.pack(cpu, number, wanted, &mut walk.tool);
+        self.counts.add(cpu, Count::Recompressed, packed.pages as i64);
+        self.counts.add(cpu, Count::RecompressSaved, packed.saved as i64);
+        if packed.is_done {
+            return packed.pages > 0;
+        }
         let done = self.recompress(cpu, number, &mut walk.tool);
         match done {
             Recompressed::Done { from, to } => {
@@ -128,7 +161,7 @@ impl Zswap {
                 self.counts.add(cpu, Count::RecompressLeft, 1);
             }
         }
-        matches!(done, Recompressed::Done { .. })
+        packed.pages > 0 || matches!(done, Recompressed::Done { .. })
     }
 
     fn end_pass(&self, cpu: Cpu, walk: &mut Walk) {

@@ -13,7 +13,7 @@ use units::Cpu;
 use super::Zswap;
 use super::exchange::Exchanged;
 use crate::Word;
-use crate::entry::Content;
+use crate::entry::{Content, Due};
 use crate::warming::Tool;
 
 /// Frames that recompression leaves to stores.
@@ -44,20 +44,25 @@ impl Zswap {
         let bytes = if is_warm(object) { None } else { tool.stream.compress(&tool.page) };
         let gains = |bytes: &&[u8]| self.objects.gain(object.bytes(), bytes.len()).is_some();
         let Some(bytes) = bytes.filter(gains) else {
-            return self.no_smaller(cpu, word);
+            return self.no_smaller(cpu, word, object);
         };
-        let store = |now| self.store_again(cpu, Compressed { bytes, codec }, now).ok();
-        let Some(Exchanged { old, new }) = self.put_in_place(&reader, cpu, word, store) else {
+        let store = |now| {
+            let Content::Stored(now) = now else { return None };
+            let stored = self.store_again(cpu, Compressed { bytes, codec }, Some(now));
+            stored.ok().map(Content::Stored)
+        };
+        let exchanged = self.put_in_place(&reader, cpu, word, Due::Quick, store);
+        let Some(Exchanged { old, new }) = exchanged else {
             return Recompressed::InUse;
         };
         drop(reader);
-        self.retire_place(cpu, old);
+        self.retire_old(cpu, old);
         Recompressed::Done { from: old.bytes(), to: new.bytes() }
     }
 
     /// Whether memory is so plentiful that recompression may take a frame before it frees one. A
     /// pool that may not grow takes none.
-    fn may_recompress(&self) -> bool {
+    pub(super) fn may_recompress(&self) -> bool {
         let low = self.provision.low_frames.load(Ordering::Relaxed);
         self.free_frames() >= low.max(LEFT_TO_STORES.min(self.room_frames()))
     }
@@ -77,23 +82,29 @@ impl Zswap {
         Some((word, object))
     }
 
-    /// Marks that the page of an entry would not become smaller.
-    fn no_smaller(&self, cpu: Cpu, word: Word) -> Recompressed {
+    /// Marks that the page of an entry would not become smaller by itself. With others it may.
+    fn no_smaller(&self, cpu: Cpu, word: Word, object: Object) -> Recompressed {
         let _reading = self.retired.read(cpu);
         // A mark on another life of the entry would keep a page as it is, which harms nothing.
         if self.entries.word(word.number()) == Some(word) {
-            self.entries.set_recompressed(word.number(), false);
+            match object {
+                Object::Compressed { .. } => {
+                    self.entries.set_recompressed(word.number(), Due::Quick);
+                }
+                _ => self.entries.set_tried(word.number()),
+            }
         }
         Recompressed::NoSmaller
     }
 
     /// Lets an entry name what `store` makes, in this life of it.
-    fn put_in_place(
+    pub(super) fn put_in_place(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         word: Word,
-        store: impl FnOnce(Object) -> Option<Object>,
+        due: Due,
+        store: impl FnOnce(Content) -> Option<Content>,
     ) -> Option<Exchanged> {
         let _reading = self.retired.read(cpu);
         let number = word.number();
@@ -102,7 +113,7 @@ impl Zswap {
         let make = |now, old| if now == word { store(old) } else { None };
         let exchanged = self.exchange(reader, cpu, number, make)?;
         self.account_replaced(cpu, memcg, exchanged.old, exchanged.new);
-        self.entries.set_recompressed(number, true);
+        self.entries.set_recompressed(number, due);
         Some(exchanged)
     }
 }

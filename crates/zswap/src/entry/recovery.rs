@@ -10,8 +10,8 @@ use pagealloc::NoMemory;
 use sync::atomic::Ordering;
 
 use super::{
-    AGES, Content, ENTRY_BYTES, Entries, KEY, LIFE_SHIFT, LINKED, LIST_SHIFT, NAMED, OBJECT,
-    PATTERN, SAME_FILLED, STATE,
+    AGES, CLOSED, Content, ENTRY_BYTES, Entries, KEY, LIFE_SHIFT, LINKED, LIST_SHIFT, NAMED,
+    OBJECT, PATTERN, Part, SAME_FILLED, STATE,
 };
 use crate::{Key, Word, object_word};
 
@@ -57,16 +57,16 @@ impl Entries {
         if entry[KEY].load(Ordering::Relaxed) & ((1 << Key::BITS) - 1) != key.pack() {
             return Err(format!("entry {number} is of another page"));
         }
+        let none = || format!("entry {number} names no object that can be");
         match object_word::get(&entry[OBJECT]) {
             SAME_FILLED => Ok(Content::SameFilled(entry[PATTERN].load(Ordering::Relaxed))),
             word if word >> Object::BITS == 0 => match Object::checked_from_word(word) {
                 // An entry holds the whole pattern, so no object is a pattern.
-                None | Some(Object::SameFilled(_)) => {
-                    Err(format!("entry {number} names no object that can be"))
-                }
+                None | Some(Object::SameFilled(_)) => Err(none()),
                 Some(object) => Ok(Content::Stored(object)),
             },
-            _ => Err(format!("entry {number} names no object that can be")),
+            word if word & (SAME_FILLED | CLOSED) != 0 => Err(none()),
+            word => Part::checked_from_word(word).map(Content::Part).ok_or_else(none),
         }
     }
 

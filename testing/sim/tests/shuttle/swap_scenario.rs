@@ -58,6 +58,7 @@ macro_rules! all {
             objects_are_moved: Scenario::COMPACTED;
             objects_are_moved_and_taken_out: Scenario::COMPACTED_EXCLUSIVE;
             objects_are_recompressed: Scenario::RECOMPRESSED;
+            pages_are_packed: Scenario::PACKED;
             everything: Scenario::EVERYTHING;
         }
     };
@@ -82,6 +83,8 @@ pub struct Scenario {
     limit: u64,
     /// Pages of one size class stored before, and mostly given up again.
     ballast: u64,
+    /// These pages become packs, of which most are given up again, whole.
+    packs: bool,
 }
 
 impl Scenario {
@@ -95,6 +98,7 @@ impl Scenario {
         count: 2,
         limit: 0,
         ballast: 0,
+        packs: false,
     };
     /// Objects are moved while they are used, written back and given up.
     pub const COMPACTED: Scenario = Scenario {
@@ -110,6 +114,14 @@ impl Scenario {
     pub const RECOMPRESSED: Scenario = Scenario {
         actions: &[Action::Recompress, Action::Recompress, Action::Compact, Action::Reclaim],
         others: 2,
+        ..Scenario::BASE
+    };
+    /// Packs are made, moved and taken apart while their pages are used and written back.
+    pub const PACKED: Scenario = Scenario {
+        actions: &[Action::Recompress, Action::Compact, Action::Compact, Action::Reclaim],
+        others: 2,
+        ballast: 32,
+        packs: true,
         ..Scenario::BASE
     };
     /// Pages are written back while their owners use them.
@@ -251,7 +263,14 @@ impl Run {
     }
 
     fn give_up_ballast(&self) {
-        for offset in (0..self.scenario.ballast).filter(|offset| offset % 6 != 0) {
+        if self.scenario.packs {
+            self.cache.recompress(Cpu(0));
+        }
+        let stays = |offset: u64| match self.scenario.packs {
+            true => offset / 4 % 6 == 0,
+            false => offset % 6 == 0,
+        };
+        for offset in (0..self.scenario.ballast).filter(|offset| !stays(*offset)) {
             let swap_page = SwapPage { area: 0, offset: BALLAST + offset };
             self.cache.invalidate_page(Cpu(0), swap_page);
         }
