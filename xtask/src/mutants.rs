@@ -49,7 +49,7 @@ impl Options {
 }
 
 /// How long the mutants of a change are tried beside the other tests.
-const BESIDE_TESTS: Duration = Duration::from_secs(120);
+const BESIDE_TESTS: Duration = Duration::from_secs(60);
 
 /// What came of a mutant under one of its suites.
 #[derive(Clone, Debug)]
@@ -110,7 +110,7 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
 
 /// Tries the mutants that concern what has changed since the branch left `origin/main`, or in the
 /// last commit; `all` of them, or where git knows no such commit. Those of a change have
-/// two minutes, and the table says how many are left. The last digit of `seed` says which kind of
+/// a minute, and the table says how many are left. The last digit of `seed` says which kind of
 /// build comes first, so that many runs try all.
 ///
 /// # Errors
