@@ -157,7 +157,7 @@ impl LoopDevice {
                 Ok(()) => {
                     drop(device);
                     let device = LoopDevice::attached(number, file, made);
-                    device.tune(options);
+                    tune(device.known.number, options);
                     return Ok(device);
                 }
                 Err(error) if error.raw_os_error() == Some(errno::EBUSY) => {}
@@ -183,15 +183,6 @@ impl LoopDevice {
         let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
         let number = loops::find_by_backing(file).into_iter().find(ours)?;
         Some(LoopDevice::attached(number, file, Made::default()))
-    }
-
-    /// Settings that measured better. If sysfs is read-only, the device works without them.
-    fn tune(&self, options: LoopOptions) {
-        pass_flushes(self.known.number, options.flush);
-        if let Some(kib) = options.largest_kib {
-            let _ =
-                fs::write(attribute(self.known.number, "queue/max_sectors_kb"), kib.to_string());
-        }
     }
 
     /// Its node, `/dev/loopN`.
@@ -411,15 +402,19 @@ fn release(number: u32) -> Result<Option<Hold>, Error> {
     while file.is_some() && backing_of(number) == file && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
-    pass_flushes(number, true);
+    tune(number, LoopOptions::default());
     Ok(None)
 }
 
-/// Has loop device `number` pass flushes on or not, where sysfs can be written to. Newer kernels
-/// (seen on 6.18) remember that longer than the file: who has the device next would lose flushes.
-fn pass_flushes(number: u32, passes: bool) {
-    let cache = if passes { "write back" } else { "write through" };
+/// Sets what sysfs has of loop device `number`. It works without that, where sysfs is read-only.
+/// Newer kernels (seen on 6.18) remember the settings longer than the file: who has the device next
+/// would lose flushes, and have small requests.
+fn tune(number: u32, options: LoopOptions) {
+    let cache = if options.flush { "write back" } else { "write through" };
     let _ = fs::write(attribute(number, "queue/write_cache"), cache);
+    // 0 is the driver's own limit.
+    let kib = options.largest_kib.unwrap_or(0);
+    let _ = fs::write(attribute(number, "queue/max_sectors_kb"), kib.to_string());
 }
 
 /// Removes what was made for loop device `number`, unless another file has it by now.
@@ -441,7 +436,7 @@ fn unmake(number: u32, made: Made) {
 /// Makes the kernel detach loop device `number` when its last user closes it: `LOOP_CLR_FD` does so
 /// for a device that others have open.
 pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
-    pass_flushes(number, true);
+    tune(number, LoopOptions::default());
     let done = File::open(node(number)).and_then(|device| match host::loop_clear(&device) {
         Err(error) if error.raw_os_error() == Some(errno::ENXIO) => Ok(()),
         cleared => cleared,

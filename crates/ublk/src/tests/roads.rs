@@ -1,5 +1,5 @@
-//! The suite of roads, from the descriptions of requests to their results. guest/ublk.sh has what
-//! the driver does with them.
+//! The suite of roads, from the descriptions of requests to their results. guest/ublk.sh and
+//! ublk-kills.sh try the driver itself, with tests of their own.
 
 use std::sync::Arc;
 
