@@ -14,7 +14,7 @@ use testkit::{Need, TempDir, met, run, try_run};
 
 use crate::common::{NbdClient, Place, noise, private_file, program, wait_until};
 use crate::fsck::region_of;
-use crate::keep_swap::{FIRST, lost_pages, work};
+use crate::keep_swap::{FIRST, is_swapped_off, lost_pages, work};
 use crate::keep_users::{Ends, NEEDS};
 use crate::keeper::{Keeper, has_resend};
 use crate::nbd_frontends::{NBDINFO, make_certificates};
@@ -437,7 +437,7 @@ fn a_swap_device_that_is_used_is_served_whatever_is_configured() {
         assert_eq!(lost_pages(&service.keeper), "0");
         service.keeper.does("swap off");
         assert_eq!(service.keeper.ended(), 0);
-        assert!(swaps::find(&device).is_none());
+        is_swapped_off(&service.place, &device);
         service.place.is_clean();
     }
 }
