@@ -72,11 +72,6 @@ fail() {
   rc=1
 }
 
-# swapped out|in: pages so far, those of zswap among them.
-swapped() {
-  echo $(($(vmstat "pswp$1") + $(vmstat "zswp$1") + 0))
-}
-
 swap_on || exit 7
 out=$(swapped out) in=$(swapped in)
 watch_memory $daemon

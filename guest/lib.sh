@@ -52,6 +52,11 @@ vmstat() {
   sed -n "s/^$1 //p" /proc/vmstat
 }
 
+# swapped out|in: pages so far. Those of zswap are among them, which Linux 7 counts apart.
+swapped() {
+  echo $(($(vmstat "pswp$1") + $(vmstat "zswp$1") + 0))
+}
+
 # How many swap devices there are.
 swaps() {
   tail -n +2 /proc/swaps | wc -l

@@ -248,7 +248,7 @@ swap_on || {
     "swapped_in=0 from_memory=- cpu_user_system_idle=- daemon_cpu_seconds=0 rc=7"
   exit 7
 }
-out=$(vmstat pswpout) in=$(vmstat pswpin)
+out=$(swapped out) in=$(swapped in)
 read_before=$(pages_read) cpu_before=$(cpu_seconds)
 watch_memory ${keeper:-$daemon}
 beside=()
@@ -325,7 +325,7 @@ if [ -n "$top" ]; then
   say "top drew $(wc -l < /run/top.times) times, the longest pause was ${pause:-none} s"
   if [ $rc -eq 0 ] && ! awk -v pause="${pause:-99}" 'BEGIN { exit !(pause <= 5) }'; then rc=9; fi
 fi
-swapped_out=$(($(vmstat pswpout) - out)) swapped_in=$(($(vmstat pswpin) - in))
+swapped_out=$(($(swapped out) - out)) swapped_in=$(($(swapped in) - in))
 if [ $rc -eq 0 ] && [ "$swapped_in" -eq 0 ]; then
   say "nothing was swapped: this run shows nothing"
   rc=6

@@ -133,6 +133,13 @@ parallel() {
   finish
 }
 
+# What every road to a device must pass.
+road() {
+  serve_ublk road > /tmp/out 2>&1 || fail "the suite of roads: $(tail -n 20 /tmp/out)"
+  say "$(grep -c 'panicked' /tmp/out) panics, as the suite has them"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+}
+
 # Random reads and writes of mixed sizes, each compared with what was written.
 mixed() {
   serve 2 2 waiting
@@ -452,6 +459,7 @@ else
   run parallel waiting
   # A machine without fio has none for its guest either.
   if command -v fio > /dev/null; then run mixed; fi
+  run road
   run faults plain
   run faults waiting
   for name in sizes failing slow swap killed unable next containers resized dropped; do run "$name"; done

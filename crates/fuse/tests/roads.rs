@@ -2,15 +2,12 @@
 
 mod common;
 
-use std::fs::File;
-use std::io;
-use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use common::{Served, start};
 use fuse::{LoopDevice, LoopOptions};
-use sim::roads::{self, FileClient, Lack, Subject, punch};
+use sim::roads::{self, FileClient, Lack, Subject};
 use testkit::Need;
 
 /// Nobody but who opens the file comes to it, and what is cut off at its end succeeds.
@@ -31,16 +28,8 @@ fn a_file_is_a_road() {
         let (served, path) = serve(subject);
         let served = Mutex::new(served);
         let lose = Arc::new(move || served.lock().unwrap().kill());
-        Arc::new(FileClient::new(Path::new(&path), 1, punch, lose))
+        Arc::new(FileClient::new(Path::new(&path), lose))
     });
-}
-
-fn discard(device: &File, offset: u64, length: u64) -> io::Result<()> {
-    const BLKDISCARD: libc::Ioctl = 0x1277;
-    let range = [offset, length];
-    // SAFETY: the call reads two numbers, which live through it.
-    let done = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 #[test]
@@ -55,6 +44,6 @@ fn a_loop_device_is_a_road() {
         // The loop device goes before what it stands on.
         let both = Mutex::new((device, served));
         let lose = Arc::new(move || both.lock().unwrap().1.kill());
-        Arc::new(FileClient::new(&node, 4096, discard, lose))
+        Arc::new(FileClient::new(&node, lose))
     });
 }

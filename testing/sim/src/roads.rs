@@ -24,7 +24,7 @@ use crate::model::{Drive, Model};
 use crate::suite::{self, Crowd};
 
 pub use controls::{RoadFlaw, Short};
-pub use file::{FileClient, punch};
+pub use file::FileClient;
 pub use subject::{Kind, Subject};
 use subject::{LETS_GO, PANICS, WAITING};
 

@@ -7,7 +7,9 @@
 //! the answer names its number and maker as well. After the server was killed,
 //! `serve_ublk recover FILE BYTES WAITERS NUMBER MAKER` serves on.
 //!
-//! Kinds of disks: `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
+//! `serve_ublk road` has devices of this program pass the suite of roads (`sim::roads`).
+//!
+//! Kinds of disks: those of `sim::roads`, as `Plain`; `plain`; `failing` (operations beyond page 64 fail); `slow` (those in the second
 //! half take half a second); `held` (those in the second half wait until they are released);
 //! `waiting` (each answers that it would have to wait, and none waits); `panicking` (operations
 //! that begin in page 77 panic); `greedy` (each calls the heap); `readonly`.
@@ -24,13 +26,15 @@ use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use block::Checked;
+use block::{BlockDevice, Checked};
+use sim::roads::Kind;
 use sync::atomic::{AtomicU64, Ordering};
 use testkit::CountingHeap;
 use ublk::{Fate, Id, Options, Ublk};
 
 mod disk;
 mod kept;
+mod road;
 
 #[global_allocator]
 static HEAP: CountingHeap = CountingHeap;
@@ -46,7 +50,11 @@ fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["available"] => Ok(ublk::available().map(|()| println!("ok"))?),
-        ["clear"] => clear(),
+        ["clear"] => {
+            println!("ok {}", clear()?);
+            Ok(())
+        }
+        ["road"] => road::pass(),
         ["kept", file, bytes, waiters] => keep(file, bytes, waiters, None),
         ["recover", file, bytes, waiters, number, maker] => {
             let id = Id { number: number.parse()?, maker: maker.parse()? };
@@ -61,7 +69,8 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 }
 
-fn clear() -> Result<(), Box<dyn Error>> {
+/// Clears the devices that killed servers of this maker left. Returns how many.
+fn clear() -> Result<u32, Box<dyn Error>> {
     let maker = maker()?;
     let mut cleared = 0;
     for left in ublk::leftovers(maker)? {
@@ -69,8 +78,7 @@ fn clear() -> Result<(), Box<dyn Error>> {
         ublk::clear(left.number, maker)?;
         cleared += u32::from(left.fate == Fate::Clear);
     }
-    println!("ok {cleared}");
-    Ok(())
+    Ok(cleared)
 }
 
 /// [`Options::maker`].
@@ -113,7 +121,10 @@ fn serve(
 ) -> Result<(), Box<dyn Error>> {
     prepare()?;
     let gate = Arc::new(disk::Gate::default());
-    let disk = Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind, gate.clone())?));
+    let disk: Arc<dyn BlockDevice> = match Kind::named(kind) {
+        Some(kind) => kind.of(bytes.parse()?).device(),
+        None => Arc::new(Checked::new(disk::Disk::new(bytes.parse()?, kind, gate.clone())?)),
+    };
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || CountingHeap::count_this_thread(true);
     let maker = maker()?;

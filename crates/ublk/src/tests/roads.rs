@@ -1,5 +1,5 @@
-//! The suite of roads, from the descriptions of requests to their results. guest/ublk.sh and
-//! ublk-kills.sh try the driver itself, with tests of their own.
+//! The suite of roads, from the descriptions of requests to their results. In a guest the driver's
+//! devices pass it too (guest/ublk.sh).
 
 use std::sync::Arc;
 

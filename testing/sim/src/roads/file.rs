@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -15,42 +15,35 @@ use super::Client;
 
 const P: u64 = PAGE_SIZE as u64;
 
-/// Gives a range up that consists of whole pages.
-pub type Discard = fn(&File, u64, u64) -> io::Result<()>;
-
 /// A file, or a block device, that is open. It passes the page cache by.
 pub struct FileClient {
     file: File,
     path: PathBuf,
-    /// What offsets and lengths are multiples of.
-    unit: u32,
-    discard: Discard,
+    is_device: bool,
     /// Takes the server away; it lives as long as its clients.
     lose: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl FileClient {
-    /// Opens `path`, where offsets and lengths are multiples of `unit`. `lose` takes its server
-    /// away, and keeps it until it is dropped.
+    /// Opens the file or block device at `path`. `lose` takes its server away, and keeps it until it
+    /// is dropped.
     ///
     /// # Panics
     /// When it cannot be opened.
     #[must_use]
-    pub fn new(
-        path: &Path,
-        unit: u32,
-        discard: Discard,
-        lose: Arc<dyn Fn() + Send + Sync>,
-    ) -> FileClient {
+    pub fn new(path: &Path, lose: Arc<dyn Fn() + Send + Sync>) -> FileClient {
         let direct = OFlags::DIRECT.bits() as i32;
         let opened = OpenOptions::new().read(true).write(true).custom_flags(direct).open(path);
         let file = opened.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        FileClient { file, path: path.to_owned(), unit, discard, lose }
+        let is_device = file.metadata().expect("its kind").file_type().is_block_device();
+        FileClient { file, path: path.to_owned(), is_device, lose }
     }
 
     fn carry_out(&self, operation: Operation<'_>) -> io::Result<()> {
         let (offset, length) = operation.range();
-        let free = |how| fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, length);
+        let free = |how, offset, length| {
+            Ok(fallocate(&self.file, how | FallocateFlags::KEEP_SIZE, offset, length)?)
+        };
         match operation {
             Operation::Flush => self.file.sync_data(),
             _ if length == 0 => Ok(()),
@@ -65,23 +58,18 @@ impl FileClient {
             }),
             Operation::Discard { .. } => {
                 let (start, end) = (offset.next_multiple_of(P), (offset + length) / P * P);
-                if start < end { (self.discard)(&self.file, start, end - start) } else { Ok(()) }
+                match self.is_device {
+                    _ if start >= end => Ok(()),
+                    true => host::discard(&self.file, start, end - start),
+                    false => free(FallocateFlags::PUNCH_HOLE, start, end - start),
+                }
             }
             Operation::WriteZeroes { mode: ZeroMode::MayPunch, .. } => {
-                Ok(free(FallocateFlags::PUNCH_HOLE)?)
+                free(FallocateFlags::PUNCH_HOLE, offset, length)
             }
-            Operation::WriteZeroes { .. } => Ok(free(FallocateFlags::ZERO_RANGE)?),
+            Operation::WriteZeroes { .. } => free(FallocateFlags::ZERO_RANGE, offset, length),
         }
     }
-}
-
-/// Gives a hole to a file.
-///
-/// # Errors
-/// That of fallocate(2).
-pub fn punch(file: &File, offset: u64, length: u64) -> io::Result<()> {
-    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-    Ok(fallocate(file, how, offset, length)?)
 }
 
 /// Calls `with` with memory that begins with a page.
@@ -95,7 +83,11 @@ impl BlockDevice for FileClient {
     fn geometry(&self) -> Geometry {
         // The place in the file is used for nothing else.
         let bytes = (&self.file).seek(SeekFrom::End(0)).expect("its size");
-        Geometry { bytes, minimum_block: self.unit, preferred_block: PAGE_SIZE as u32 }
+        Geometry {
+            bytes,
+            minimum_block: if self.is_device { PAGE_SIZE as u32 } else { 1 },
+            preferred_block: PAGE_SIZE as u32,
+        }
     }
 
     fn abilities(&self) -> Abilities {
@@ -117,7 +109,7 @@ impl BlockDevice for FileClient {
 
 impl Client for FileClient {
     fn another(&self) -> Arc<dyn Client> {
-        Arc::new(FileClient::new(&self.path, self.unit, self.discard, self.lose.clone()))
+        Arc::new(FileClient::new(&self.path, self.lose.clone()))
     }
 
     fn lose_server(&self) {
