@@ -1,7 +1,10 @@
 # Programs come, are swapped out and end, beside one that stays: what the pool holds beside what the
 # kernel has in use.
 #
-#   frees [--deaf] KIND [SWAP OPTIONS] -- MIB ROUNDS
+#   frees [--deaf] [--limit BYTES] KIND [SWAP OPTIONS] -- MIB ROUNDS
+#
+# With --limit the programs are in a control group of so much memory, and the machine has enough: a
+# loop device may serve swap space then.
 #
 # MIB are shared by the program that stays and the one of each round. KIND is as in `pressure`, of
 # rampack, zram and zswap. Every page is checked. With rampack, freed pages must be heard of, and once
@@ -16,6 +19,14 @@ if [ "$1" = --deaf ]; then
   deaf=yes
   mount -t tmpfs tmpfs /sys/kernel/btf
   shift
+fi
+group=
+if [ "$1" = --limit ]; then
+  group=/sys/fs/cgroup/hogs
+  echo +memory > /sys/fs/cgroup/cgroup.subtree_control
+  mkdir $group
+  echo "$2" > $group/memory.max
+  shift 2
 fi
 kind=$1
 shift
@@ -61,7 +72,8 @@ watch_pool() {
 }
 
 run_hog() {
-  hungry hog --name "$1" --seed "$2" --mib $((mib / 2)) --seconds 900 --random "${@:3}" | tee "/run/hog.$1"
+  hungry bash -c '[ -z "$1" ] || echo $$ > $1/cgroup.procs; shift; exec "$@"' in "$group" \
+    hog --name "$1" --seed "$2" --mib $((mib / 2)) --seconds 900 --random "${@:3}" | tee "/run/hog.$1"
   [ "${PIPESTATUS[0]}" -eq 0 ]
 }
 
