@@ -25,8 +25,8 @@ pub struct FileClient {
 }
 
 impl FileClient {
-    /// Opens the file or block device at `path`. `lose` takes its server away, and keeps it until it
-    /// is dropped.
+    /// Opens the file or block device at `path`. `lose` takes its server away, and keeps it until
+    /// it is dropped.
     ///
     /// # Panics
     /// When it cannot be opened.
