@@ -4,6 +4,8 @@
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::thread::sleep;
+use std::time::Duration;
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
@@ -27,18 +29,30 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Does a program listen at the socket `path`? True also if it takes no client at the moment.
+/// Does a program listen at the socket `path`? True also if it takes no client at the moment. What a
+/// program has forked has its sockets until it executes another one, and so may outlive it: half a
+/// second passes before the answer is true.
 #[must_use]
 pub fn is_listening(path: &Path) -> bool {
+    listens_after(path, sleep)
+}
+
+fn listens_after(path: &Path, mut pause: impl FnMut(Duration)) -> bool {
     let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
-    !connect_at_once(path).is_err_and(|error| gone.contains(&error.kind()))
+    let is_left = || connect_at_once(path).is_err_and(|error| gone.contains(&error.kind()));
+    for doublings in 0..9 {
+        if is_left() {
+            return false;
+        }
+        pause(Duration::from_millis(1 << doublings));
+    }
+    !is_left()
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::net::UnixListener;
-    use std::thread;
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use super::*;
 
@@ -63,7 +77,19 @@ mod tests {
         let until = Instant::now() + Duration::from_secs(60);
         while is_listening(&path) {
             assert!(Instant::now() < until, "only the file is left");
-            thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    #[test]
+    fn a_listener_that_is_closed_a_moment_later_is_none() {
+        let dir = testkit::TempDir::new();
+        let path = dir.join("socket");
+        let mut listener = Some(UnixListener::bind(&path).unwrap());
+        assert!(is_listening(&path));
+        let listens = listens_after(&path, |pause| {
+            listener = None;
+            sleep(pause);
+        });
+        assert!(!listens, "it was closed meanwhile");
     }
 }
