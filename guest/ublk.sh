@@ -434,6 +434,46 @@ resized() {
   nothing_left || fail "left: $(ls /sys/class/ublk-char)"
 }
 
+# A device that is left to the next server keeps its users, and a request that takes long is not
+# carried out beside the next one.
+left() {
+  local writer
+  RECOVERABLE=1 serve 2 1 held
+  must mke2fs -q -t ext4 -F "$device" 24M
+  must mount -t ext4 "$device" /mnt
+  dd if=/dev/urandom of=/tmp/random bs=64k count=16 status=none
+  must cp /tmp/random /mnt/file
+  sync
+  dd if=/tmp/random of="$device" bs=4k count=1 seek=9000 oflag=direct conv=notrunc status=none &
+  writer=$!
+  wait_until 60 holds 1
+  if [ "$(printf '%s\n' 6.16 "$(uname -r)" | sort -V | head -n 1)" = 6.16 ]; then
+    expect quiesce 'error /dev/ublkb* is in use'
+    expect on 'error /dev/ublkb* is in use'
+    expect release 'ok*'
+    expect on 'ok*'
+    wait $writer || fail "a write that took long: $?"
+    expect quiesce 'ok true'
+    expect down 'error /dev/ublkb* is in use'
+    expect on 'ok*'
+  else
+    expect quiesce 'ok false'
+    expect release 'ok*'
+    expect on 'ok*'
+    wait $writer || fail "a write that took long: $?"
+  fi
+  must dd if="$device" of=/tmp/back bs=4k skip=9000 count=1 iflag=direct status=none
+  must cmp -n 4096 /tmp/random /tmp/back
+  must umount /mnt
+  must mount -t ext4 "$device" /mnt
+  must cmp /tmp/random /mnt/file
+  must umount /mnt
+  rm -f /tmp/random /tmp/back
+  ask quiesce
+  # It goes from there as well.
+  finish
+}
+
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -462,7 +502,7 @@ else
   run road
   run faults plain
   run faults waiting
-  for name in sizes failing slow swap killed unable next containers resized dropped; do run "$name"; done
+  for name in sizes failing slow swap killed unable next containers resized left dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
 echo "RESULT kind=ublk failures=$failures"

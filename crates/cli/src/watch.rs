@@ -48,6 +48,8 @@ pub(crate) fn watch(
     let mut refused = Refused::default();
     let (mut warned, mut is_abandoned) = (BTreeSet::new(), false);
     loop {
+        // What an upgrade that failed could not serve on. Whoever asked for that was told why.
+        let _ = daemon.serve_on(Duration::ZERO);
         live.update(daemon.machine());
         warn_of_swap(daemon, &live, &mut warned);
         if daemon.devices().is_abandoned() && !is_abandoned {

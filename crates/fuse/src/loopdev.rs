@@ -396,13 +396,13 @@ fn release(number: u32) -> Result<Option<Hold>, Error> {
     if host::loop_keep(&device, name).map_err(doing())? {
         return Ok(Some(Hold::Open));
     }
-    // It goes with the last close, which is ours.
+    // It goes with the last close, which is ours. Nobody else has it before that.
+    tune(number, LoopOptions::default());
     drop(device);
     let end = Instant::now() + GOING;
     while file.is_some() && backing_of(number) == file && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
-    tune(number, LoopOptions::default());
     Ok(None)
 }
 

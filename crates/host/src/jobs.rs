@@ -26,9 +26,9 @@ impl<T> Room<T> {
     }
 
     /// Puts `thing` at the end; gives it back if there are `most` before it, or no room.
-    fn put(&self, thing: T, most: usize) -> Result<(), T> {
+    fn put(&self, thing: T, most: impl FnOnce() -> usize) -> Result<(), T> {
         let mut list = self.list.lock();
-        if list.len() >= self.most.min(most) {
+        if list.len() >= self.most.min(most()) {
             return Err(thing);
         }
         list.push_back(Some(thing));
@@ -74,7 +74,7 @@ impl<T> Mailbox<T> {
 
     /// Sends a message. One that has no room is lost: the caller counts what may be under way.
     pub fn send(&self, message: T) {
-        let _ = self.done.put(message, usize::MAX);
+        let _ = self.done.put(message, || usize::MAX);
         self.ring();
     }
 
@@ -108,6 +108,7 @@ pub struct Jobs<J> {
     /// Threads that wait for a job.
     idle: AtomicUsize,
     closed: AtomicBool,
+    given_up: AtomicBool,
 }
 
 impl<J> Jobs<J> {
@@ -116,7 +117,8 @@ impl<J> Jobs<J> {
     pub fn new(most: usize) -> Jobs<J> {
         let room = Room::new(most);
         let (event, idle) = (EventCount::default(), AtomicUsize::new(0));
-        Jobs { room, event, idle, closed: AtomicBool::new(false) }
+        let (closed, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
+        Jobs { room, event, idle, closed, given_up }
     }
 
     /// Hands a job over.
@@ -124,7 +126,7 @@ impl<J> Jobs<J> {
     /// # Errors
     /// The job, if there is no room.
     pub fn put(&self, job: J) -> Result<(), J> {
-        self.put_behind(job, usize::MAX)
+        self.put_behind(job, || usize::MAX)
     }
 
     /// Hands a job over if a thread waits for it.
@@ -132,19 +134,23 @@ impl<J> Jobs<J> {
     /// # Errors
     /// The job, if all threads are busy.
     pub fn offer(&self, job: J) -> Result<(), J> {
-        self.put_behind(job, self.idle.load(Ordering::Relaxed))
+        // Whoever took the job before this one is not idle any more: it took the lock of the list.
+        self.put_behind(job, || self.idle.load(Ordering::Relaxed))
     }
 
-    fn put_behind(&self, job: J, most: usize) -> Result<(), J> {
+    fn put_behind(&self, job: J, most: impl FnOnce() -> usize) -> Result<(), J> {
         self.room.put(job, most)?;
         self.event.notify_one();
         Ok(())
     }
 
-    /// Waits for the next job. None when the list is closed and empty.
+    /// Waits for the next job. None when the list is closed and empty, or given up.
     pub fn take(&self) -> Option<J> {
         loop {
             let ticket = self.event.ticket();
+            if self.given_up.load(Ordering::Relaxed) {
+                return None;
+            }
             if let Some(job) = self.room.take() {
                 return Some(job);
             }
@@ -162,6 +168,12 @@ impl<J> Jobs<J> {
         self.closed.store(true, Ordering::Relaxed);
         self.event.notify_all();
     }
+
+    /// Closes the list, whose jobs nobody carries out any more: its threads end.
+    pub fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+        self.event.notify_all();
+    }
 }
 
 #[cfg(test)]
@@ -172,9 +184,9 @@ mod tests {
     fn a_room_has_an_end() {
         let room = Room::new(2);
         assert_eq!(room.take(), None);
-        let put = |number| room.put(number, usize::MAX);
+        let put = |number| room.put(number, || usize::MAX);
         assert_eq!((put(1), put(2), put(3)), (Ok(()), Ok(()), Err(3)));
-        assert_eq!((room.take(), room.put(4, 1), put(4)), (Some(1), Err(4), Ok(())));
+        assert_eq!((room.take(), room.put(4, || 1), put(4)), (Some(1), Err(4), Ok(())));
         assert_eq!((room.take(), room.take(), room.take()), (Some(2), Some(4), None));
     }
 
@@ -191,6 +203,16 @@ mod tests {
             assert_eq!(taken.join().unwrap(), Some(2));
         });
         assert_eq!(jobs.offer(3), Err(3));
+    }
+
+    #[test]
+    fn jobs_that_were_given_up_are_carried_out_by_nobody() {
+        let jobs = Jobs::new(4);
+        assert_eq!((jobs.put(1), jobs.put(2)), (Ok(()), Ok(())));
+        jobs.close();
+        assert_eq!(jobs.take(), Some(1));
+        jobs.give_up();
+        assert_eq!((jobs.take(), jobs.put(3), jobs.take()), (None, Ok(()), None));
     }
 
     #[test]

@@ -107,15 +107,25 @@ impl Options {
     }
 }
 
+/// What this process has to do with the device of a number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stand {
+    /// It serves the device.
+    Serves,
+    /// The driver keeps the device and its requests for the next server, in whatever process.
+    Left,
+    /// It was removed. Another device may have the number.
+    Gone,
+}
+
 /// A block device /dev/ublkbN; threads of this process carry out its requests. Any thread that does
 /// not serve it may call every method. Dropping it removes it, by force if needed: its users then
-/// get errors.
+/// get errors. But one that was left to the next server ([`Ublk::quiesce`]) stays.
 pub struct Ublk {
     control: Control,
     number: u32,
     path: PathBuf,
-    /// The device exists under this number. After its removal another device may have the number.
-    is_ours: bool,
+    stand: Stand,
     /// The driver can change its size.
     resizable: bool,
     /// The driver can keep requests for the next server.
@@ -182,7 +192,7 @@ impl Ublk {
             control,
             number: info.number,
             path: nodes::path(Kind::Block, info.number),
-            is_ours: true,
+            stand: Stand::Serves,
             resizable: info.flags & wire::RESIZABLE != 0,
             quiesces: info.flags & wire::QUIESCES != 0,
             served: Arc::new(served),
@@ -339,7 +349,7 @@ impl Ublk {
     /// Does it exist? False after it was removed or another process deleted it.
     #[must_use]
     pub fn is_served(&self) -> bool {
-        self.is_ours && nodes::attributes(Kind::Block, self.number).exists()
+        self.stand != Stand::Gone && nodes::attributes(Kind::Block, self.number).exists()
     }
 
     /// Is it mounted, swapped to, or held by another device? A program that only has it open does
@@ -350,15 +360,20 @@ impl Ublk {
         claimed.is_err_and(|error| error.raw_os_error() == Some(errno::EBUSY))
     }
 
-    /// Removes the device. Waits until the requests under way are answered and its threads have
-    /// ended. Does nothing the second time.
+    /// Removes the device, also one that was left to the next server. Waits until the requests
+    /// under way are answered and its threads have ended. Does nothing the second time. With
+    /// `force` its users get errors.
     ///
     /// # Errors
     /// [`Error::Busy`] if it is mounted, swapped to, or held by another device; nothing has changed
     /// then. A program that only has it open does not prevent the removal.
-    pub fn take_down(&mut self) -> Result<(), Error> {
-        if !self.is_ours {
+    pub fn take_down(&mut self, force: bool) -> Result<(), Error> {
+        if self.stand == Stand::Gone {
             return Ok(());
+        }
+        if force {
+            let stopped = self.control.stop(self.number);
+            return self.end(stopped);
         }
         // The exclusive open is held until the device is stopped, so that no user can begin.
         let claim = match nodes::claim(self.number) {
@@ -387,19 +402,37 @@ impl Ublk {
         let deleted = self.control.delete_later(self.number);
         self.device = None;
         let deleted = deleted.or_else(|_| self.control.delete(self.number));
-        self.is_ours = false;
+        self.stand = Stand::Gone;
         wait_until_gone(self.number);
         nodes::remove(self.number);
         stopped.and(deleted).map_err(doing)
     }
 
-    /// Ends its threads and closes it; the driver keeps it. What they have not answered comes
-    /// again.
-    fn leave(&mut self) {
+    /// Ends its threads and closes it; the driver keeps it, and what they have not answered comes
+    /// again. False if one still carries out a request at `end`: it could do so after what comes
+    /// later, so nobody may serve on before it has ended.
+    fn leave(&mut self, end: Instant) -> bool {
         self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
-        self.join();
+        if let Some(jobs) = &self.jobs {
+            jobs.give_up();
+        }
+        if !self.wait_for_threads(end) {
+            return false;
+        }
+        // The panic hook has reported a panic of a thread.
+        self.threads.drain(..).for_each(|thread| _ = thread.join());
         (self.mailboxes, self.ids) = (Vec::new(), Vec::new());
         (self.jobs, self.device) = (None, None);
+        true
+    }
+
+    /// Whether all threads have ended, at `end` at the latest.
+    fn wait_for_threads(&self, end: Instant) -> bool {
+        let is_over = || self.threads.iter().all(JoinHandle::is_finished);
+        while !is_over() && Instant::now() < end {
+            thread::sleep(Duration::from_millis(1));
+        }
+        is_over()
     }
 
     fn join(&mut self) {
@@ -407,17 +440,10 @@ impl Ublk {
             jobs.close();
         }
         let end = Instant::now() + ENDING;
-        let is_over = |threads: &[JoinHandle<()>]| threads.iter().all(JoinHandle::is_finished);
-        let wait = |threads: &[JoinHandle<()>], end| {
-            while !is_over(threads) && Instant::now() < end {
-                thread::sleep(Duration::from_millis(1));
-            }
-        };
-        wait(&self.threads, end);
-        if !is_over(&self.threads) {
+        if !self.wait_for_threads(end) {
             // The driver still has a request; the kernel cancels it when the ring is closed.
             self.mailboxes.iter().for_each(|mailbox| mailbox.leave());
-            wait(&self.threads, end + ENDING);
+            self.wait_for_threads(end + ENDING);
         }
         for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
             // The panic hook has reported a panic of this thread.
@@ -428,12 +454,11 @@ impl Ublk {
 
 impl Drop for Ublk {
     fn drop(&mut self) {
-        if self.is_ours {
-            let stopped = self.control.stop(self.number);
-            let _ = self.end(stopped);
-        } else {
+        match self.stand {
+            Stand::Serves => _ = self.take_down(true),
             // Another server is to have it.
-            self.leave();
+            Stand::Left => _ = self.leave(Instant::now() + ENDING),
+            Stand::Gone => {}
         }
     }
 }

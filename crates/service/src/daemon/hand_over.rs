@@ -21,6 +21,8 @@ use crate::successor::Successor;
 
 /// How long the commands under way may take before an upgrade is refused because of them.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the requests under way to block devices may take, all together.
+const ANSWERING: Duration = Duration::from_secs(5);
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -35,13 +37,20 @@ impl Daemon {
         is_told_to_end: impl Fn() -> bool,
     ) -> ControlError {
         let Successor { path, rehearses } = program;
+        // Before anything stands still, and once more in the end.
+        let told = || {
+            let message = "a signal has told the daemon to end, which it does once it can";
+            is_told_to_end().then(|| ControlError::new(Errno::EBUSY, message))
+        };
+        if let Some(error) = told() {
+            return error;
+        }
         if *rehearses && let Err(error) = self.rehearse(path) {
             return error;
         }
         self.when_still(|fds| {
-            if is_told_to_end() {
-                let message = "a signal has told the daemon to end, which it does once it can";
-                return ControlError::new(Errno::EBUSY, message);
+            if let Some(error) = told() {
+                return error;
             }
             let process = OsString::from(std::process::id().to_string());
             let arguments = env::args_os().collect();
@@ -91,12 +100,14 @@ impl Daemon {
                 ControlError::new(Errno(errno::ETIMEDOUT), message)
             }
             true => {
-                self.swaps.quiesce();
-                self.devices.quiesce();
-                let why = last(fds);
-                self.devices.serve_on();
-                self.swaps.serve_on();
-                why
+                let why = self.quiesce().map_or_else(|error| error, |()| last(fds));
+                match self.serve_on(ANSWERING) {
+                    Ok(()) => why,
+                    Err(ControlError { message, .. }) => {
+                        let all = format!("{}; {message}: this is tried again", why.message);
+                        ControlError::new(why.errno, all)
+                    }
+                }
             }
         };
         if server.is_some()
@@ -108,6 +119,29 @@ impl Daemon {
             tracing::error!("there is no vhost-user server any more: {error}");
         }
         result
+    }
+
+    /// Has ublk keep the requests of swap devices and disks for the next program.
+    fn quiesce(&self) -> Result<(), ControlError> {
+        let end = Instant::now() + ANSWERING;
+        let done = self.swaps.quiesce(end).and_then(|()| self.devices.quiesce(end));
+        done.map_err(|ControlError { message, .. }| {
+            let message = format!(
+                "requests to a block device are not answered in time ({message}); the daemon goes on"
+            );
+            ControlError::new(Errno(errno::ETIMEDOUT), message)
+        })
+    }
+
+    /// Serves swap devices and disks on that an upgrade has left and that have no next program.
+    /// Does nothing for those that are served.
+    ///
+    /// # Errors
+    /// That of the first that cannot be served now; this is to be called again.
+    pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        // Disks may wait for what is swapped out.
+        let swaps = self.swaps.serve_on(patience);
+        swaps.and(self.devices.serve_on(patience))
     }
 
     /// Checks that nothing is in use that would end with this program.

@@ -2,6 +2,7 @@
 //! virtual machines.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use control::ControlError;
 use sync::atomic::Ordering;
@@ -40,13 +41,19 @@ impl Devices {
     }
 
     /// Leaves the requests to block devices by ublk to the next program, as far as the driver can.
-    pub fn quiesce(&self) {
-        self.ublks.quiesce();
+    ///
+    /// # Errors
+    /// If requests under way take until `end`; the error of the driver.
+    pub fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
+        self.ublks.quiesce(end)
     }
 
-    /// Serves them on, where there is no next program.
-    pub fn serve_on(&self) {
-        self.ublks.serve_on();
+    /// Serves them on, where there is no next program. Does nothing for those that are served.
+    ///
+    /// # Errors
+    /// That of the first that cannot be served now; it is to be tried again.
+    pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        self.ublks.serve_on(patience)
     }
 
     /// The N of the `/dev/ublkbN` of device `id`, if it has one.

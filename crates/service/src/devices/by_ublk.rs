@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use control::tree::DeviceNode;
 use control::{ControlError, Errno};
@@ -114,7 +115,8 @@ impl Ublks {
     /// `EBUSY` with its users; it stays then.
     pub(super) fn take_down(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
         let Some(mut served) = self.served.lock().remove(&disk.id()) else { return Ok(()) };
-        if !force && let Err(error) = served.ublk.take_down() {
+        let taken_down = served.ublk.take_down(force);
+        if !force && let Err(error) = taken_down {
             self.served.lock().insert(disk.id(), served);
             return Err(self.busy(disk).unwrap_or_else(|| ublk_error(&error)));
         }
@@ -152,19 +154,26 @@ impl Ublks {
     }
 
     /// Has the driver keep the requests of all disks for the next program, and answers those that
-    /// it has given (Linux 6.16). A request that takes longer comes again.
-    pub(super) fn quiesce(&self) {
+    /// it has given (Linux 6.16).
+    ///
+    /// # Errors
+    /// If that takes until `end`; the error of the driver.
+    pub(super) fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
         // A disk may be stored on one that was made before it.
-        self.served.lock().values_mut().rev().for_each(|served| _ = served.ublk.quiesce());
+        let mut served = self.served.lock();
+        let done = served.values_mut().rev().try_for_each(|it| it.ublk.quiesce(end).map(drop));
+        done.map_err(|error| ublk_error(&error))
     }
 
     /// Serves on after that.
-    pub(super) fn serve_on(&self) {
-        for served in self.served.lock().values_mut() {
-            if let Err(error) = served.ublk.serve_on() {
-                tracing::error!("{error}");
-            }
-        }
+    ///
+    /// # Errors
+    /// That of the first disk that cannot be served now; it is to be tried again.
+    pub(super) fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        let mut served = self.served.lock();
+        let each = served.values_mut().map(|it| it.ublk.serve_on(patience));
+        // All of them, whatever becomes of one.
+        each.fold(Ok(()), Result::and).map_err(|error| ublk_error(&error))
     }
 
     /// # Errors

@@ -4,6 +4,7 @@ use std::iter;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Operation};
 use control::{ControlError, Errno};
@@ -320,15 +321,19 @@ impl Area {
     }
 
     /// As [`Served::quiesce`].
-    pub fn quiesce(&self) {
-        self.served.quiesce();
+    ///
+    /// # Errors
+    /// Its.
+    pub fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
+        self.served.quiesce(end)
     }
 
     /// As [`Served::serve_on`].
-    pub fn serve_on(&self) {
-        if let Err(error) = self.served.serve_on() {
-            tracing::error!("{} is not served on: {}", name(self.number), error.message);
-        }
+    ///
+    /// # Errors
+    /// Its.
+    pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        self.served.serve_on(patience)
     }
 
     /// Its number.

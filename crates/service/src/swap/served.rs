@@ -11,6 +11,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use block::BlockDevice;
 use control::{ControlError, Errno};
@@ -286,21 +287,26 @@ impl Served {
 
     /// Has the driver ublk keep its requests for the next program, and answers those that it has
     /// given (Linux 6.16).
-    pub fn quiesce(&self) {
-        if let Way::Ublk(ublk) = &mut *self.way.lock() {
-            ublk.quiesce();
-        }
-    }
-
-    /// Serves on after that.
     ///
     /// # Errors
-    /// The error of the driver.
-    pub fn serve_on(&self) -> Result<(), ControlError> {
+    /// If that takes until `end`; the error of the driver.
+    pub fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
         let Way::Ublk(ublk) = &mut *self.way.lock() else { return Ok(()) };
-        ublk.serve_on().map_err(|error| ublk_error(&error))?;
-        let threads = ublk.threads().iter().map(|thread| (*thread, Faults::default()));
-        *self.threads.lock() = threads.collect();
+        ublk.quiesce(end).map(drop).map_err(|error| ublk_error(&error))
+    }
+
+    /// Serves on after that. Does nothing for a device that is served.
+    ///
+    /// # Errors
+    /// The error of the driver; it is to be tried again.
+    pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        let Way::Ublk(ublk) = &mut *self.way.lock() else { return Ok(()) };
+        ublk.serve_on(patience).map_err(|error| ublk_error(&error))?;
+        let mut threads = self.threads.lock();
+        if !threads.iter().map(|(thread, _)| thread).eq(ublk.threads()) {
+            let faults = |thread: &i32| host::thread_faults(*thread).unwrap_or_default();
+            *threads = ublk.threads().iter().map(|thread| (*thread, faults(thread))).collect();
+        }
         Ok(())
     }
 
@@ -308,7 +314,7 @@ impl Served {
     /// `EBUSY` with its users.
     pub fn take_down(&self) -> Result<(), ControlError> {
         match &mut *self.way.lock() {
-            Way::Ublk(ublk) => ublk.take_down().map_err(|error| ublk_error(&error))?,
+            Way::Ublk(ublk) => ublk.take_down(false).map_err(|error| ublk_error(&error))?,
             Way::Loop(attached, file) => {
                 attached.detach()?;
                 file.unmount(false).map_err(|error| frontend_error(&error))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
 use host::{effective_user, errno, swaps};
@@ -167,13 +167,21 @@ impl Swaps {
     }
 
     /// Leaves the requests to swap devices by ublk to the next program, as far as the driver can.
-    pub fn quiesce(&self) {
-        self.areas.lock().values().for_each(|area| area.quiesce());
+    ///
+    /// # Errors
+    /// If requests under way take until `end`; the error of the driver.
+    pub fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
+        self.areas.lock().values().try_for_each(|area| area.quiesce(end))
     }
 
-    /// Serves them on, where there is no next program.
-    pub fn serve_on(&self) {
-        self.areas.lock().values().for_each(|area| area.serve_on());
+    /// Serves them on, where there is no next program. Does nothing for those that are served, and
+    /// logs nothing: where the log goes may be swapped out.
+    ///
+    /// # Errors
+    /// That of the first that cannot be served now; it is to be tried again.
+    pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
+        let areas = self.areas.lock();
+        areas.values().map(|area| area.serve_on(patience)).fold(Ok(()), Result::and)
     }
 
     /// Makes a swap device and has the kernel swap to it.

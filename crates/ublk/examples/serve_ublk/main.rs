@@ -1,7 +1,7 @@
 //! Serves one RAM disk as a block device until its standard input ends:
 //! `serve_ublk BYTES QUEUES WAITERS KIND [DEPTH LARGEST]`, or `serve_ublk clear` to clear the
 //! devices that killed servers left. The environment variable `MAKER` is the number of the maker, 1
-//! without it. All its memory is locked.
+//! without it; with `RECOVERABLE` the device is recoverable. All its memory is locked.
 //!
 //! `serve_ublk kept FILE BYTES WAITERS` serves a recoverable device whose contents are in a file;
 //! the answer names its number and maker as well. After the server was killed,
@@ -25,6 +25,7 @@ use std::error::Error;
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Checked};
 use sim::roads::Kind;
@@ -128,7 +129,9 @@ fn serve(
     let (queues, waiters) = (queues.parse()?, waiters.parse()?);
     let begin = || CountingHeap::count_this_thread(true);
     let maker = maker()?;
-    let mut ublk = Ublk::serve(disk, Options { queues, waiters, begin, maker, ..options })?;
+    let recoverable = std::env::var_os("RECOVERABLE").is_some();
+    let options = Options { queues, waiters, begin, maker, recoverable, ..options };
+    let mut ublk = Ublk::serve(disk, options)?;
     host::make_resident()?;
     println!("ok {}", ublk.path().display());
     converse(&mut ublk, &gate, &AtomicU64::new(0))
@@ -174,6 +177,8 @@ fn done(ublk: &Ublk) -> Done {
 }
 
 const PAGE: u64 = units::PAGE_SIZE as u64;
+/// For requests under way.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 fn disk_bytes(ublk: &Ublk) -> io::Result<u64> {
     io::Seek::seek(&mut std::fs::File::open(ublk.path())?, io::SeekFrom::End(0))
@@ -207,10 +212,10 @@ fn answer(
             Ok(joined(&ublk.split(&[0..half, half..2 * half])?))
         }
         "parts" => Ok(joined(&ublk.parts()?)),
-        "quiesce" => Ok(ublk.quiesce().to_string()),
-        "on" => Ok(ublk.serve_on().map(|()| String::new())?),
+        "quiesce" => Ok(ublk.quiesce(Instant::now() + PATIENCE)?.to_string()),
+        "on" => Ok(ublk.serve_on(PATIENCE).map(|()| String::new())?),
         "served" => Ok(ublk.is_served().to_string()),
-        "down" => Ok(ublk.take_down().map(|()| String::new())?),
+        "down" => Ok(ublk.take_down(false).map(|()| String::new())?),
         _ => Err(format!("unknown command {line}").into()),
     }
 }

@@ -10,7 +10,10 @@ use std::io;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{ENDING, Ublk};
+use host::errno;
+
+use super::{ENDING, Stand, Ublk};
+use crate::Error;
 use crate::control::Control;
 
 const PAUSE: Duration = Duration::from_millis(1);
@@ -18,27 +21,33 @@ const PAUSE: Duration = Duration::from_millis(1);
 impl Ublk {
     /// Answers every request that the driver has given, and has it keep all others for the next
     /// server ([`Ublk::recover`]) or for [`Ublk::serve_on`]. A drop leaves the device as it is
-    /// from now on. Waits up to five seconds; false if a request takes longer, or before Linux
-    /// 6.16: requests under way come to the next server again, which is harmless.
-    pub fn quiesce(&mut self) -> bool {
+    /// from now on. False before Linux 6.16: requests under way come to the next server again,
+    /// which is harmless if this process has ended.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] if a request takes until `end`; the error of the driver. The device is to be
+    /// served on.
+    pub fn quiesce(&mut self, end: Instant) -> Result<bool, Error> {
         if !self.quiesces {
-            return false;
+            return Ok(false);
         }
         // Whatever becomes of it, requests go on with the next server.
-        self.is_ours = false;
-        let end = Instant::now() + ENDING;
+        self.stand = Stand::Left;
         let queues = &self.threads[..self.mailboxes.len()];
+        let left = || end.checked_duration_since(Instant::now());
         let pause = || {
             thread::sleep(PAUSE);
-            end.checked_duration_since(Instant::now())
+            left()
         };
         let is_over = || queues.iter().all(JoinHandle::is_finished);
-        let done = end_commands(&mut self.control, self.number, ENDING, pause, is_over);
-        let done = done.unwrap_or(false);
-        if done {
-            self.leave();
+        let most = left().unwrap_or(PAUSE);
+        let done = end_commands(&mut self.control, self.number, most, pause, is_over);
+        let doing = Error::system(format!("have {} wait", self.path.display()));
+        // Waiters without a request end at once.
+        if done.map_err(doing)? && self.leave(Instant::now() + ENDING) {
+            return Ok(true);
         }
-        done
+        Err(Error::Busy(self.path.clone()))
     }
 }
 
@@ -65,7 +74,11 @@ pub(crate) fn end_commands(
 ) -> io::Result<bool> {
     let mut left = Some(most);
     while let Some(most) = left {
-        driver.quiesce(number, most)?;
+        match driver.quiesce(number, most) {
+            // No command has ended by then: each has a request under way.
+            Err(error) if matches!(error.raw_os_error(), Some(errno::EBUSY | errno::EINTR)) => {}
+            done => done?,
+        }
         left = pause();
         if is_over() {
             return Ok(true);

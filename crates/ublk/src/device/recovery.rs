@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use block::BlockDevice;
 use host::errno;
 
-use super::{Id, Options, Ublk};
+use super::{Id, Options, Stand, Ublk};
 use crate::Error;
 use crate::control::Control;
 use crate::nodes::{self, Kind};
@@ -66,34 +66,39 @@ impl Ublk {
         }
         let options = Options { maker: id.maker, ..options };
         let mut ublk = Ublk::new(control, &info, device, options);
-        ublk.is_ours = false;
-        ublk.go_on(&info)?;
-        if resized {
-            ublk.resize(size)?;
+        ublk.stand = Stand::Left;
+        ublk.go_on(&info, NOTICING)?;
+        if resized && let Err(error) = ublk.resize(size) {
+            ublk.stand = Stand::Left;
+            return Err(error);
         }
         Ok(ublk)
     }
 
     /// Serves on after [`Ublk::quiesce`], with other threads. Does nothing for a device that is
-    /// served.
+    /// served, or gone.
     ///
     /// # Errors
-    /// [`Error::Busy`] if a request is still under way after a minute; the error of the driver. The
-    /// device waits then.
-    pub fn serve_on(&mut self) -> Result<(), Error> {
-        if self.is_ours {
+    /// [`Error::Busy`] if a thread carries out a request from before for so long; the error of the
+    /// driver. The device waits then, and this is to be called again.
+    pub fn serve_on(&mut self, patience: Duration) -> Result<(), Error> {
+        if self.stand != Stand::Left {
             return Ok(());
         }
-        self.leave();
+        if !self.leave(Instant::now() + patience) {
+            return Err(Error::Busy(self.path.clone()));
+        }
         let info = self.control.info(self.number);
         let doing = || Error::system(format!("ask for {}", self.path.display()));
-        self.go_on(&info.map_err(doing())?)
+        let info = info.map_err(doing())?;
+        check(&info, self.id())?;
+        self.go_on(&info, patience)
     }
 
     /// Until requests go on, a failure leaves the device to another process.
-    fn go_on(&mut self, info: &Info) -> Result<(), Error> {
+    fn go_on(&mut self, info: &Info, patience: Duration) -> Result<(), Error> {
         let doing = format!("recover {}", self.path.display());
-        let end = Instant::now() + NOTICING;
+        let end = Instant::now() + patience;
         let begun = begin(&mut self.control, self.number, || {
             thread::sleep(PAUSE);
             Instant::now() < end
@@ -107,7 +112,7 @@ impl Ublk {
         self.start(info)?;
         let ended = self.control.end_recovery(self.number);
         ended.map_err(Error::system(doing))?;
-        self.is_ours = true;
+        self.stand = Stand::Serves;
         Ok(())
     }
 }

@@ -28,11 +28,13 @@ struct Model {
     looks: u32,
     /// How often it ends commands; later calls do nothing.
     works: u32,
+    /// What its first call fails with.
+    fails: Option<i32>,
 }
 
 impl Model {
     fn new(tags: &[Tag]) -> Model {
-        Model { tags: tags.to_vec(), calls: 0, looks: 20, works: u32::MAX }
+        Model { tags: tags.to_vec(), calls: 0, looks: 20, works: u32::MAX, fails: None }
     }
 
     /// The server does what it can.
@@ -54,6 +56,9 @@ impl Keeps for Driver<'_> {
         assert!((number, most <= MOST) == (7, true));
         let mut model = self.0.borrow_mut();
         model.calls += 1;
+        if let Some(errno) = model.fails.take() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         if model.calls > model.works {
             return Ok(());
         }
@@ -99,7 +104,16 @@ fn a_request_that_takes_too_long_is_left_to_the_next_server() {
     assert!(!done.unwrap());
     assert_eq!(model.tags[0], Tag::Ended);
     let (busy, _) = ends(Model::new(&[Tag::UnderWay(99)]));
-    assert_eq!(busy.unwrap_err().raw_os_error(), Some(libc::EBUSY));
+    assert!(!busy.unwrap());
+    // A driver that fails is not asked again.
+    let (gone, model) = ends(Model { fails: Some(libc::ENODEV), ..Model::new(&[Tag::Waits]) });
+    assert_eq!((gone.unwrap_err().raw_os_error(), model.calls), (Some(libc::ENODEV), 1));
+}
+
+#[test]
+fn a_signal_ends_no_quiesce() {
+    let (done, model) = ends(Model { fails: Some(libc::EINTR), ..Model::new(&[Tag::Waits]) });
+    assert_eq!((done.unwrap(), model.calls), (true, 2));
 }
 
 #[test]
