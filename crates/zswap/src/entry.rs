@@ -139,6 +139,8 @@ const READ: u64 = 8;
 const TRIED: u64 = 16;
 /// The page was recompressed, alone or in a pack.
 const WARM: u64 = 32;
+/// The page would be no smaller alone: it is due once more, with others.
+const NO_SMALLER: u64 = 64;
 /// Passes that came by since the page was stored, read or recompressed; 255 stays.
 const PASSES_SHIFT: u32 = 8;
 const PASSES: u64 = 0xff << PASSES_SHIFT;
@@ -403,7 +405,8 @@ impl Entries {
         let is_aged = before == after
             || state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let is_due = is_aged && passes >= u64::from(wanted) && before & TRIED == 0;
-        is_due.then_some(if before & WARM == 0 { Due::Quick } else { Due::Thorough })
+        let is_first = before & (WARM | NO_SMALLER) == 0;
+        is_due.then_some(if is_first { Due::Quick } else { Due::Thorough })
     }
 
     /// Whether the page was not read for this many passes. The present one may have come by or not.
@@ -417,8 +420,20 @@ impl Entries {
     pub(crate) fn set_recompressed(&self, number: u32, how: Due) {
         let state = &self.table.get(number as usize)[STATE];
         let tried = if how == Due::Thorough { TRIED } else { 0 };
-        state.fetch_and(!PASSES, Ordering::Relaxed);
+        self.rest_again(number);
         state.fetch_or(WARM | tried, Ordering::Relaxed);
+    }
+
+    /// Marks that the page would be no smaller alone. It is due once more. The caller keeps the
+    /// entry.
+    pub(crate) fn set_no_smaller(&self, number: u32) {
+        self.rest_again(number);
+        self.table.get(number as usize)[STATE].fetch_or(NO_SMALLER, Ordering::Relaxed);
+    }
+
+    /// Lets the page be as young as one that was just read. The entry may be unused.
+    pub(crate) fn rest_again(&self, number: u32) {
+        self.table.get(number as usize)[STATE].fetch_and(!PASSES, Ordering::Relaxed);
     }
 
     /// Marks that a pass has nothing more to do with the entry. The caller keeps the entry.
@@ -426,10 +441,10 @@ impl Entries {
         self.table.get(number as usize)[STATE].fetch_or(TRIED, Ordering::Relaxed);
     }
 
-    /// Marks that a pass has nothing more to do with the entry if it was recompressed. The caller
+    /// Marks that a pass has nothing more to do with the entry if it was tried alone. The caller
     /// keeps the entry.
     pub(crate) fn set_settled(&self, number: u32) {
-        if self.state(number) & WARM != 0 {
+        if self.state(number) & (WARM | NO_SMALLER) != 0 {
             self.set_tried(number);
         }
     }

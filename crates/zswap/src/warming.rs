@@ -51,6 +51,9 @@ pub(crate) struct Walk {
     pub(crate) since: u64,
     /// Groups that the pass may still pack once more.
     pub(crate) thorough: u32,
+    /// The first entry of which it does so, and that of the next pass.
+    pub(crate) thorough_from: u32,
+    pub(crate) thorough_next: u32,
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
 }
@@ -70,6 +73,8 @@ impl Walk {
         packing.set_levels(Some(QUICK_LEVEL), Some(THOROUGH_LEVEL));
         packing.compress(0..EXTENT_PAGES);
         let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]), packing };
-        Ok(Walk { tool, round: Round::default(), since: 0, thorough: 0, before })
+        let (thorough, thorough_from, thorough_next) = (0, 0, 0);
+        let round = Round::default();
+        Ok(Walk { tool, round, since: 0, thorough, thorough_from, thorough_next, before })
     }
 }

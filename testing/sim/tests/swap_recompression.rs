@@ -117,6 +117,8 @@ fn what_was_stored_with_the_codec_stays_without_neighbours() {
     let stats = world.stats();
     assert_eq!((stats.recompressed, stats.recompress_vain), (0, 10), "{stats:?}");
     (0..10).for_each(|page| world.has(4 * page, Fill::Text(page)));
+    // So nobody waits longer for them than for others.
+    assert_eq!(world.stats().warm_loads, 0);
 }
 
 #[test]

@@ -59,7 +59,9 @@ impl Group {
 pub(super) struct Packed {
     /// Pages that are in new packs.
     pub(super) pages: u64,
-    /// Bytes of the pool that this saved at least, if all pages are still there.
+    /// Some pages have something else now.
+    pub(super) has_moved: bool,
+    /// Bytes of the pool that this saved at least, if all pages are still there; 0 if none moved.
     pub(super) saved: u64,
     /// Nothing is left to do with the page that was due.
     pub(super) is_done: bool,
@@ -87,7 +89,8 @@ impl Zswap {
         if let Some((plan, saved)) = self.plan(&group, thorough, (stream, packing)) {
             let tools = (stream, packing);
             packed.pages = self.carry_out(&reader, cpu, &mut group, (&plan, wanted.due), tools);
-            packed.saved = saved;
+            packed.has_moved = group.displaced.iter().any(Option::is_some);
+            packed.saved = if packed.has_moved { saved } else { 0 };
         }
         packed.is_done |= group.has_moved(number);
         if thorough {

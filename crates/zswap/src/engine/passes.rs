@@ -31,8 +31,8 @@ impl Zswap {
     /// they are. The calling thread must not be a reader.
     ///
     /// # Errors
-    /// `ENOMEM`, or `EBUSY` when stored objects use too many other codecs. Nothing has changed
-    /// then.
+    /// `ENOMEM`, or `EBUSY` when stored objects use too many other codecs. Nothing but the codec
+    /// has changed then.
     pub fn set_auto(&self, on: bool) -> Result<(), ControlError> {
         let mut walk = self.warming.walk.lock();
         if on && walk.is_none() {
@@ -91,10 +91,12 @@ impl Zswap {
 
     /// Begins a pass, unless one is under way. Returns whether there is one now.
     fn begin_pass(&self, walk: &mut Walk) -> bool {
-        let Walk { round, since, thorough, .. } = walk;
+        let Walk { round, since, thorough, thorough_from, thorough_next, .. } = walk;
         if !round.is_under_way() && *since >= self.policy.auto_age_ns() / u64::from(PASSES) {
             round.begin(1);
             (*since, *thorough) = (0, THOROUGH);
+            // From where the pass before had no more time for them.
+            (*thorough_from, *thorough_next) = (*thorough_next, 0);
         }
         round.is_under_way()
     }
@@ -111,9 +113,13 @@ impl Zswap {
         let ended = round.go_on(end as usize + 1, spell, |next| {
             let first = next as u32;
             let until = first.saturating_add(STRETCH).min(end + 1);
-            let due = |number| self.due(number, wanted, walk.thorough).map(|due| (number, due));
+            let may = |number| number >= walk.thorough_from && walk.thorough > 0;
+            let due = |number| self.due(number, wanted, may(number)).map(|due| (number, due));
             let Some((old, due)) = (first..until).find_map(due) else { return until as usize };
             walk.thorough -= u32::from(due == Due::Thorough);
+            if walk.thorough == 0 && due == Due::Thorough {
+                walk.thorough_next = old + 1;
+            }
             moved |= self.move_counted(cpu, old, Wanted { due, passes: wanted }, walk);
             old as usize + 1
         });
@@ -128,11 +134,11 @@ impl Zswap {
         ended
     }
 
-    /// Lets an entry grow older. Returns what is due then, with so many groups to pack once more.
-    fn due(&self, number: u32, passes: u8, thorough: u32) -> Option<Due> {
+    /// Lets an entry grow older. Returns what is due then, with packing once more or without.
+    fn due(&self, number: u32, passes: u8, may_be_thorough: bool) -> Option<Due> {
         let content = self.entries.in_pool(number)?;
-        match (self.entries.pass_by(number, passes), content) {
-            (Some(Due::Thorough), _) if thorough == 0 => None,
+        let due = self.entries.pass_by(number, passes);
+        match (due.filter(|due| may_be_thorough || *due == Due::Quick), content) {
             (None, Content::Part(part)) => {
                 let is_wasted = self.is_wasted(part.pack) && self.entries.rests(number, passes);
                 is_wasted.then_some(Due::Quick)
@@ -147,7 +153,12 @@ impl Zswap {
         self.counts.add(cpu, Count::Recompressed, packed.pages as i64);
         self.counts.add(cpu, Count::RecompressSaved, packed.saved as i64);
         if packed.is_done {
-            return packed.pages > 0;
+            if !packed.has_moved && wanted.due == Due::Quick {
+                // What is left of its pack takes no less in another way, for now.
+                self.entries.rest_again(number);
+                self.counts.add(cpu, Count::RecompressVain, 1);
+            }
+            return packed.has_moved;
         }
         let done = self.recompress(cpu, number, &mut walk.tool);
         match done {
@@ -161,7 +172,7 @@ impl Zswap {
                 self.counts.add(cpu, Count::RecompressLeft, 1);
             }
         }
-        packed.pages > 0 || matches!(done, Recompressed::Done { .. })
+        packed.has_moved || matches!(done, Recompressed::Done { .. })
     }
 
     fn end_pass(&self, cpu: Cpu, walk: &mut Walk) {

@@ -88,9 +88,7 @@ impl Zswap {
         // A mark on another life of the entry would keep a page as it is, which harms nothing.
         if self.entries.word(word.number()) == Some(word) {
             match object {
-                Object::Compressed { .. } => {
-                    self.entries.set_recompressed(word.number(), Due::Quick);
-                }
+                Object::Compressed { .. } => self.entries.set_no_smaller(word.number()),
                 _ => self.entries.set_tried(word.number()),
             }
         }
