@@ -29,9 +29,9 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Does a program listen at the socket `path`? True also if it takes no client at the moment. What a
-/// program has forked has its sockets until it executes another one, and so may outlive it: half a
-/// second passes before the answer is true.
+/// Does a program listen at the socket `path`? True also if it takes no client at the moment. What
+/// a program has forked has its sockets until it executes another one, and so may outlive it: half
+/// a second passes before the answer is true.
 #[must_use]
 pub fn is_listening(path: &Path) -> bool {
     listens_after(path, sleep)

@@ -127,7 +127,8 @@ impl Daemon {
         let done = self.swaps.quiesce(end).and_then(|()| self.devices.quiesce(end));
         done.map_err(|ControlError { message, .. }| {
             let message = format!(
-                "requests to a block device are not answered in time ({message}); the daemon goes on"
+                "requests to a block device are not answered in time ({message}); the daemon goes \
+                 on"
             );
             ControlError::new(Errno(errno::ETIMEDOUT), message)
         })
