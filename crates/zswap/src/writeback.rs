@@ -83,13 +83,17 @@ impl Zswap {
         (batch, done): (&mut Batch, &mut Reclaimed),
     ) {
         let reader = self.readers.enter(cpu);
-        // From now on no entry is reused.
-        let reading = self.retired.read(cpu);
         let mut chosen = [None; BATCH];
+        // No entry is reused meanwhile.
+        let reading = self.retired.read(cpu);
         let count = self.choose(&reader, whose, &mut chosen[..set.len()]);
+        drop(reading);
         let chosen = &mut chosen[..count];
         chosen.sort_unstable_by_key(|found| found.map(|(key, _): (Key, Word)| key));
         for (key, word) in chosen.iter().flatten().copied() {
+            // Each page anew: to expand a pack takes a while, and what is given up waits for it. An
+            // entry that was reused since has another word.
+            let _reading = self.retired.read(cpu);
             let leaving = self.lock_page(&reader, cpu, (key, word), &mut set[batch.count]);
             done.left += u64::from(leaving.is_none());
             if leaving.is_some() {
@@ -97,7 +101,6 @@ impl Zswap {
                 batch.count += 1;
             }
         }
-        drop(reading);
     }
 
     /// The oldest entries of all memcgs that may be written back. Each memcg has a share in

@@ -102,11 +102,18 @@ impl Keeper {
         found.unwrap()
     }
 
-    /// Waits until a daemon serves.
+    /// Waits until a daemon serves. None may die meanwhile. But one is refused while a command that
+    /// found no daemon has the root, and the next one is started.
     pub fn wait(&self) {
-        let daemon = self.daemon();
-        wait_until("a daemon serves", || self.ask("status").code == 0);
-        assert_eq!(self.daemon(), daemon, "{}", self.said());
+        let mut daemon = self.daemon();
+        wait_until("a daemon serves", || {
+            let serves = self.ask("status").code == 0;
+            let before = std::mem::replace(&mut daemon, self.daemon());
+            if daemon != before {
+                self.says("already runs in");
+            }
+            serves && daemon == before
+        });
     }
 
     /// Kills the daemon that is there, or the next one, which may not serve yet.

@@ -420,6 +420,31 @@ fn the_users_of_block_devices_wait_for_the_new_program() {
 }
 
 #[test]
+fn a_program_on_a_disk_of_the_daemon_is_refused() {
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    let needs = [Need::Root, Need::Fuse, Need::Loop, mkfs];
+    if !met("a_program_on_a_disk_of_the_daemon_is_refused", &needs) {
+        return;
+    }
+    let service = Service::start("serve --size 32M");
+    let (process, link) = (service.process(), service.place.root().join("dev/zram0"));
+    wait_until("a block device", || link.exists());
+    run(Command::new("mkfs.ext4").arg("-q").arg(&link));
+    let at = service.place.mount_point();
+    run(Command::new("mount").args([&link, &at]));
+    let path = at.join("rampack");
+    let text = format!("#!/bin/sh\nexec {:?} \"$@\"\n", program().get_program());
+    fs::write(&path, text).unwrap();
+    fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+    let said = service.ask(&format!("upgrade --to {}", path.display()));
+    run(Command::new("umount").arg(&at));
+    refused(&said, 1, &["rampack is on a device of this daemon", "EINVAL"]);
+    assert_eq!(service.process(), process);
+    service.does("upgrade");
+    service.stop();
+}
+
+#[test]
 fn sockets_of_a_service_manager_are_handed_over() {
     let place = Place::new();
     let path = place.path().join("activated.sock");

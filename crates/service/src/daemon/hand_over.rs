@@ -42,7 +42,8 @@ impl Daemon {
             let message = "a signal has told the daemon to end, which it does once it can";
             is_told_to_end().then(|| ControlError::new(Errno::EBUSY, message))
         };
-        if let Some(error) = told() {
+        let refusal = self.devices.refuse_program(path).err();
+        if let Some(error) = told().or(refusal) {
             return error;
         }
         if *rehearses && let Err(error) = self.rehearse(path) {

@@ -1,5 +1,5 @@
 //! No disk of a daemon is the backing of another one of the same daemon: a killed daemon would wait
-//! for itself, and could not end.
+//! for itself, and could not end. Nor has a disk the program that is to serve it.
 
 use std::path::Path;
 
@@ -24,6 +24,23 @@ impl Devices {
         let message = format!(
             "{path} cannot be written back to: it is a device of this daemon or on one, and such a \
              daemon could not end; name a file or a device that another program serves"
+        );
+        Err(ControlError::invalid(message))
+    }
+
+    /// Refuses the program at `path` as the next one if it is on a device of this daemon: nobody
+    /// serves that while the program starts.
+    ///
+    /// # Errors
+    /// `EINVAL`.
+    pub(crate) fn refuse_program(&self, path: &Path) -> Result<(), ControlError> {
+        if !beneath::stands_on(path, &self.device_numbers()) {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is on a device of this daemon, which nobody serves while the program starts; copy \
+             it to another file system",
+            path.display()
         );
         Err(ControlError::invalid(message))
     }
