@@ -29,24 +29,29 @@ pub fn connect_at_once(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Does a program listen at the socket `path`? True also if it takes no client at the moment. What
-/// a program has forked has its sockets until it executes another one, and so may outlive it: half
-/// a second passes before the answer is true.
+/// Does a program listen at the socket `path`? True also if it takes no client at the moment.
 #[must_use]
 pub fn is_listening(path: &Path) -> bool {
+    let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+    !connect_at_once(path).is_err_and(|error| gone.contains(&error.kind()))
+}
+
+/// Does a program go on listening at the socket `path`? What a program has forked has its sockets
+/// until it executes another one, and so may outlive it: half a second passes before the answer is
+/// true.
+#[must_use]
+pub fn keeps_listening(path: &Path) -> bool {
     listens_after(path, sleep)
 }
 
 fn listens_after(path: &Path, mut pause: impl FnMut(Duration)) -> bool {
-    let gone = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
-    let is_left = || connect_at_once(path).is_err_and(|error| gone.contains(&error.kind()));
     for doublings in 0..9 {
-        if is_left() {
+        if !is_listening(path) {
             return false;
         }
         pause(Duration::from_millis(1 << doublings));
     }
-    !is_left()
+    is_listening(path)
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ mod waiters;
 mod watermarks;
 
 pub use child::ask;
-pub use connect::{SOCKET_PATH_MAX, connect_at_once, is_listening};
+pub use connect::{SOCKET_PATH_MAX, connect_at_once, is_listening, keeps_listening};
 pub use cpu::{allowed_cpus, cpu, cpus, online_cpus, pin_to_cpu, possible_cpus};
 pub use descriptors::{
     FIRST_PASSED, close_all_of_this_thread, close_on_exec, copy_for_programs, copy_of_inherited,

@@ -265,7 +265,7 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
     if !kind.is_socket() {
         return Err(ListenError::NotASocket(path.to_path_buf()));
     }
-    match host::is_listening(path) {
+    match host::keeps_listening(path) {
         true => Err(ListenError::InUse(path.to_path_buf())),
         false => fs::remove_file(path).map_err(failed),
     }

@@ -198,7 +198,7 @@ impl Root {
         let found = self.open_lock()?;
         let has_leftovers = found.is_some();
         let lock = match found {
-            Some(lock) => self.take_lock(lock, held)?,
+            Some(lock) => self.take_lock(lock, held, host::keeps_listening)?,
             None => self.make_lock(held)?,
         };
         let Some(lock) = lock else { return Ok(None) };
@@ -211,7 +211,12 @@ impl Root {
     }
 
     /// Locks the lock file of an earlier daemon; `None` when the file has just gone.
-    fn take_lock(&self, mut lock: File, held: &[PathBuf]) -> Result<Option<File>, ControlError> {
+    fn take_lock(
+        &self,
+        mut lock: File,
+        held: &[PathBuf],
+        keeps_listening: impl Fn(&Path) -> bool,
+    ) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
         let locked = try_lock(&lock);
         if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
@@ -221,13 +226,18 @@ impl Root {
         if !is_at(&lock, &path) {
             return Ok(None);
         }
-        self.check_sockets(held)?;
-        Ok(Some(lock))
+        if self.check_sockets(held, host::is_listening).is_ok() {
+            return Ok(Some(lock));
+        }
+        // Whoever may have the root is not refused meanwhile.
+        drop(lock);
+        self.check_sockets(held, keeps_listening)?;
+        Ok(None)
     }
 
     /// Makes the lock file in an empty directory; `None` when another daemon has just made one.
     fn make_lock(&self, held: &[PathBuf]) -> Result<Option<File>, ControlError> {
-        self.check_sockets(held)?;
+        self.check_sockets(held, host::keeps_listening)?;
         if !self.check_empty()? {
             return Ok(None);
         }
@@ -303,9 +313,14 @@ impl Root {
 
     /// # Errors
     /// `EADDRINUSE` when a program listens here: a daemon may run without its lock file.
-    fn check_sockets(&self, held: &[PathBuf]) -> Result<(), ControlError> {
+    fn check_sockets(
+        &self,
+        held: &[PathBuf],
+        is_listening: impl Fn(&Path) -> bool,
+    ) -> Result<(), ControlError> {
         let sockets = [self.control_socket(), self.nbd_socket()];
-        let of_other = |path: &&PathBuf| !held.contains(path) && record::is_listening(path);
+        let of_other =
+            |path: &&PathBuf| !held.contains(path) && record::is_socket(path) && is_listening(path);
         let Some(path) = sockets.iter().find(of_other) else {
             return Ok(());
         };

@@ -280,7 +280,7 @@ impl Made {
                 is_it && fs::remove_file(path).is_ok()
             }
             ThingKind::Socket => {
-                !is_listening(path) && is_socket(path) && fs::remove_file(path).is_ok()
+                is_socket(path) && !host::keeps_listening(path) && fs::remove_file(path).is_ok()
             }
         };
         // A directory stays in the record while it cannot be removed: something may be mounted
@@ -399,13 +399,8 @@ fn is_other_than_directory(path: &Path) -> bool {
     }
 }
 
-fn is_socket(path: &Path) -> bool {
+pub(super) fn is_socket(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-}
-
-/// Does a program listen at `path`? True also if it accepts no client at the moment.
-pub(super) fn is_listening(path: &Path) -> bool {
-    is_socket(path) && host::is_listening(path)
 }
 
 /// # Errors

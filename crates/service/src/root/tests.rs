@@ -61,6 +61,23 @@ fn a_killed_daemon_is_remembered() {
 }
 
 #[test]
+fn who_is_refused_for_a_listener_holds_up_nobody_who_has_it() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
+    fs::write(root.lock_file(), "rampack root 1\npid 4242\n").unwrap();
+    // A keeper listens while no daemon runs.
+    let held = [root.control_socket()];
+    let _listener = std::os::unix::net::UnixListener::bind(&held[0]).unwrap();
+    let goes_on = |_: &Path| {
+        assert!(root.claim_with(&held).is_ok(), "the next daemon waits for a command");
+        true
+    };
+    let lock = root.open_lock().unwrap().unwrap();
+    let error = root.take_lock(lock, &[], goes_on).unwrap_err();
+    assert_eq!(error.errno, Errno(libc::EADDRINUSE));
+}
+
+#[test]
 fn a_configuration_in_the_root_stays() {
     let dir = testkit::TempDir::new();
     let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
