@@ -47,9 +47,11 @@ pub(crate) fn watch(
     let mut live = Live::new();
     let mut refused = Refused::default();
     let (mut warned, mut is_abandoned) = (BTreeSet::new(), false);
+    // An upgrade or a restart, after which devices may be left.
+    let mut has_failed = false;
     loop {
-        // What an upgrade that failed could not serve on. Whoever asked for that was told why.
-        let _ = daemon.serve_on(Duration::ZERO);
+        // What it could not serve on. Whoever asked for the upgrade was told why.
+        has_failed = has_failed && daemon.serve_on(Duration::ZERO).is_err();
         live.update(daemon.machine());
         warn_of_swap(daemon, &live, &mut warned);
         if daemon.devices().is_abandoned() && !is_abandoned {
@@ -64,6 +66,7 @@ pub(crate) fn watch(
                 refused.is_terminated |= matches!(event, Event::Terminated);
                 if daemon.devices().state().is_some() && restart::is_under_way() {
                     let error = daemon.leave_to_the_next();
+                    has_failed = true;
                     let why = sentence(&error);
                     live.aside(|| say(&format!("rampack: nothing outlives this restart: {why}\n")));
                 }
@@ -73,6 +76,7 @@ pub(crate) fn watch(
             Some(Event::Upgrade { program, reply }) => {
                 let is_told_to_end = || refused.again.is_some() || events.has_signal();
                 let _ = reply.send(daemon.hand_over(&program, is_told_to_end));
+                has_failed = true;
                 continue;
             }
         };

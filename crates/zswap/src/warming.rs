@@ -51,9 +51,8 @@ pub(crate) struct Walk {
     pub(crate) since: u64,
     /// Groups that the pass may still pack once more.
     pub(crate) thorough: u32,
-    /// The first entry of which it does so, and that of the next pass.
+    /// The first entry of which it does so, or the next pass if it may not.
     pub(crate) thorough_from: u32,
-    pub(crate) thorough_next: u32,
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
 }
@@ -73,8 +72,7 @@ impl Walk {
         packing.set_levels(Some(QUICK_LEVEL), Some(THOROUGH_LEVEL));
         packing.compress(0..EXTENT_PAGES);
         let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]), packing };
-        let (thorough, thorough_from, thorough_next) = (0, 0, 0);
         let round = Round::default();
-        Ok(Walk { tool, round, since: 0, thorough, thorough_from, thorough_next, before })
+        Ok(Walk { tool, round, since: 0, thorough: 0, thorough_from: 0, before })
     }
 }

@@ -91,12 +91,14 @@ impl Zswap {
 
     /// Begins a pass, unless one is under way. Returns whether there is one now.
     fn begin_pass(&self, walk: &mut Walk) -> bool {
-        let Walk { round, since, thorough, thorough_from, thorough_next, .. } = walk;
+        let Walk { round, since, thorough, thorough_from, .. } = walk;
         if !round.is_under_way() && *since >= self.policy.auto_age_ns() / u64::from(PASSES) {
             round.begin(1);
+            // It goes on where the one before had no more left.
+            if *thorough > 0 {
+                *thorough_from = 0;
+            }
             (*since, *thorough) = (0, THOROUGH);
-            // From where the pass before had no more time for them.
-            (*thorough_from, *thorough_next) = (*thorough_next, 0);
         }
         round.is_under_way()
     }
@@ -118,7 +120,7 @@ impl Zswap {
             let Some((old, due)) = (first..until).find_map(due) else { return until as usize };
             walk.thorough -= u32::from(due == Due::Thorough);
             if walk.thorough == 0 && due == Due::Thorough {
-                walk.thorough_next = old + 1;
+                walk.thorough_from = old + 1;
             }
             moved |= self.move_counted(cpu, old, Wanted { due, passes: wanted }, walk);
             old as usize + 1
