@@ -260,7 +260,8 @@ checked_by() {
 group=/sys/fs/cgroup/hungry
 
 # swap_to DEVICE [LESS]: a program swaps to the device, and wants so many MiB less than usual; its
-# process is in `program`.
+# process is in `program`. The device has room for all 52 MiB: pages that are read in again keep their
+# slots, and while the device waits for a server no slot is freed.
 swap_to() {
   mkswap "$1" > /dev/null
   swapon "$1" || fail swapon

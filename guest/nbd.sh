@@ -22,7 +22,7 @@ each() {
 
 before=
 modprobe nbd nbds_max=2 || exit 1
-rampack keep serve --transport nbd --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
+rampack keep serve --transport nbd --num-devices 2 --size 64M --lock-memory > $daemon_log 2>&1 &
 keeper=$!
 answers || exit 1
 cat $daemon_log

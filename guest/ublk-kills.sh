@@ -20,7 +20,7 @@ kills=${1:-10}
 only=$2
 # The contents of the device, which are not swapped out, and its size.
 contents=/mnt/kept/contents
-bytes=$((48 << 20))
+bytes=$((96 << 20))
 server=
 
 # start WORDS: starts serve_ublk, whose standard input stays open.
@@ -159,7 +159,7 @@ keep() {
   local writer count devices how=${1:-kill}
   before=
   : > $daemon_log
-  rampack keep serve --transport ublk --num-devices 2 --size 48M --lock-memory > $daemon_log 2>&1 &
+  rampack keep serve --transport ublk --num-devices 2 --size 64M --lock-memory > $daemon_log 2>&1 &
   keeper=$!
   until grep -q 'serving in' $daemon_log; do
     kill -0 $keeper || { fail "there is no keeper: $(cat $daemon_log)"; return; }
