@@ -121,12 +121,12 @@ impl Entry {
         }
     }
 
-    /// Bytes of data that the request reads or writes; 0 for others.
-    pub(crate) fn data_bytes(&mut self) -> usize {
+    /// Bytes of data that the request reads or writes, 0 for others; and whether it writes.
+    pub(crate) fn data_bytes(&mut self) -> (usize, bool) {
         match wire::parse_entry(self.parts().0) {
-            Ok(Request { call: Call::Read { length, .. }, .. }) => length as usize,
-            Ok(Request { call: Call::Write { length, .. }, .. }) => length,
-            _ => 0,
+            Ok(Request { call: Call::Read { length, .. }, .. }) => (length as usize, false),
+            Ok(Request { call: Call::Write { length, .. }, .. }) => (length, true),
+            _ => (0, false),
         }
     }
 }

@@ -20,6 +20,8 @@ use super::{Entry, Event, Ring, Shape};
 /// Bytes of a request which another thread carries out if others wait behind it: it takes longer
 /// than waking that thread.
 const LONG: usize = 32 << 10;
+/// So many long writes one by one are given away after there were several at once.
+const SEVERAL: usize = 16;
 
 /// What carries requests out. Threads call it at once.
 pub(crate) trait CarryOut: Send + Sync + 'static {
@@ -120,7 +122,8 @@ impl Rings {
                 let _ = begun.send(is_begun);
                 drop(begun);
                 if may_serve {
-                    Server { number, mailbox, jobs, work: &*work }.serve(&mut ring);
+                    Server { number, mailbox, jobs, work: &*work, away: 0, several: 0 }
+                        .serve(&mut ring);
                 }
             });
             rings.threads.push(thread?);
@@ -230,11 +233,15 @@ struct Server<'a, W> {
     /// The list for requests that would have to wait or are long; None if there are no waiters.
     jobs: Option<Arc<Jobs<Job>>>,
     work: &'a W,
+    /// Requests that other threads have.
+    away: usize,
+    /// How many long writes are still given away although they come alone.
+    several: usize,
 }
 
 impl<W: CarryOut> Server<'_, W> {
     /// Serves until the connection ends.
-    fn serve(&self, ring: &mut Ring) {
+    fn serve(&mut self, ring: &mut Ring) {
         while ring.is_live() {
             ring.wait();
             while let Some(event) = ring.next() {
@@ -247,18 +254,21 @@ impl<W: CarryOut> Server<'_, W> {
                 }
             }
             while let Some(entry) = self.mailbox.as_ref().and_then(|mailbox| mailbox.take()) {
+                self.away -= 1;
                 ring.commit(entry);
             }
         }
     }
 
-    fn carry_out(&self, ring: &mut Ring, mut entry: Entry) {
-        if ring.has_more()
-            && entry.data_bytes() >= LONG
+    fn carry_out(&mut self, ring: &mut Ring, mut entry: Entry) {
+        if self.is_for_another(ring, &mut entry)
             && let Some(jobs) = &self.jobs
         {
             match jobs.offer(Job { ring: self.number, entry }) {
-                Ok(()) => return,
+                Ok(()) => {
+                    self.away += 1;
+                    return;
+                }
                 Err(job) => entry = job.entry,
             }
         }
@@ -267,7 +277,10 @@ impl<W: CarryOut> Server<'_, W> {
             && let Some(jobs) = &self.jobs
         {
             match jobs.put(Job { ring: self.number, entry }) {
-                Ok(()) => return,
+                Ok(()) => {
+                    self.away += 1;
+                    return;
+                }
                 // The list has room for all requests, so this does not happen.
                 Err(job) => {
                     entry = job.entry;
@@ -276,5 +289,22 @@ impl<W: CarryOut> Server<'_, W> {
             }
         }
         ring.commit(entry);
+    }
+
+    /// Whether a request is long, and others are under way or to be expected. A driver that sends
+    /// the next request from this CPU is held up by the one that is carried out here, so several at
+    /// once are seen as one after another; reads are too quick for that to matter.
+    fn is_for_another(&mut self, ring: &mut Ring, entry: &mut Entry) -> bool {
+        let (bytes, is_write) = entry.data_bytes();
+        if bytes < LONG {
+            return false;
+        }
+        let has_more = ring.has_more();
+        if !is_write {
+            return has_more;
+        }
+        let is_alone = !has_more && self.away == 0;
+        self.several = if is_alone { self.several.saturating_sub(1) } else { SEVERAL };
+        self.several > 0
     }
 }
