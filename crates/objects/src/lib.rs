@@ -30,7 +30,7 @@ mod survey;
 
 pub use findings::Findings;
 pub use object::Object;
-pub use packing::{Packing, Plan, ToPlan};
+pub use packing::Packing;
 pub use persist::Persist;
 pub use recompression::Recompressed;
 pub use record::{CODEC_WORDS, Form, KeptCodec, NAMED_CODEC_WORDS, Record, sum, words};
@@ -38,6 +38,7 @@ pub use restore::Restored;
 pub use shared::{ENTRY_BYTES, Shared, SharedObjects};
 pub use store::{Compressed, Objects, Packed};
 pub use survey::{Survey, all_there};
+pub use zcomp::{Plan, ToPlan};
 
 #[cfg(test)]
 mod tests;

@@ -29,4 +29,4 @@ pub const QUICK_LEVEL: i32 = 6;
 /// bytes, of which pointers have many.
 pub const THOROUGH_LEVEL: i32 = 12;
 /// Seconds that pages of an extent must not have been used until it is packed once more.
-pub const THOROUGH_AGE: u32 = 256;
+pub const THOROUGH_AGE: u32 = 128;

@@ -1,21 +1,78 @@
-//! Extents at two levels: a low one finds out which pages go together, a high one makes the extent.
+//! Extents: neighbouring pages that are compressed as one object. A low level finds out which pages
+//! go together, a high one makes the extents.
 
 use alloc::{boxed::Box, vec::Vec};
+use core::ops::Range;
 
-use units::PAGE_SIZE;
+use units::{PAGE_SIZE, Page};
 
-use crate::{CodecError, Packer};
+use crate::{CodecError, EXTENT_PAGES, Packer};
 
 /// Pages that a low level makes longer than this do not become shorter than a page at a high one:
 /// on dumps of programs that takes up to a tenth more away.
 const HOPELESS: usize = PAGE_SIZE + PAGE_SIZE / 8;
 
-/// A packer whose extents are shorter than a page.
+/// All pages as one take no more than any parts of them. Parts that take no more than this part of
+/// it above that are good enough: it costs more time to find better ones than they are worth.
+const CLOSE: usize = 32;
+
+/// More runs of the pages of a group are not tried.
+const RUNS: usize = 5;
+
+/// What packs the pages of a group. One thread needs one; nothing is added to its memory later.
 pub struct ExtentPacker {
     packer: Box<dyn Packer>,
     low: Option<i32>,
     high: Option<i32>,
+    /// The pages of the group, one behind the other.
+    pages: Vec<u8>,
+    /// For what is being compressed.
     room: Vec<u8>,
+    /// The runs that were tried come first.
+    runs: [Run; RUNS],
+    tried: usize,
+}
+
+/// A run of the pages of a group, compressed.
+#[derive(Default)]
+struct Run {
+    pages: Range<usize>,
+    /// The length at the low level; `None` if that takes more than the pages.
+    low: Option<usize>,
+    /// The length of the extent, once it was made; `None` if it is no shorter than a page.
+    made: Option<Option<usize>>,
+    /// The bytes at the level of `made`, before that those of the low level if they fit.
+    bytes: Vec<u8>,
+}
+
+/// How the pages of a group are put together.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Runs of pages that become extents. What is in none gets an object of its own.
+    pub runs: [Range<usize>; 2],
+    /// The bytes that all the pages take then, at most.
+    pub bytes: usize,
+}
+
+impl Plan {
+    /// Whether a page gets an object of its own.
+    #[must_use]
+    pub fn leaves_alone(&self, page: usize) -> bool {
+        !self.runs.iter().any(|run| run.contains(&page))
+    }
+}
+
+/// The pages of a group that is planned.
+#[derive(Clone, Copy, Debug)]
+pub struct ToPlan {
+    /// How many pages there are, in the first places of [`ExtentPacker::page`].
+    pub pages: usize,
+    /// The bytes that come free when all of them leave their objects.
+    pub now: usize,
+    /// Some are in an extent now, so that it is a change if all get objects of their own.
+    pub is_packed: bool,
+    /// A plan of as many bytes as now is good enough.
+    pub again: bool,
 }
 
 impl ExtentPacker {
@@ -24,40 +81,151 @@ impl ExtentPacker {
     /// # Errors
     /// [`CodecError`] when memory is out.
     pub fn new(packer: Box<dyn Packer>) -> Result<ExtentPacker, CodecError> {
-        let mut room = Vec::new();
-        if room.try_reserve_exact(HOPELESS).is_err() {
-            return Err(CodecError("no memory to pack pages".into()));
+        let room = |bytes: usize| -> Result<Vec<u8>, CodecError> {
+            let mut room = Vec::new();
+            let got = room.try_reserve_exact(bytes);
+            got.map_err(|_| CodecError("no memory to pack pages".into()))?;
+            room.resize(bytes, 0);
+            Ok(room)
+        };
+        let mut runs: [Run; RUNS] = Default::default();
+        for run in &mut runs {
+            run.bytes = room(PAGE_SIZE - 1)?;
         }
-        room.resize(HOPELESS, 0);
-        Ok(ExtentPacker { packer, low: None, high: None, room })
+        let (pages, room) = (room(EXTENT_PAGES * PAGE_SIZE)?, room(EXTENT_PAGES * PAGE_SIZE)?);
+        Ok(ExtentPacker { packer, low: None, high: None, pages, room, runs, tried: 0 })
     }
 
     /// Sets the level that finds out, and the one that makes extents ([`Packer::set_level`]).
     pub fn set_levels(&mut self, low: Option<i32>, high: Option<i32>) {
-        (self.low, self.high) = (low, high);
+        (self.low, self.high, self.tried) = (low, high, 0);
     }
 
-    /// The bytes of an extent of `pages` at the low level; `None` if they are not fewer than those
-    /// of a page. Takes little time, and never allocates after the first call.
-    pub fn length(&mut self, pages: &[u8]) -> Option<usize> {
-        self.packer.set_level(self.low);
-        self.packer.compress(pages, &mut self.room[..PAGE_SIZE - 1])
+    /// The place of a page of the group.
+    ///
+    /// # Panics
+    /// From [`EXTENT_PAGES`] on.
+    pub fn page(&mut self, member: usize) -> &mut Page {
+        self.tried = 0;
+        let bytes = &mut self.pages[member * PAGE_SIZE..(member + 1) * PAGE_SIZE];
+        bytes.try_into().unwrap_or_else(|_| unreachable!("it is as long as a page"))
     }
 
-    /// Makes an extent of `pages`, as [`Packer::compress`] does: at the high level, or at the low
-    /// one in the rare case that this is shorter. `into` holds up to a page less one byte.
-    pub fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize> {
+    /// The pages of the group, and what was in the other places before.
+    #[must_use]
+    pub fn pages(&self) -> &[Page] {
+        self.pages.as_chunks().0
+    }
+
+    /// Makes an extent of a run of the pages: at the high level, or at the low one in the rare case
+    /// that this is shorter. `None` if it is no shorter than a page. Takes time once for a run.
+    pub fn compress(&mut self, pages: Range<usize>) -> Option<&[u8]> {
+        let number = self.try_run(pages)?;
+        let run = &mut self.runs[number];
+        if run.made.is_none() {
+            let low = run.low.filter(|low| *low <= HOPELESS);
+            run.made = Some(low.filter(|low| *low < PAGE_SIZE));
+            if let Some(low) = low.filter(|_| self.low != self.high) {
+                let bytes = run.pages.start * PAGE_SIZE..run.pages.end * PAGE_SIZE;
+                self.packer.set_level(self.high);
+                let high = self.packer.compress(&self.pages[bytes], &mut self.room);
+                if let Some(high) = high.filter(|high| *high <= low && *high < PAGE_SIZE) {
+                    run.bytes[..high].copy_from_slice(&self.room[..high]);
+                    run.made = Some(Some(high));
+                }
+            }
+        }
+        let length = run.made.flatten()?;
+        Some(&run.bytes[..length])
+    }
+
+    /// The bytes of an extent of a run at the low level, which may be more than those of a page;
+    /// `None` if they are more than those of the run. Takes time once for a run.
+    pub fn length(&mut self, pages: Range<usize>) -> Option<usize> {
+        let number = self.try_run(pages)?;
+        self.runs[number].low
+    }
+
+    /// The place of a run, which is compressed at the low level there. There is one, but for
+    /// callers that try more runs than [`ExtentPacker::plan`].
+    fn try_run(&mut self, pages: Range<usize>) -> Option<usize> {
+        if let Some(number) = self.runs[..self.tried].iter().position(|run| run.pages == pages) {
+            return Some(number);
+        }
+        let run = self.runs.get_mut(self.tried)?;
         self.packer.set_level(self.low);
-        let low = self.packer.compress(pages, &mut self.room)?;
-        let made = if self.low == self.high {
-            None
-        } else {
-            self.packer.set_level(self.high);
-            self.packer.compress(pages, into).filter(|high| *high <= low)
-        };
-        made.or_else(|| {
-            into.get_mut(..low)?.copy_from_slice(&self.room[..low]);
-            Some(low)
-        })
+        let bytes = &self.pages[pages.start * PAGE_SIZE..pages.end * PAGE_SIZE];
+        run.low = self.packer.compress(bytes, &mut self.room).filter(|low| *low <= bytes.len());
+        if let Some(low) = run.low.filter(|low| *low < PAGE_SIZE) {
+            run.bytes[..low].copy_from_slice(&self.room[..low]);
+        }
+        (run.pages, run.made) = (pages, None);
+        self.tried += 1;
+        Some(self.tried - 1)
+    }
+
+    /// A plan by which the pages of a group take about the least memory; `None` if that is no less
+    /// than now. All as one extent is the first choice. `extent` is how many bytes one of a length
+    /// takes, `alone` how many a page takes by itself; `None` if that cannot be told.
+    pub fn plan(
+        &mut self,
+        group: ToPlan,
+        extent: impl Fn(usize) -> usize,
+        mut alone: impl FnMut(usize, &Page) -> Option<usize>,
+    ) -> Option<Plan> {
+        let count = group.pages;
+        if count > 1
+            && let Some(length) = self.compress(0..count).map(<[u8]>::len)
+            && let bytes = extent(length)
+            && bytes < group.now
+        {
+            return Some(Plan { runs: [0..count, 0..0], bytes });
+        }
+        let all = if count > 1 { self.length(0..count) } else { None };
+        let enough = all.map_or(0, |all| all + all / CLOSE);
+        let plans: [[Range<usize>; 2]; 4] = [
+            [0..count.saturating_sub(1), 0..0],
+            [1.min(count)..count, 0..0],
+            [0..count / 2, count / 2..count],
+            [0..0, 0..0],
+        ];
+        // The present plan is as good as any at the low level. The high one makes it smaller.
+        let (mut most, mut best) = (group.now + usize::from(group.again), None);
+        for runs in plans {
+            let is_none = runs.iter().all(Range::is_empty);
+            let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
+            // Without an extent, only pages of another extent change.
+            let is_change = if is_none { group.is_packed } else { count > 2 };
+            if !is_change || !runs.iter().all(fits) {
+                continue;
+            }
+            if let Some(bytes) = self.bytes_by(count, &runs, &extent, &mut alone)
+                && bytes < most
+            {
+                (most, best) = (bytes, Some(Plan { runs, bytes }));
+                if bytes <= enough {
+                    break;
+                }
+            }
+        }
+        best
+    }
+
+    /// The bytes that the pages take with these runs at most; `None` if it is impossible.
+    fn bytes_by(
+        &mut self,
+        count: usize,
+        runs: &[Range<usize>; 2],
+        extent: &impl Fn(usize) -> usize,
+        alone: &mut impl FnMut(usize, &Page) -> Option<usize>,
+    ) -> Option<usize> {
+        let mut bytes = 0;
+        for run in runs.iter().filter(|run| !run.is_empty()) {
+            bytes += extent(self.length(run.clone()).filter(|length| *length < PAGE_SIZE)?);
+        }
+        for page in (0..count).filter(|page| !runs.iter().any(|run| run.contains(page))) {
+            bytes += alone(page, &self.pages()[page])?;
+        }
+        Some(bytes)
     }
 }

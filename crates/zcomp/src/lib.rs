@@ -40,7 +40,7 @@ pub use codec::{ALGORITHMS, DEFAULT_ALGORITHM, DEFLATE, LZ4, LZ4HC, ZSTD, open};
 pub use compressor::{
     Block, CodecError, Compressor, Context, Corrupt, EXTENT_PAGES, Packer, Params,
 };
-pub use extent::ExtentPacker;
+pub use extent::{ExtentPacker, Plan, ToPlan};
 pub use filled::{fill, same_filled};
 pub use prefetch::{prefetch_beginning, prefetch_sequel};
 pub use register::Register;

@@ -1,8 +1,11 @@
 //! Extents: each page comes out of them as it went in, and damage is an error or another page.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use testkit::{Rng, seed};
 use units::{PAGE_SIZE, Page};
-use zcomp::{ALGORITHMS, Corrupt, EXTENT_PAGES, ExtentPacker, Packer, Params, ZSTD, open};
+use zcomp::{ALGORITHMS, Corrupt, EXTENT_PAGES, ExtentPacker, Packer, Params, ToPlan, ZSTD, open};
 
 /// Pages that have much in common.
 fn pages(rng: &mut Rng, count: usize) -> Vec<u8> {
@@ -76,10 +79,12 @@ fn a_higher_level_makes_extents_smaller_and_any_context_reads_them() {
     assert!(page == page_of(&before, 3));
 }
 
-/// At level `n` the bytes of an extent are `lengths[n]`, and each of them is `n`.
+/// At level `n` an extent of `pages` pages has `lengths[n][pages - 1]` bytes, and each of them is
+/// `n`. It counts what it makes.
 struct Planned {
-    lengths: Vec<usize>,
+    lengths: Vec<[usize; EXTENT_PAGES]>,
     level: usize,
+    made: Arc<AtomicUsize>,
 }
 
 impl Packer for Planned {
@@ -87,11 +92,19 @@ impl Packer for Planned {
         self.level = level.unwrap_or(0) as usize;
     }
 
-    fn compress(&mut self, _: &[u8], into: &mut [u8]) -> Option<usize> {
-        let length = self.lengths[self.level];
+    fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.made.fetch_add(1, Ordering::Relaxed);
+        let length = self.lengths[self.level][pages.len() / PAGE_SIZE - 1];
         into.get_mut(..length)?.fill(self.level as u8);
         Some(length)
     }
+}
+
+/// A packer with these lengths, and the number of extents that it made.
+fn planned(lengths: Vec<[usize; EXTENT_PAGES]>) -> (ExtentPacker, Arc<AtomicUsize>) {
+    let made = Arc::new(AtomicUsize::new(0));
+    let planned = Planned { lengths, level: 0, made: made.clone() };
+    (ExtentPacker::new(Box::new(planned)).unwrap(), made)
 }
 
 #[test]
@@ -106,15 +119,73 @@ fn an_extent_is_found_out_at_one_level_and_made_at_another() {
         ((4700, 100), None, "the high level is not tried"),
     ];
     for ((low, high), made, why) in cases {
-        let planned = Planned { lengths: vec![4000, low, high], level: 0 };
-        let mut packer = ExtentPacker::new(Box::new(planned)).unwrap();
-        let mut bytes = [9; PAGE_SIZE - 1];
-        assert_eq!(packer.length(&[]), Some(4000), "the codec's level");
-        assert_eq!(packer.compress(&[], &mut bytes), Some(4000));
+        let (mut packer, count) = planned([4000, low, high].map(|it| [it; EXTENT_PAGES]).to_vec());
+        assert_eq!(packer.length(0..2), Some(4000), "the codec's level");
+        assert_eq!(packer.compress(0..2).map(<[u8]>::len), Some(4000));
+        assert_eq!(count.load(Ordering::Relaxed), 1, "a run is compressed once");
         packer.set_levels(Some(1), Some(2));
-        assert_eq!(packer.length(&[]), Some(low).filter(|low| *low < PAGE_SIZE), "{why}");
-        let length = packer.compress(&[], &mut bytes);
-        assert_eq!(length.map(|length| (bytes[length - 1], length)), made, "{why}");
+        assert_eq!(packer.length(0..2), Some(low), "{why}");
+        let bytes = packer.compress(0..2).map(|bytes| (bytes[bytes.len() - 1], bytes.len()));
+        assert_eq!(bytes, made, "{why}");
+        let before = count.load(Ordering::Relaxed);
+        assert_eq!(packer.compress(0..2).map(|bytes| bytes.len()), made.map(|it| it.1));
+        assert_eq!(count.load(Ordering::Relaxed), before, "{why}");
+        packer.page(1)[7] = 7;
+        assert_eq!(packer.length(0..2), Some(low), "{why}");
+        assert_eq!(count.load(Ordering::Relaxed), before + 1, "a page was changed");
+    }
+}
+
+#[test]
+fn the_pages_of_a_group_are_put_together_so_that_they_take_little() {
+    let none = [0..0, 0..0];
+    let group = ToPlan { pages: 4, now: 6000, is_packed: false, again: false };
+    let (packed, again) = (ToPlan { is_packed: true, ..group }, ToPlan { again: true, ..group });
+    // The lengths of extents of one to four pages, what a page takes by itself, the group, and the
+    // plan with its bytes, of which an extent has 100 more than its length.
+    let cases = [
+        ([0, 2000, 3000, 4000], 1500, group, Some(([0..4, 0..0], 4100)), "all as one"),
+        ([0, 2000, 3000, 4000], 1500, ToPlan { now: 4100, ..group }, None, "no less than now"),
+        ([0, 2600, 3900, 5500], 1500, group, Some(([0..3, 0..0], 5500)), "the first is close"),
+        ([0, 2600, 3900, 5100], 1500, group, Some(([0..2, 2..4], 5400)), "the best of all"),
+        ([0, 2600, 4096, 5400], 1500, group, Some(([0..2, 2..4], 5400)), "three do not fit"),
+        ([0, 2900, 4096, 5400], 1500, group, None, "two pairs are no less"),
+        ([0, 2900, 4096, 5400], 1400, group, None, "as they are"),
+        ([0, 2900, 4096, 5400], 1400, packed, Some((none.clone(), 5600)), "out of an extent"),
+        ([0, 2900, 4096, 5400], 1500, again, Some(([0..2, 2..4], 6000)), "as it was"),
+        ([0, 5000, 7500, 9999], 1500, group, None, "nothing fits"),
+        (
+            [0, 2000, 3900, 4200],
+            1500,
+            ToPlan { pages: 3, ..group },
+            Some(([0..3, 0..0], 4000)),
+            "3",
+        ),
+        (
+            [0, 2000, 4096, 0],
+            1500,
+            ToPlan { pages: 3, ..group },
+            Some(([0..2, 0..0], 3600)),
+            "2 of 3",
+        ),
+        ([0, 4096, 0, 0], 1500, ToPlan { pages: 2, ..group }, None, "two that do not fit"),
+        ([0, 0, 0, 0], 1500, ToPlan { pages: 1, ..packed }, Some((none, 1500)), "one is left"),
+        ([0, 0, 0, 0], 1500, ToPlan { pages: 1, ..group }, None, "one"),
+    ];
+    for (lengths, alone, group, wanted, why) in cases {
+        let (mut packer, count) = planned(vec![lengths]);
+        let plan = packer.plan(group, |length| length + 100, |_, _| Some(alone));
+        let found = plan.as_ref().map(|plan| (plan.runs.clone(), plan.bytes));
+        assert_eq!(found, wanted, "{why}");
+        let before = count.load(Ordering::Relaxed);
+        for run in plan.iter().flat_map(|plan| &plan.runs).filter(|run| !run.is_empty()) {
+            let bytes = packer.compress(run.clone()).map(<[u8]>::len);
+            assert_eq!(bytes, Some(lengths[run.len() - 1]), "{why}");
+        }
+        assert_eq!(count.load(Ordering::Relaxed), before, "{why}: it was made already");
+        if why == "the first is close" {
+            assert_eq!(before, 2, "nothing else was tried");
+        }
     }
 }
 
