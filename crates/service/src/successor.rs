@@ -19,8 +19,8 @@ const DELETED: &str = " (deleted)";
 pub struct Successor {
     /// Its path.
     pub path: PathBuf,
-    /// Can it say in a rehearsal whether it could take over?
-    pub rehearses: bool,
+    /// What it reads, and whether it can say in a rehearsal that it could take over.
+    pub layouts: Layouts,
 }
 
 /// The program that is to take the place of this one: `asked`, or what is now at the path of this
@@ -51,7 +51,7 @@ pub fn successor(
     };
     let layouts = Layouts::of(&path)?;
     layouts.check(&path, &state)?;
-    Ok(Successor { path, rehearses: layouts.rehearses })
+    Ok(Successor { path, layouts })
 }
 
 /// The path of this program. Its file may be another one by now.

@@ -265,6 +265,40 @@ fn a_program_that_could_not_take_over_says_so_before_anything_is_given_up() {
 }
 
 #[test]
+fn a_program_that_no_longer_reads_what_is_there_is_refused() {
+    let name = "a_program_that_no_longer_reads_what_is_there_is_refused";
+    if !met(name, &crate::keep_swap::needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let keeper = Keeper::start(&place, "serve --size 4M");
+    // It reads no swap, and there is none when it is asked what it reads.
+    let path = place.path().join("other");
+    let (root, rampack) = (place.root(), program().get_program().to_owned());
+    let one = r#"{"oldest":1,"newest":9}"#;
+    let layouts =
+        format!(r#"{{"rampack":"9.9","reads":{{"table":{one},"disk":{one}}},"rehearses":true}}"#);
+    let (root, rampack) = (root.display(), rampack.display());
+    script(
+        &path,
+        &format!(
+            "[ \"$1\" = layouts ] && echo '{layouts}' && exit\n\
+             [ -n \"$RAMPACK_REHEARSAL\" ] || exit 9\n\
+             env -u RAMPACK_REHEARSAL {rampack} --root {root} swap on --size 8M --force > /dev/null 2>&1\n\
+             exec {rampack} \"$@\""
+        ),
+    );
+    let process = keeper.daemon();
+    let said = keeper.ask(&format!("upgrade --to {}", path.display()));
+    refused(&said, 1, &["reads no swap, and this state has one", "EINVAL"]);
+    assert_eq!(keeper.daemon(), process);
+    keeper.does("swap off");
+    keeper.stop();
+    place.is_clean();
+}
+
+#[test]
 fn a_daemon_that_a_signal_has_told_to_end_is_not_upgraded() {
     let place = Place::new();
     let keeper = Keeper::start(&place, "serve --transport nbd --size 4M");

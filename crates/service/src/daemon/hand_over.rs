@@ -36,7 +36,7 @@ impl Daemon {
         program: &Successor,
         is_told_to_end: impl Fn() -> bool,
     ) -> ControlError {
-        let Successor { path, rehearses } = program;
+        let Successor { path, layouts } = program;
         // Before anything stands still, and once more in the end.
         let told = || {
             let message = "a signal has told the daemon to end, which it does once it can";
@@ -46,11 +46,16 @@ impl Daemon {
         if let Some(error) = told().or(refusal) {
             return error;
         }
-        if *rehearses && let Err(error) = self.rehearse(path) {
+        if layouts.rehearses
+            && let Err(error) = self.rehearse(path)
+        {
             return error;
         }
         self.when_still(|fds| {
-            if let Some(error) = told() {
+            // The layout rises with the first use of what needs a newer one.
+            let parts = self.devices.state().map(|state| state.layouts(&self.machine));
+            let is_read = parts.map_or(Ok(()), |parts| layouts.check(path, &parts));
+            if let Some(error) = told().or(is_read.err()) {
                 return error;
             }
             let process = OsString::from(std::process::id().to_string());
