@@ -210,7 +210,7 @@ fn all_is_packed_soon_and_so_many_groups_a_pass_once_more() {
         let stats = subject.disk.tier_stats();
         assert!(stats.passes - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
         if stats.packed_again > before {
-            assert!(subject.now.get() >= 1256, "they did not rest for long");
+            assert!(subject.now.get() >= 1128, "they did not rest for long");
             steps.push(stats.packed_again - before);
         }
         (passes, before) = (stats.passes, stats.packed_again);

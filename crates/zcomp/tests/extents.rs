@@ -79,6 +79,42 @@ fn a_higher_level_makes_extents_smaller_and_any_context_reads_them() {
     assert!(page == page_of(&before, 3));
 }
 
+#[test]
+fn a_context_that_has_read_an_extent_tells_others_from_it() {
+    let codec = open(ZSTD, &Params::default()).unwrap();
+    let mut context = codec.context().unwrap();
+    let mut packer = codec.packer().unwrap().unwrap();
+    let mut rng = Rng::new(seed("a_context_that_has_read_an_extent_tells_others_from_it"));
+    // Most are of the same length, and differ in a few bytes.
+    let extents: Vec<(usize, Vec<u8>)> = (0..40)
+        .map(|n| {
+            let (count, mut before) = (2 + n % 3, vec![0; (2 + n % 3) * PAGE_SIZE]);
+            before.iter_mut().step_by(401).for_each(|byte| *byte = rng.next_u64() as u8);
+            let mut bytes = vec![0; 4 * PAGE_SIZE];
+            let length = packer.compress(&before, &mut bytes).unwrap();
+            bytes.truncate(length);
+            (count, bytes)
+        })
+        .collect();
+    for _ in 0..500 {
+        let (count, mut bytes) = rng.pick(&extents).clone();
+        // Some are damaged, or said to have other pages than they have.
+        let number = rng.next_u64() as usize;
+        if number.is_multiple_of(4) {
+            let at = rng.next_u64() as usize % bytes.len();
+            bytes[at] ^= 1 << (number / 4 % 8);
+        }
+        let count = if number.is_multiple_of(5) { 2 + number / 5 % 3 } else { count };
+        for part in 0..count {
+            let (mut page, mut wanted) = ([1; PAGE_SIZE], [1; PAGE_SIZE]);
+            let read = context.decompress_part(&bytes, (part, count), &mut page);
+            let mut fresh = codec.context().unwrap();
+            assert_eq!(read, fresh.decompress_part(&bytes, (part, count), &mut wanted));
+            assert!(page == wanted || read.is_err());
+        }
+    }
+}
+
 /// At level `n` an extent of `pages` pages has `lengths[n][pages - 1]` bytes, and each of them is
 /// `n`. It counts what it makes.
 struct Planned {

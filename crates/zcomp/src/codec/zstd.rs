@@ -95,6 +95,8 @@ impl Compressor for Zstd {
             decompressor: DCtx::try_create().ok_or_else(|| out_of_memory(NAME))?,
             scratch: [0; BOUND],
             extent: room(EXTENT_PAGES * PAGE_SIZE)?,
+            made_of: (0, 0),
+            source: room(PAGE_SIZE)?,
             dictionary: self.dictionary.clone(),
         };
         context
@@ -163,8 +165,12 @@ struct ZstdContext {
     decompressor: DCtx<'static>,
     /// A buffer for callers with little room, see `compress`.
     scratch: [u8; BOUND],
-    /// The pages of an extent, up to the one that is wanted.
+    /// The pages of the last extent.
     extent: Vec<u8>,
+    /// What `extent` was made of: the number of its pages, and its bytes. Who reads one page of an
+    /// extent mostly reads the others next.
+    made_of: (usize, usize),
+    source: Vec<u8>,
     /// The dictionary that both contexts refer to. It must live as long as they do.
     dictionary: Option<Arc<ZstdDictionary>>,
 }
@@ -214,14 +220,19 @@ impl Context for ZstdContext {
             return Err(Corrupt);
         }
         let extent = &mut self.extent[..pages * PAGE_SIZE];
-        let start = part * PAGE_SIZE;
-        match self.decompressor.decompress(extent, bytes) {
-            Ok(length) if length == extent.len() => {
-                page.copy_from_slice(&extent[start..start + PAGE_SIZE]);
-                Ok(())
+        let source = self.source.get_mut(..bytes.len());
+        if self.made_of != (pages, bytes.len()) || source.as_deref() != Some(bytes) {
+            self.made_of = (0, 0);
+            if self.decompressor.decompress(extent, bytes) != Ok(extent.len()) {
+                return Err(Corrupt);
             }
-            _ => Err(Corrupt),
+            if let Some(source) = source {
+                source.copy_from_slice(bytes);
+                self.made_of = (pages, bytes.len());
+            }
         }
+        page.copy_from_slice(&extent[part * PAGE_SIZE..(part + 1) * PAGE_SIZE]);
+        Ok(())
     }
 }
 
