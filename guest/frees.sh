@@ -2,6 +2,11 @@
 # kernel has in use.
 #
 #   frees [--deaf] [--limit BYTES] KIND [SWAP OPTIONS] -- MIB ROUNDS
+#   frees [--deaf] [--limit BYTES] --build JOBS KIND [SWAP OPTIONS] -- ROUNDS
+#
+# The second is a build, with so many jobs at once: each round compiles what is in the file build.tar,
+# which is given with `cargo xtask guest --file`: cc1, the libraries that it needs, and preprocessed
+# files *.i. What the rounds make must be the same.
 #
 # With --limit the programs are in a control group of so much memory, and the machine has enough: a
 # loop device may serve swap space then.
@@ -28,6 +33,11 @@ if [ "$1" = --limit ]; then
   echo "$2" > $group/memory.max
   shift 2
 fi
+jobs=0
+if [ "$1" = --build ]; then
+  jobs=$2
+  shift 2
+fi
 kind=$1
 shift
 swap=()
@@ -35,7 +45,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   swap+=("$1")
   shift
 done
-mib=$2 rounds=$3
+if [ "$jobs" -gt 0 ]; then rounds=$2; else mib=$2 rounds=$3; fi
 
 swap_on() {
   case $kind in
@@ -77,27 +87,45 @@ run_hog() {
   [ "${PIPESTATUS[0]}" -eq 0 ]
 }
 
+# Compiles all files, and notes what that makes in a file.
+run_build() {
+  ls *.i | hungry bash -c '[ -z "$0" ] || echo $$ > $0/cgroup.procs
+    exec xargs -P "$1" -I {} bash -c "set -o pipefail
+      LD_LIBRARY_PATH=. ./cc1 -quiet -fpreprocessed -O1 {} -o - | md5sum | sed s/-/{}/ >> $2 && echo --- {}"' \
+    "$group" "$jobs" "$1" || return
+  sort -k 2 -o "$1" "$1"
+}
+
 rm -f /run/stop /run/end /run/looks /run/hog.*
-rc=0
+rc=0 stays=
 fail() {
   say "FAILED: $*"
   rc=1
 }
 
+[ "$jobs" -eq 0 ] || tar -xf build.tar || exit 7
 swap_on || exit 7
 out=$(swapped out) in=$(swapped in)
 watch_memory $daemon
 watch_pool &
 watcher=$!
 start=$(uptime_seconds)
-run_hog stays 1 --passes 1000 --until /run/end &
-stays=$!
+if [ "$jobs" -eq 0 ]; then
+  run_hog stays 1 --passes 1000 --until /run/end &
+  stays=$!
+fi
 for round in $(seq "$rounds"); do
-  run_hog "round$round" $((round + 1)) --passes 1 || fail "round $round"
+  if [ "$jobs" -gt 0 ]; then
+    rm -f "/run/made.$round"
+    run_build "/run/made.$round" || fail "round $round"
+    cmp /run/made.1 "/run/made.$round" || fail "round $round makes something else"
+  else
+    run_hog "round$round" $((round + 1)) --passes 1 || fail "round $round"
+  fi
   say "round $round: pool $(pool), used $(used)"
 done
 touch /run/end
-wait $stays || fail "the program that stays"
+[ -z "$stays" ] || wait $stays || fail "the program that stays"
 seconds=$(seconds_between "$start" "$(uptime_seconds)")
 touch /run/stop
 wait $watcher
