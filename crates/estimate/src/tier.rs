@@ -1,8 +1,8 @@
 //! The tiers of a disk whose pages move by themselves, and what pages cost there.
 //!
-//! The rules are those of the crate `zram` (`tiering/moves.rs` and `engine/packing.rs`). Only the
-//! order of neighbours is an assumption: extents are of neighbours on the disk, and here neighbours
-//! are those by address or by place in the file.
+//! The rules are those of the crate `zram` (`tiering/moves.rs`); an `ExtentPacker` plans. Only the
+//! order of neighbours is an assumption: extents are of neighbours on the disk, and here those by
+//! address or by place in the file.
 
 use std::time::{Duration, Instant};
 

@@ -349,6 +349,11 @@ impl Ring {
         !self.early.is_empty() || !self.uring.completion().is_empty()
     }
 
+    /// The number of requests that came and are not answered yet.
+    pub(crate) fn under_way(&self) -> usize {
+        self.holders.iter().filter(|holder| matches!(holder, Holder::Server)).count()
+    }
+
     /// May another request come? False after it was unmounted.
     pub(crate) fn is_live(&self) -> bool {
         self.left > 0

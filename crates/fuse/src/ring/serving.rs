@@ -122,8 +122,7 @@ impl Rings {
                 let _ = begun.send(is_begun);
                 drop(begun);
                 if may_serve {
-                    Server { number, mailbox, jobs, work: &*work, away: 0, several: 0 }
-                        .serve(&mut ring);
+                    Server { number, mailbox, jobs, work: &*work, several: 0 }.serve(&mut ring);
                 }
             });
             rings.threads.push(thread?);
@@ -233,8 +232,6 @@ struct Server<'a, W> {
     /// The list for requests that would have to wait or are long; None if there are no waiters.
     jobs: Option<Arc<Jobs<Job>>>,
     work: &'a W,
-    /// Requests that other threads have.
-    away: usize,
     /// How many long writes are still given away although they come alone.
     several: usize,
 }
@@ -254,7 +251,6 @@ impl<W: CarryOut> Server<'_, W> {
                 }
             }
             while let Some(entry) = self.mailbox.as_ref().and_then(|mailbox| mailbox.take()) {
-                self.away -= 1;
                 ring.commit(entry);
             }
         }
@@ -265,10 +261,7 @@ impl<W: CarryOut> Server<'_, W> {
             && let Some(jobs) = &self.jobs
         {
             match jobs.offer(Job { ring: self.number, entry }) {
-                Ok(()) => {
-                    self.away += 1;
-                    return;
-                }
+                Ok(()) => return,
                 Err(job) => entry = job.entry,
             }
         }
@@ -277,10 +270,7 @@ impl<W: CarryOut> Server<'_, W> {
             && let Some(jobs) = &self.jobs
         {
             match jobs.put(Job { ring: self.number, entry }) {
-                Ok(()) => {
-                    self.away += 1;
-                    return;
-                }
+                Ok(()) => return,
                 // The list has room for all requests, so this does not happen.
                 Err(job) => {
                     entry = job.entry;
@@ -303,7 +293,7 @@ impl<W: CarryOut> Server<'_, W> {
         if !is_write {
             return has_more;
         }
-        let is_alone = !has_more && self.away == 0;
+        let is_alone = !has_more && ring.under_way() == 1;
         self.several = if is_alone { self.several.saturating_sub(1) } else { SEVERAL };
         self.several > 0
     }
