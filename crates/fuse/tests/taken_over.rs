@@ -127,6 +127,8 @@ fn survive(name: &str, kind: &str, kills: usize, on_loop: bool) -> Result<(), St
     let device = on_loop.then(|| LoopDevice::attach(&disk, options).unwrap());
     let path = device.as_ref().map_or(&*disk, LoopDevice::path);
     let worked = use_while(path, seed, |done| {
+        // It is used from the first kill.
+        eventually("the file is used", || done.load(Ordering::Relaxed) > 100);
         for _ in 0..kills {
             kept.kill(&mut rng);
         }
@@ -256,7 +258,10 @@ fn servers_that_forget_are_found_out() {
     }
     let error = survive(name, "private", 2, false).unwrap_err();
     assert!(error.contains("is not as it was written"), "{error}");
-    let error = survive(name, "half", 50, false).unwrap_err();
+    // The first server alone reads by descriptors that are not kept, and perhaps nothing is under
+    // way by them when it is killed.
+    let mut tries = (0..20).map(|_| survive(name, "half", 2, false));
+    let error = tries.find_map(Result::err).expect("a request was lost");
     assert!(error.contains("a write failed") || error.contains("a read failed"), "{error}");
 }
 
