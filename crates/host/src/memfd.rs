@@ -362,6 +362,13 @@ unsafe impl RegionKeeper for SharedRegion {
     fn populate(&self, offset: usize, bytes: usize) -> bool {
         self.mapping.populate(offset, bytes)
     }
+
+    fn has_memory(&self, offset: usize, bytes: usize) -> bool {
+        // Nobody uses the offset of the file. Past the last page with memory there is no data.
+        let (start, end) = (offset as u64, (offset + bytes) as u64);
+        seek(&*self.file, SeekFrom::Data(start)) == Ok(start)
+            && seek(&*self.file, SeekFrom::Hole(start)).is_ok_and(|hole| hole >= end)
+    }
 }
 
 impl Drop for SharedRegion {

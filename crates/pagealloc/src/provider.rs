@@ -82,6 +82,14 @@ pub unsafe trait RegionKeeper: Send + Sync {
         let _ = (offset, bytes);
         true
     }
+
+    /// Whether a committed part of memory that another process left has memory, all of it. `offset`
+    /// and `bytes` are multiples of 4096. True where the system does not tell: to populate such a
+    /// part may ask for memory.
+    fn has_memory(&self, offset: usize, bytes: usize) -> bool {
+        let _ = (offset, bytes);
+        true
+    }
 }
 
 /// A reserved range of addresses.
@@ -143,5 +151,10 @@ impl Region {
     pub fn populate(&self, offset: usize, bytes: usize) -> bool {
         debug_assert!(offset + bytes <= self.bytes);
         self.keeper.populate(offset, bytes)
+    }
+    /// See [`RegionKeeper::has_memory`].
+    pub fn has_memory(&self, offset: usize, bytes: usize) -> bool {
+        debug_assert!(offset + bytes <= self.bytes);
+        self.keeper.has_memory(offset, bytes)
     }
 }

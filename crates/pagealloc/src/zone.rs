@@ -47,18 +47,17 @@ use sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use sync::{CachePadded, Mutex, PerCpu};
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, Frame, PAGE_SIZE, PAGEBLOCK_SIZE};
 
-use self::filling::Filling;
 use self::index::Index;
 use self::pageblock::Pageblock;
 use self::percpu::CpuState;
 use self::unwanted::Unwanted;
+use self::withheld::Withheld;
 use crate::{
     Frames, LazyTable, LockTrace, MemoryProvider, NoMemory, Region, Zeroed, ZoneStats, watch,
 };
 
 mod adopt;
 mod check;
-mod filling;
 mod give;
 mod grow;
 mod held;
@@ -70,6 +69,7 @@ mod refill;
 mod release_idle;
 mod runs;
 mod unwanted;
+mod withheld;
 
 // SAFETY: an atomic integer has the representation of the integer, for which all bytes are valid.
 unsafe impl Zeroed for AtomicU8 {}
@@ -126,9 +126,8 @@ pub struct Zone<P: LockTrace = ()> {
     blocks: LazyTable<Pageblock>,
     cpus: PerCpu<Mutex<CpuState>>,
     index: CachePadded<Mutex<Index>>,
-    /// Held by a thread that asks the system for something. It holds the pageblock whose memory is
-    /// being provided.
-    housekeeping: CachePadded<Mutex<Option<Filling>>>,
+    /// Held by a thread that asks the system for something. It holds the frames without memory.
+    housekeeping: CachePadded<Mutex<Withheld>>,
     /// Held by a thread that looks for memory to give back, before any other lock.
     unwanted: Mutex<Unwanted>,
     /// Held by a thread that asks the provider for more frames.
@@ -199,13 +198,14 @@ impl<P: LockTrace> Zone<P> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGEBLOCK_SIZE).ok_or(too_large)?;
         let blocks = options.max_frames.div_ceil(FRAMES_PER_PAGEBLOCK);
         let index = Index::new(tables, blocks)?;
+        let withheld = Withheld::new(tables, if ahead { blocks } else { 0 })?;
         Ok(Zone {
             region: frames.reserve(bytes)?,
             allocated: LazyTable::provided(tables, options.max_frames as usize)?,
             blocks: LazyTable::provided(tables, blocks as usize)?,
             cpus: PerCpu::new(options.cpus, |_| Mutex::new(CpuState::default())),
             index: CachePadded::new(Mutex::new(index)),
-            housekeeping: CachePadded::new(Mutex::new(None)),
+            housekeeping: CachePadded::new(Mutex::new(withheld)),
             unwanted: Mutex::new(Unwanted::NEW),
             growing: CachePadded::new(Mutex::new(())),
             ahead,
@@ -375,9 +375,16 @@ unsafe impl<P: LockTrace> Frames for Zone<P> {
             let index = self.lock_index(Cpu(0));
             (u64::from(index.managed), index.managed_blocks(), index.returned)
         };
-        let free: u64 = (0..blocks).map(|n| u64::from(self.block(n).state().count())).sum();
+        let allocated = match self.ahead {
+            // Withheld frames look as if they were allocated.
+            true => self.provided().saturating_sub(self.free_with_memory()),
+            false => {
+                let free = (0..blocks).map(|number| u64::from(self.block(number).state().count()));
+                managed.saturating_sub(free.sum::<u64>() + cached)
+            }
+        };
         let mut stats = ZoneStats {
-            allocated: managed.saturating_sub(free + cached),
+            allocated,
             cached,
             managed,
             returned_blocks,

@@ -4,7 +4,8 @@ use sync::atomic::Ordering;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use super::pageblock::State;
-use super::runs::{self, WORD_FRAMES, WORDS};
+use super::runs::{self, WORDS};
+use super::withheld::Withheld;
 use super::{Index, Zone};
 use crate::{FrameSet, LockTrace, NoMemory};
 
@@ -22,7 +23,7 @@ impl<P: LockTrace> Zone<P> {
     /// # Panics
     /// If the zone was used already, or has no such frames.
     pub fn adopt(&self, live: &FrameSet) -> Result<(), NoMemory> {
-        let _housekeeping = self.housekeeping.lock();
+        let mut withheld = self.housekeeping.lock();
         let _growing = self.growing.lock();
         let managed = self.lock_index(Cpu(0)).managed;
         assert_eq!(managed, 0, "a zone that is in use cannot adopt frames");
@@ -32,42 +33,75 @@ impl<P: LockTrace> Zone<P> {
         let bytes = blocks as usize * PAGEBLOCK_SIZE;
         self.region.commit(0, bytes)?;
         if self.ahead {
-            self.fill_used_blocks(blocks, live)?;
+            let used = |number: &u32| live_words(live, *number) != [0; WORDS];
+            for number in (0..blocks).filter(used) {
+                self.keep_memory(number, live, &mut withheld)?;
+            }
         }
         // What the other process had beyond is free.
         self.region.release(bytes, self.region.bytes() - bytes);
         let mut index = self.lock_index(Cpu(0));
         for number in 0..blocks {
-            self.adopt_block(&mut index, number, live);
+            self.adopt_block(&mut index, number, live, &withheld);
         }
         index.managed = (blocks * FRAMES_PER_PAGEBLOCK).min(all);
         Ok(())
     }
 
-    /// Gives memory to every frame of the pageblocks with live frames.
-    fn fill_used_blocks(&self, blocks: u32, live: &FrameSet) -> Result<(), NoMemory> {
-        let used =
-            |number: u32| (0..WORDS as u32).any(|at| live.word(number * WORDS as u32 + at) != 0);
-        for number in (0..blocks).filter(|number| used(*number)) {
-            if !self.region.populate(number as usize * PAGEBLOCK_SIZE, PAGEBLOCK_SIZE) {
-                return Err(NoMemory { bytes: PAGEBLOCK_SIZE });
+    /// Withholds the free frames of a pageblock in use that have no memory: where memory is short,
+    /// this must not ask for more. Has all others present.
+    fn keep_memory(
+        &self,
+        number: u32,
+        live: &FrameSet,
+        withheld: &mut Withheld,
+    ) -> Result<(), NoMemory> {
+        let (free, live) = (self.free_words(number, live), live_words(live, number));
+        let offset = number as usize * PAGEBLOCK_SIZE;
+        let part =
+            |at: u32, frames: u32| (offset + at as usize * PAGE_SIZE, frames as usize * PAGE_SIZE);
+        let mut without = [0; WORDS];
+        runs::each_run(&free, |at, frames| {
+            let (offset, bytes) = part(at, frames);
+            if !self.region.has_memory(offset, bytes) {
+                // A part of it may have some.
+                self.region.release(offset, bytes);
+                runs::insert(&mut without, at, frames);
             }
-            self.memory.fetch_add(u64::from(FRAMES_PER_PAGEBLOCK), Ordering::Relaxed);
+        });
+        let with = core::array::from_fn(|at| (live[at] | free[at]) & !without[at]);
+        let mut are_present = true;
+        runs::each_run(&with, |at, frames| {
+            let (offset, bytes) = part(at, frames);
+            are_present &= self.region.populate(offset, bytes);
+        });
+        if !are_present {
+            return Err(NoMemory { bytes: PAGEBLOCK_SIZE });
         }
+        withheld.add(number, &without);
+        self.memory.fetch_add(u64::from(runs::count(&with)), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// The frames of a pageblock that are not live.
+    fn free_words(&self, number: u32, live: &FrameSet) -> [u64; WORDS] {
+        let frames = self.options.max_frames - number * FRAMES_PER_PAGEBLOCK;
+        let mut all = [0; WORDS];
+        runs::insert(&mut all, 0, frames.min(FRAMES_PER_PAGEBLOCK));
+        let live = live_words(live, number);
+        core::array::from_fn(|at| all[at] & !live[at])
     }
 
     /// Files a pageblock. No other thread uses the zone yet, so its lock may be held through the
     /// system calls.
-    fn adopt_block(&self, index: &mut Index, number: u32, live: &FrameSet) {
+    fn adopt_block(&self, index: &mut Index, number: u32, live: &FrameSet, withheld: &Withheld) {
         let first = number * FRAMES_PER_PAGEBLOCK;
-        let frames = (self.options.max_frames - first).min(FRAMES_PER_PAGEBLOCK);
-        let live: [u64; WORDS] =
-            core::array::from_fn(|at| live.word(number * WORDS as u32 + at as u32));
-        let free: [u64; WORDS] = core::array::from_fn(|at| {
-            let there = frames.saturating_sub(at as u32 * WORD_FRAMES).min(WORD_FRAMES);
-            if there == 0 { 0 } else { !live[at] & runs::ones(there) }
-        });
+        let mut free = self.free_words(number, live);
+        if self.ahead {
+            let without = withheld.of(number);
+            free.iter_mut().zip(without).for_each(|(free, without)| *free &= !without);
+        }
+        let live = live_words(live, number);
         let block = self.block(number);
         let count = runs::count(&free);
         block.add(count);
@@ -93,4 +127,9 @@ impl<P: LockTrace> Zone<P> {
         };
         index.put(number, state.free_list());
     }
+}
+
+/// The live frames of a pageblock.
+fn live_words(live: &FrameSet, number: u32) -> [u64; WORDS] {
+    core::array::from_fn(|at| live.word(number * WORDS as u32 + at as u32))
 }

@@ -11,8 +11,8 @@ enum Place {
     Free,
     PcpList(usize),
     Allocated,
-    /// In a pageblock whose memory is being provided.
-    Dry,
+    /// Without memory, in a pageblock with memory.
+    Withheld,
 }
 
 impl<P: LockTrace> Zone<P> {
@@ -44,11 +44,12 @@ impl<P: LockTrace> Zone<P> {
                 put(frame, Place::Allocated);
             }
         }
-        let filling = *self.housekeeping.lock();
-        if let Some(Filling { block, next }) = filling {
-            let first = block * FRAMES_PER_PAGEBLOCK;
-            let rest = first + next as u32 * runs::WORD_FRAMES..first + FRAMES_PER_PAGEBLOCK;
-            rest.for_each(|frame| put(frame as usize, Place::Dry));
+        for number in 0..if self.ahead { index.managed_blocks() } else { 0 } {
+            let first = number * FRAMES_PER_PAGEBLOCK;
+            runs::each_run(&self.housekeeping.lock().of(number), |at, frames| {
+                let start = first + at;
+                (start..start + frames).for_each(|frame| put(frame as usize, Place::Withheld));
+            });
         }
         for (number, reserved) in reserved.into_iter().enumerate() {
             self.check_block(&index, number as u32, reserved);

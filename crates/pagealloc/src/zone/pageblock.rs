@@ -85,6 +85,12 @@ impl State {
         self.is_resident() && !self.is_reserved() && partial && news
     }
 
+    /// Whether the memory of free frames could go back and the frames be withheld, where memory is
+    /// provided ahead.
+    pub fn can_be_withheld(self) -> bool {
+        self.is_resident() && !self.is_reserved() && self.count() > 0
+    }
+
     /// Free frames that may have memory, as far as threads that reserve no pageblock see.
     pub fn idle(self) -> u32 {
         match self.is_resident() && !self.is_reserved() {
@@ -133,6 +139,16 @@ impl State {
     /// The state after the holder of the reservation gave all memory back to the system.
     pub fn released(self) -> State {
         State(self.count())
+    }
+
+    /// The state after the holder of the reservation took `frames` frames to withhold them.
+    pub fn withheld(self, frames: u32) -> State {
+        State((self.0 & !(RESERVED | COLLAPSED)) - frames)
+    }
+
+    /// The state of a pageblock that is free as a whole and has no memory.
+    pub fn dry() -> State {
+        State(FRAMES)
     }
 
     /// The state after the holder of the reservation gave the memory of `frames` frames back to the

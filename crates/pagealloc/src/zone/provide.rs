@@ -1,44 +1,53 @@
 //! Provides memory ahead of its use, and gives back memory beyond that.
 //!
-//! A pageblock without memory is taken off its free list as if all of it were allocated. Its memory
-//! is asked for piece by piece. Each piece with memory is given to the zone like freed frames, and
-//! any CPU may allocate it from then on. If the system refuses a piece, the rest of the pageblock
-//! stays off the free list, and the next call continues with it.
+//! A frame without memory is withheld ([`super::withheld`]), or lies in a pageblock that is free as
+//! a whole and has no memory. Such a pageblock is taken off its free list, with all of its frames
+//! withheld. Memory is asked for piece by piece. Each piece with memory is given to the zone like
+//! freed frames, and any CPU may allocate it from then on. If the system refuses a piece, it stays
+//! withheld, and the next call continues with it.
+//!
+//! Memory goes back by whole pageblocks where that is possible, and else by frames: in a pool that
+//! has shrunk, few pageblocks are free as a whole.
 
 use sync::atomic::Ordering;
 use units::{Cpu, FRAMES_PER_PAGEBLOCK, PAGE_SIZE, PAGEBLOCK_SIZE};
 
 use super::Zone;
-use super::filling::Filling;
-use super::runs::{WORD_FRAMES, WORDS};
+use super::pageblock::State;
+use super::runs::{self, WORD_FRAMES, WORDS};
+use super::withheld::Withheld;
 use crate::LockTrace;
 
-/// Free blocks beyond the requested number that keep their memory, because freed memory is often
-/// needed again soon.
-const SPARE: u64 = 4;
+/// Free frames beyond the requested number that keep their memory, because freed memory is often
+/// needed again soon: half as many as are requested, and no more than these.
+const MOST_SPARE: u64 = 4 * FRAMES_PER_PAGEBLOCK as u64;
 
 impl<P: LockTrace> Zone<P> {
     /// See [`crate::Frames::provide`].
     pub(super) fn provide_ahead(&self, cpu: Cpu, free: u64) -> u64 {
-        let mut filling = self.housekeeping.lock();
+        let mut withheld = self.housekeeping.lock();
         loop {
             let now = self.free_with_memory();
             if now >= free {
-                self.give_back_beyond(cpu, now, free);
+                self.give_back_beyond(cpu, &mut withheld, now, free);
                 return self.free_with_memory();
             }
-            let Some(at) = filling.take().or_else(|| self.begin_to_fill(cpu)) else { return now };
-            if !self.fill_piece(cpu, at) {
-                *filling = Some(at);
+            let end = self.lock_index(cpu).managed_blocks();
+            let Some(piece) = withheld.first(end) else {
+                if self.withhold_dry_block(cpu, &mut withheld) {
+                    continue;
+                }
+                return now;
+            };
+            if !self.fill_piece(cpu, piece) {
                 return now;
             }
-            let next = at.next + 1;
-            *filling = (next < WORDS).then_some(Filling { next, ..at });
+            withheld.clear(piece.0, piece.1);
         }
     }
 
     /// Free frames with memory, including those in pcp lists.
-    fn free_with_memory(&self) -> u64 {
+    pub(super) fn free_with_memory(&self) -> u64 {
         let blocks = self.lock_index(Cpu(0)).managed_blocks();
         let resident = (0..blocks).map(|number| self.block(number).state());
         let resident = resident.filter(|state| state.is_resident());
@@ -46,8 +55,9 @@ impl<P: LockTrace> Zone<P> {
         free + self.cpus.iter().map(|own| own.lock().pcp.len() as u64).sum::<u64>()
     }
 
-    /// Takes a pageblock without memory off its list; commits addresses for one if there is none.
-    fn begin_to_fill(&self, cpu: Cpu) -> Option<Filling> {
+    /// Takes a pageblock without memory off its list, and withholds its frames; commits addresses
+    /// for one if there is none. Returns false if there can be no more.
+    fn withhold_dry_block(&self, cpu: Cpu, withheld: &mut Withheld) -> bool {
         let mut index = self.lock_index(cpu);
         let mut dry = index.dry();
         if dry.is_none() {
@@ -64,40 +74,106 @@ impl<P: LockTrace> Zone<P> {
                 dry = index.dry();
             }
         }
-        let block = dry?;
-        let state = self.block(block).take_whole()?;
+        let Some((block, state)) = dry.and_then(|it| Some((it, self.block(it).take_whole()?)))
+        else {
+            return false;
+        };
         index.put(block, state.free_list());
-        Some(Filling { block, next: 0 })
+        withheld.add(block, &[!0; WORDS]);
+        true
     }
 
-    /// Provides the memory of one piece, and makes it free. Returns false if the system refuses.
-    fn fill_piece(&self, cpu: Cpu, at: Filling) -> bool {
-        let first = at.block * FRAMES_PER_PAGEBLOCK + at.next as u32 * WORD_FRAMES;
-        let bytes = WORD_FRAMES as usize * PAGE_SIZE;
-        if !self.region.populate(first as usize * PAGE_SIZE, bytes) {
+    /// Provides the memory of the withheld frames of a word, and makes them free. Returns false if
+    /// the system refuses.
+    fn fill_piece(&self, cpu: Cpu, (number, word, mask): (u32, usize, u64)) -> bool {
+        let start = number * FRAMES_PER_PAGEBLOCK + word as u32 * WORD_FRAMES;
+        // One call for all of them: what lies between has memory.
+        let first = start + mask.trailing_zeros();
+        let span = WORD_FRAMES - mask.leading_zeros() - mask.trailing_zeros();
+        if !self.region.populate(first as usize * PAGE_SIZE, span as usize * PAGE_SIZE) {
             return false;
         }
-        self.memory.fetch_add(u64::from(WORD_FRAMES), Ordering::Relaxed);
-        self.poison(first, WORD_FRAMES);
-        let block = self.block(at.block);
-        let state = block.add(WORD_FRAMES);
-        block.set(at.next, !0);
-        if state.is_to_be_filed(WORD_FRAMES) {
+        let frames = mask.count_ones();
+        self.memory.fetch_add(u64::from(frames), Ordering::Relaxed);
+        let mut words = [0; WORDS];
+        words[word] = mask;
+        runs::each_run(&words, |at, frames| {
+            self.poison(number * FRAMES_PER_PAGEBLOCK + at, frames);
+        });
+        let block = self.block(number);
+        let state = block.add(frames);
+        block.set(word, mask);
+        if state.is_to_be_filed(frames) {
             // The state after our addition may be out of date.
-            self.lock_index(cpu).put(at.block, block.state().free_list());
+            self.lock_index(cpu).put(number, block.state().free_list());
         }
         true
     }
 
-    /// Gives back free blocks beyond `free` frames and the spare ones. Called under the
-    /// housekeeping lock.
-    fn give_back_beyond(&self, cpu: Cpu, now: u64, free: u64) {
-        let beyond = (now - free) / u64::from(FRAMES_PER_PAGEBLOCK);
-        if beyond <= SPARE {
-            return;
+    /// Gives the memory of free frames beyond `free` and the spare ones back, of those that are
+    /// `now` free. Called under the housekeeping lock.
+    fn give_back_beyond(&self, cpu: Cpu, withheld: &mut Withheld, now: u64, free: u64) {
+        let whole = u64::from(FRAMES_PER_PAGEBLOCK);
+        let mut beyond = (now - free).saturating_sub(MOST_SPARE.min(free / 2));
+        let (idle, blocks) = {
+            let index = self.lock_index(cpu);
+            (index.idle, index.managed_blocks())
+        };
+        let left = idle.saturating_sub((beyond / whole) as u32);
+        self.release_idle(cpu, left);
+        let still = self.lock_index(cpu).idle;
+        beyond = beyond.saturating_sub(u64::from(idle.saturating_sub(still)) * whole);
+        for number in (0..blocks).rev() {
+            if beyond < u64::from(WORD_FRAMES) {
+                return;
+            }
+            let most = beyond.min(whole) as u32;
+            beyond -= u64::from(self.withhold_free(cpu, withheld, number, most));
         }
-        let idle = self.lock_index(cpu).idle;
-        self.release_idle(cpu, idle.saturating_sub((beyond - SPARE) as u32));
+    }
+
+    /// Gives the memory of at most `most` free frames of a pageblock back, the highest, and
+    /// withholds them. Returns their number.
+    fn withhold_free(&self, cpu: Cpu, withheld: &mut Withheld, number: u32, most: u32) -> u32 {
+        let block = self.block(number);
+        {
+            let mut index = self.lock_index(cpu);
+            if !block.state().can_be_withheld() {
+                return 0;
+            }
+            self.take_off(&mut index, number);
+        }
+        let mut words = block.take_out();
+        let mut stay = runs::count(&words).saturating_sub(most);
+        for (word, mask) in words.iter_mut().enumerate() {
+            let back = runs::lowest(*mask, stay);
+            block.set(word, back);
+            stay -= back.count_ones();
+            *mask ^= back;
+        }
+        let taken = runs::count(&words);
+        self.memory.fetch_sub(u64::from(taken), Ordering::Relaxed);
+        let offset = number as usize * PAGEBLOCK_SIZE;
+        runs::each_run(&words, |at, frames| {
+            self.region.release(offset + at as usize * PAGE_SIZE, frames as usize * PAGE_SIZE);
+        });
+        withheld.add(number, &words);
+        let is_empty = withheld.of(number) == [!0; WORDS];
+        if is_empty {
+            // None is in use, so nobody frees one meanwhile.
+            for word in 0..WORDS {
+                withheld.clear(number, word);
+                block.set(word, !0);
+            }
+        }
+        let mut index = self.lock_index(cpu);
+        let state = block.change(|state| match is_empty {
+            true => State::dry(),
+            false => state.withheld(taken),
+        });
+        index.returned += u64::from(is_empty);
+        index.put(number, state.free_list());
+        taken
     }
 }
 

@@ -74,7 +74,7 @@ impl<P: LockTrace> Zone<P> {
     }
 
     /// Reserves a pageblock for housekeeping.
-    fn take_off(&self, index: &mut Held<'_, P>, number: u32) {
+    pub(super) fn take_off(&self, index: &mut Held<'_, P>, number: u32) {
         self.block(number).change(State::reserved);
         index.put(number, FreeList::Off);
     }

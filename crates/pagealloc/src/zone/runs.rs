@@ -35,6 +35,18 @@ pub(crate) fn ones(count: u32) -> u64 {
     !0 >> (WORD_FRAMES - count)
 }
 
+/// Sets the bits of a run.
+pub(crate) fn insert(words: &mut [u64; WORDS], at: u32, frames: u32) {
+    let end = at + frames;
+    for (word, first) in words.iter_mut().zip((0..).step_by(WORD_FRAMES as usize)) {
+        let (from, to) =
+            (at.clamp(first, first + WORD_FRAMES), end.clamp(first, first + WORD_FRAMES));
+        if from < to {
+            *word |= ones(to - from) << (from - first);
+        }
+    }
+}
+
 /// Passes the first frame and the order of every free block to `see`: each run is cut into the
 /// largest blocks that are aligned to their size.
 pub(crate) fn each_block(words: &[u64; WORDS], see: &mut dyn FnMut(u32, u8)) {

@@ -285,9 +285,10 @@ impl Provision {
 }
 
 /// The watermark for a step when `there` of `want` frames are there. With few frames there is none:
-/// each page that finds a frame frees memory.
+/// each page that finds a frame frees memory. Nor is there one with enough: memory only goes back.
 fn watermark_for(there: u64, want: u64) -> Option<Watermark> {
     match there {
+        _ if there >= want => None,
         _ if there >= want - want / 4 => Some(Watermark::High),
         _ if there >= want / 2 => Some(Watermark::Low),
         _ => None,
@@ -393,7 +394,9 @@ mod tests {
         assert_eq!(all.len() as u64, 1000u64.div_ceil(PIECE));
         assert_eq!(all.first().map(|step| step.watermark), Some(None));
         assert_eq!(all.last().map(|step| step.watermark), Some(Some(Watermark::High)));
-        assert_eq!(steps(2000, 1000, u64::MAX).len(), 1);
+        // More than enough goes back however short memory is.
+        let back = Provision { frames: 1000, watermark: None, is_last: true };
+        assert_eq!(steps(2000, 1000, u64::MAX), [back]);
         // A pool that is nearly as large as it may be.
         assert_eq!(steps(0, 1000, 100).last().map(|step| step.frames), Some(100));
         assert_eq!(steps(50, 1000, 0).last().map(|step| step.frames), Some(0));
