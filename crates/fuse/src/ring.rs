@@ -16,7 +16,6 @@
 //! - the memory is freed with the last entry, and an entry that the kernel still has when the ring
 //!   is dropped is never dropped.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -27,7 +26,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use host::errno;
+use host::{Pages, errno};
 use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;
@@ -52,42 +51,20 @@ const APART: usize = ENTRY + size_of::<[host::iovec; 2]>();
 
 /// The memory of the entries of a ring: headers, then data, each entry's at a page.
 struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
+    pages: Pages,
     /// Bytes of the headers.
     headers: usize,
     /// Bytes of the data of one entry.
     largest: usize,
 }
 
-// SAFETY: memory belongs to the process, not to a thread.
-unsafe impl Send for Memory {}
-// SAFETY: a shared reference only computes addresses.
-unsafe impl Sync for Memory {}
-
 impl Memory {
     fn new(entries: usize, shape: Shape) -> io::Result<Memory> {
         let Shape { largest, page, present } = shape;
         let headers = (entries * APART).next_multiple_of(page);
         let bytes = largest.checked_mul(entries).and_then(|bytes| bytes.checked_add(headers));
-        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, page).ok());
-        let layout = layout.filter(|it| it.size() > 0).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: the layout is not empty.
-        let start = unsafe { alloc_zeroed(layout) };
-        let start = NonNull::new(start).ok_or(io::ErrorKind::OutOfMemory)?;
-        if present {
-            // Zeroed memory may have no pages yet; a write of other bytes makes them present.
-            // SAFETY: the range was just allocated, and nothing else refers to it.
-            unsafe { ptr::write_bytes(start.as_ptr(), 0xa5, layout.size()) };
-        }
-        Ok(Memory { start, layout, headers, largest })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout. No entry is left, so it has no user.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Memory { pages: Pages::new(bytes, present)?, headers, largest })
     }
 }
 
@@ -100,13 +77,13 @@ pub(crate) struct Entry {
 impl Entry {
     fn header_at(&self) -> NonNull<u8> {
         // SAFETY: numbers are below the count for which the memory was allocated.
-        unsafe { self.memory.start.add(usize::from(self.number) * APART) }
+        unsafe { self.memory.pages.start().add(usize::from(self.number) * APART) }
     }
 
     fn data_at(&self) -> NonNull<u8> {
         let offset = self.memory.headers + usize::from(self.number) * self.memory.largest;
         // SAFETY: as above.
-        unsafe { self.memory.start.add(offset) }
+        unsafe { self.memory.pages.start().add(offset) }
     }
 
     /// The header and the data.

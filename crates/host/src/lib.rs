@@ -64,7 +64,7 @@ pub use memory::{
     resident_bytes, total_memory,
 };
 pub use message::{IN_MESSAGE, Received, receive_message, send_message};
-pub use mmap::{Mmap, MmapAhead};
+pub use mmap::{Mmap, MmapAhead, Pages};
 pub use mounts::{
     Mounted, Unmount, fuse_connections, mount, mounts, mounts_at, own_mounts, parse_mounts,
     try_user_namespace, unescape, unmount,

@@ -77,6 +77,34 @@ impl MemoryProvider for MmapAhead {
     }
 }
 
+/// Zeroed memory of a thread that serves requests, which begins at a page of the system. A drop
+/// frees it. Who shares it sees to it that no two threads use the same part at once.
+pub struct Pages(Mapping);
+
+impl Pages {
+    /// `bytes` of it. With `present`, all of it has its memory from the beginning; otherwise each
+    /// page gets it at the first touch.
+    ///
+    /// # Errors
+    /// `OutOfMemory` when there is none, also for 0 bytes.
+    pub fn new(bytes: usize, present: bool) -> io::Result<Pages> {
+        let whole = bytes.checked_next_multiple_of(PAGEBLOCK_SIZE).filter(|it| *it > 0);
+        let mapping = whole.and_then(|whole| Mapping::new(whole, page_bytes() as usize));
+        let mapping = mapping.ok_or(io::ErrorKind::OutOfMemory)?;
+        mapping.commit(0, mapping.bytes).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        match !present || mapping.populate(0, bytes) {
+            true => Ok(Pages(mapping)),
+            false => Err(io::ErrorKind::OutOfMemory.into()),
+        }
+    }
+
+    /// The first address.
+    #[must_use]
+    pub fn start(&self) -> NonNull<u8> {
+        self.0.base
+    }
+}
+
 /// An owned range of addresses; dropping it unmaps the range.
 pub(crate) struct Mapping {
     base: NonNull<u8>,

@@ -184,7 +184,9 @@ fn at_each_tick(
             thread::sleep(TICK);
         }
     };
-    if let Err(error) = thread::Builder::new().name(name.into()).spawn(keep) {
+    // In a process that locks its memory, all of the stack is in memory.
+    let thread = thread::Builder::new().name(name.into()).stack_size(host::SERVING_STACK);
+    if let Err(error) = thread.spawn(keep) {
         tracing::warn!("{without}: no thread can be started: {error}");
     }
 }

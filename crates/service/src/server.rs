@@ -32,6 +32,9 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// How long a client may take no byte of what it asked for.
 const STALLED: Duration = Duration::from_secs(300);
 
+/// Bytes of stack of a client's thread. In a daemon with swap space all of it is in memory.
+const STACK: usize = 512 << 10;
+
 /// Answers a request, with the value or the error that the client gets. Many threads call it at
 /// once.
 pub type Handler = dyn Fn(Request, &mut Talk<'_>) -> Result<Value, ControlError> + Send + Sync;
@@ -192,7 +195,8 @@ fn accept(
         };
         let Some(place) = admit(clients, &stream) else { continue };
         let handler = handler.clone();
-        let started = thread::Builder::new().name("control-client".into()).spawn(move || {
+        let thread = thread::Builder::new().name("control-client".into()).stack_size(STACK);
+        let started = thread.spawn(move || {
             if let Err(error) = converse(stream, &place, &*handler) {
                 tracing::debug!("control client: {error}");
             }

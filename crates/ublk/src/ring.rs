@@ -11,7 +11,6 @@
 //! - the memory is freed with the last tag, and a tag that the driver still has when the ring is
 //!   dropped is never dropped.
 
-use std::alloc::{Layout, alloc, dealloc};
 use std::fs::File;
 use std::io;
 use std::mem::{self, ManuallyDrop};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::Duration;
 
-use host::errno;
+use host::{Pages, errno};
 use io_uring::register::Restriction;
 use io_uring::{IoUring, opcode, squeue, types};
 use rustix::event::PollFlags;
@@ -38,36 +37,16 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// The buffers of a queue.
 struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
+    pages: Pages,
     largest: usize,
 }
 
-// SAFETY: memory belongs to the process, not to a thread.
-unsafe impl Send for Memory {}
-// SAFETY: a shared reference only computes addresses.
-unsafe impl Sync for Memory {}
-
 impl Memory {
-    /// Allocates `depth` buffers of `largest` bytes, a multiple of `page`, and writes to all of
-    /// them.
-    fn new(depth: u16, largest: usize, page: usize) -> io::Result<Memory> {
+    /// `depth` buffers of `largest` bytes, a multiple of the system's page, all present.
+    fn new(depth: u16, largest: usize) -> io::Result<Memory> {
         let bytes = largest.checked_mul(usize::from(depth)).filter(|bytes| *bytes > 0);
-        let layout = bytes.and_then(|bytes| Layout::from_size_align(bytes, page).ok());
-        let layout = layout.ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Zeroed memory may have no pages yet; a write of other bytes makes them present.
-        // SAFETY: the range was just allocated, and nothing else refers to it.
-        unsafe { ptr::write_bytes(start.as_ptr(), 0xa5, layout.size()) };
-        Ok(Memory { start, layout, largest })
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: it was allocated with this layout. No tag is left, so it has no user.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) };
+        let bytes = bytes.ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Memory { pages: Pages::new(bytes, true)?, largest })
     }
 }
 
@@ -81,7 +60,7 @@ impl Tag {
     fn address(&self) -> NonNull<u8> {
         let offset = usize::from(self.number) * self.memory.largest;
         // SAFETY: numbers are below the depth for which the memory was allocated.
-        unsafe { self.memory.start.add(offset) }
+        unsafe { self.memory.pages.start().add(offset) }
     }
 
     /// Its whole buffer.
@@ -181,13 +160,13 @@ pub(crate) struct Ring {
 impl Ring {
     /// The ring of a queue of `device`, with all its memory. A write to `wake` wakes its thread.
     pub(crate) fn new(device: Arc<File>, shape: Shape, wake: Arc<File>) -> io::Result<Ring> {
-        let Shape { depth, largest, page, .. } = shape;
+        let Shape { depth, largest, .. } = shape;
         let (uring, disabled) = build(u32::from(depth) + 1)?;
         let registered = uring.submitter().register_files(&[device.as_raw_fd()]).is_ok();
         if disabled {
             restrict(&uring)?;
         }
-        let memory = Arc::new(Memory::new(depth, largest, page)?);
+        let memory = Arc::new(Memory::new(depth, largest)?);
         let tag = |number| Holder::Here(Tag { memory: memory.clone(), number });
         let holders = (0..depth).map(tag).collect();
         let left = usize::from(depth);

@@ -111,7 +111,7 @@ impl Rings {
             let (ready, begun) = (ready.clone(), begun.clone());
             let (begin, is_to_begin) = mpsc::channel();
             start.begin.push(begin);
-            let thread = spawn(format!("{}-{number}", kind.name), move || {
+            let thread = spawn(format!("{}-{number}", kind.name), kind, move || {
                 let wake = mailbox.as_ref().map(|mailbox| mailbox.wake().clone());
                 let made = make(&part, kind, wake);
                 let Some(mut ring) = tell(made, ready) else { return };
@@ -130,7 +130,7 @@ impl Rings {
         for number in 0..kind.waiters {
             let (work, jobs, mailboxes) = (work.clone(), rings.jobs.clone(), mailboxes.clone());
             let ready = ready.clone();
-            let thread = spawn(format!("{}-w{number}", kind.name), move || {
+            let thread = spawn(format!("{}-w{number}", kind.name), kind, move || {
                 prepare(kind);
                 let Some(()) = tell(host::enter(kind.role), ready) else { return };
                 while let Some(Job { ring, mut entry }) = jobs.as_ref().and_then(|it| it.take()) {
@@ -192,8 +192,18 @@ impl Drop for Rings {
     }
 }
 
-fn spawn(name: String, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
-    thread::Builder::new().name(name).stack_size(host::SERVING_STACK).spawn(run)
+fn spawn(
+    name: String,
+    kind: Kind,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    let thread = thread::Builder::new().name(name);
+    match kind.shape.present {
+        true => thread.stack_size(host::SERVING_STACK).spawn(run),
+        // A usual stack takes memory where it is used, also when the process locks its memory later
+        // (`host::make_resident`).
+        false => thread.spawn(run),
+    }
 }
 
 /// Prepares a thread, and makes its ring.

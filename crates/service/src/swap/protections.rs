@@ -171,6 +171,8 @@ fn flusher() -> Result<String, ControlError> {
 /// Tests real-time priority on a thread of its own: the calling thread keeps its priority.
 fn real_time() -> Result<String, ControlError> {
     let thread = std::thread::Builder::new().name("sandbox-trial".into());
+    // Its stack is locked memory, which the C library keeps for the next thread.
+    let thread = thread.stack_size(host::SERVING_STACK);
     let tried = thread
         .spawn(host::set_real_time)
         .and_then(|thread| thread.join().unwrap_or_else(|_| Err(std::io::ErrorKind::Other.into())));

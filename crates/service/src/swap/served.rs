@@ -37,8 +37,11 @@ const WAITING: usize = 8;
 const LARGEST: u32 = 128 << 10;
 /// The most queues of a ublk device. Each has its thread.
 const QUEUES: usize = 4;
-/// Requests that a queue takes at once, each with a buffer of [`LARGEST`].
-const DEPTH: u16 = 32;
+/// Requests that a queue takes at once, each with a buffer of [`LARGEST`]: fewer where all buffers
+/// would take more than this part of the machine's memory.
+const DEPTH: u64 = 32;
+const LEAST_DEPTH: u64 = 8;
+const PART: u64 = 64;
 
 /// The block device that the kernel swaps to. A drop removes it.
 pub struct Served {
@@ -375,9 +378,10 @@ fn begin() {
 }
 
 fn ublk_options(waits: bool, lasts: bool, maker: u32) -> ublk::Options {
+    let queues = host::online_cpus().min(QUEUES);
     ublk::Options {
-        queues: host::online_cpus().min(QUEUES),
-        depth: DEPTH,
+        queues,
+        depth: depth(host::total_memory(), queues as u64),
         largest: LARGEST.max(host::page_bytes() as u32),
         waiters: if waits { WAITING } else { 0 },
         cpu: host::cpu,
@@ -385,6 +389,11 @@ fn ublk_options(waits: bool, lasts: bool, maker: u32) -> ublk::Options {
         recoverable: lasts,
         maker,
     }
+}
+
+fn depth(memory: u64, queues: u64) -> u16 {
+    let depth = memory / PART / (queues * u64::from(LARGEST));
+    depth.clamp(LEAST_DEPTH, DEPTH) as u16
 }
 
 fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
