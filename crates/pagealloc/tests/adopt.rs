@@ -148,6 +148,43 @@ fn memory_ahead_stays_with_the_pageblocks_in_use() {
 }
 
 #[test]
+fn memory_that_went_back_is_not_asked_for_again() {
+    let memfds = Memfds::new();
+    let make = |memfds: &Memfds| {
+        let frames = memfds.provider("frames").ahead();
+        Zone::over(&frames, &Mmap, ZoneOptions::new(2, 4096)).unwrap()
+    };
+    let first = make(&memfds);
+    first.provide(CPU, 4096);
+    let mut live = BTreeSet::new();
+    while let Some(frame) = alloc(&first) {
+        write(&first, frame);
+        live.insert(frame.0);
+    }
+    let page = (host::page_bytes() as usize / PAGE_SIZE).max(1) as u32;
+    // Each fourth page of the system is in use.
+    let used = |frame: &u32| (frame / page).is_multiple_of(4);
+    live.iter().filter(|frame| !used(frame)).for_each(|frame| first.free(CPU, Frame(*frame)));
+    live.retain(used);
+    first.drain();
+    let free = first.provide(CPU, 200);
+    assert!(free < 500, "{free}");
+    let (later, before) = (inherited(&memfds), resident(&memfds));
+    forget(first);
+    let zone = make(&later);
+    adopt(&zone, &live);
+    zone.validate();
+    assert!(resident(&later) <= before, "{before} bytes before");
+    let there = zone.provided() - live.len() as u64;
+    assert!((100..500).contains(&there), "{there} of {free} free frames");
+    for frame in &live {
+        assert_eq!(read(&zone, Frame(*frame)), u64::from(*frame) + 1);
+    }
+    assert_eq!(zone.provide(CPU, 4096), 4096 - live.len() as u64);
+    zone.validate();
+}
+
+#[test]
 fn a_zone_in_use_adopts_nothing() {
     let zone = zone(&Memfds::new(), 512);
     alloc(&zone).unwrap();

@@ -98,7 +98,7 @@ pub struct SwapOn {
     #[arg(long, value_name = "WHAT", value_parser = one_of(FRONTS))]
     pub front: Option<Front>,
 
-    /// The memory to keep ready for the next pages [default: 1/32 of all memory, 8M to 64M]. With
+    /// The memory to keep ready for the next pages [default: 1/64 of all memory, 4M to 64M]. With
     /// 0, pages that need memory are refused
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub headroom: Option<Size>,

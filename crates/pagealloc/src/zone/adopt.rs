@@ -61,14 +61,16 @@ impl<P: LockTrace> Zone<P> {
         let part =
             |at: u32, frames: u32| (offset + at as usize * PAGE_SIZE, frames as usize * PAGE_SIZE);
         let mut without = [0; WORDS];
-        runs::each_run(&free, |at, frames| {
-            let (offset, bytes) = part(at, frames);
-            if !self.region.has_memory(offset, bytes) {
-                // A part of it may have some.
-                self.region.release(offset, bytes);
-                runs::insert(&mut without, at, frames);
-            }
-        });
+        if !self.region.has_memory(offset, PAGEBLOCK_SIZE) {
+            runs::each_run(&free, |at, frames| {
+                let (offset, bytes) = part(at, frames);
+                if !self.region.has_memory(offset, bytes) {
+                    // A part of it may have some.
+                    self.region.release(offset, bytes);
+                    runs::insert(&mut without, at, frames);
+                }
+            });
+        }
         let with = core::array::from_fn(|at| (live[at] | free[at]) & !without[at]);
         let mut are_present = true;
         runs::each_run(&with, |at, frames| {

@@ -35,8 +35,8 @@ const PAGE: u64 = PAGE_SIZE as u64;
 /// The part of all memory that is kept ready for pages, and its bounds in bytes. Reclaim sends some
 /// dozens of pages at a time from each cpu that is short of memory (`SWAP_CLUSTER_MAX` is 32), and
 /// a hundred requests may be under way.
-const HEADROOM_PART: u64 = 32;
-const HEADROOM_LEAST: u64 = 8 << 20;
+const HEADROOM_PART: u64 = 64;
+const HEADROOM_LEAST: u64 = 4 << 20;
 const HEADROOM_MOST: u64 = 64 << 20;
 
 /// The state that exists as long as there is a swap device.
