@@ -50,9 +50,10 @@ pub fn return_freed_memory() {
 pub(crate) fn settle() {
     #[cfg(target_env = "gnu")]
     if ["MALLOC_ARENA_MAX", "GLIBC_TUNABLES"].iter().all(|name| std::env::var_os(name).is_none()) {
-        // glibc would allow eight times as many, and each takes 132 KiB of a process that locks its
-        // memory. What is quick here does not use the heap.
-        let most = crate::online_cpus();
+        // As many as glibc would allow, so that a thread which begins when memory is locked has one
+        // of its own. What an older arena grows by has no pages before it is touched
+        // (`MCL_ONFAULT`), by a thread that serves perhaps.
+        let most = 8 * crate::online_cpus();
         // SAFETY: the call takes numbers. On an error glibc goes on as usual.
         unsafe { libc::mallopt(libc::M_ARENA_MAX, i32::try_from(most).unwrap_or(i32::MAX)) };
     }
