@@ -195,7 +195,7 @@ fn swap_to_devices(
         if let Some(why) = idle(it, it.swaps.is_empty(), "swap device") {
             return nothing(&why);
         }
-        if root.is_claimed() {
+        if root.has_daemon() {
             let there: Vec<String> = report(&root)?.swaps.into_iter().map(|it| it.name).collect();
             return make_swaps(it, &there, |request| {
                 let report: SwapReport = call(&root, &Request::SwapOn(request))?;

@@ -8,7 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
-use host::{effective_group, effective_user, errno, flags, is_at, printable, try_lock};
+use host::{
+    SOCKET_PATH_MAX, effective_group, effective_user, errno, flags, is_at, printable, try_lock,
+};
 use rustix::fs::{AtFlags, CWD, linkat};
 
 use crate::failure::{failed, quoted};
@@ -24,9 +26,6 @@ const OWN_FILES: &str = "/proc/self/fd";
 
 /// What may be in a root that is new: `/run/rampack` is also a place of the configuration.
 const CONFIGURATION: [&str; 2] = ["rampack.toml", "rampack.toml.d"];
-
-/// The longest path a socket can have, in bytes (`sockaddr_un`, less its final zero).
-const SOCKET_PATH_MAX: usize = 107;
 
 /// A directory that holds everything one daemon makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -262,6 +261,12 @@ impl Root {
         // If this takes the lock, it releases it again with the file.
         let lock = self.open_lock().ok().flatten();
         lock.is_some_and(|lock| !matches!(try_lock(&lock), Ok(true)))
+    }
+
+    /// Does a daemon have this root, or will the next one, for which its keeper listens?
+    #[must_use]
+    pub fn has_daemon(&self) -> bool {
+        self.is_claimed() || (self.pid().is_some() && host::keeps_listening(&self.control_socket()))
     }
 
     /// Opens the lock file of a daemon that has or had this root; `None` when there is no such

@@ -56,7 +56,7 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     }
     let (state, _) = handed_over()?;
     // What is below the root may be on the swap device that this process has to serve on.
-    if !is_inherited(state.as_ref()) && root.is_claimed() {
+    if !is_inherited(state.as_ref()) && root.has_daemon() {
         let report: SwapReport = call(&root, &Request::SwapOn(request))?;
         warn(&report);
         return answer(bytes_of(&format!("{}  {}\n", report.name, report.block_device)));

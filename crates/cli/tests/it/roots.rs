@@ -1,9 +1,12 @@
 //! Root directories: what is not of rampack is left alone, and a daemon that lost its lock is too.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread;
 
 use host::swaps;
 use testkit::{Need, met};
@@ -102,6 +105,36 @@ fn a_daemon_that_lost_its_lock_is_left_alone() {
     daemon.does("status");
     daemon.stop();
     place.is_clean();
+}
+
+#[test]
+fn a_swap_device_is_asked_of_the_next_daemon_where_a_keeper_listens() {
+    let place = Place::new();
+    fs::create_dir_all(place.root()).unwrap();
+    fs::write(place.root().join("lock"), "rampack root 1\npid 4242\n").unwrap();
+    let listener = UnixListener::bind(place.root().join("control.sock")).unwrap();
+    let asking = program()
+        .args(["--root", place.root().to_str().unwrap(), "swap", "on", "--size", "16M"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (socket, ended) = (place.root().join("control.sock"), "it has ended\n");
+    let asking = thread::spawn(move || {
+        let said = asking.wait_with_output().unwrap();
+        let told = UnixStream::connect(socket).map(|mut it| it.write_all(ended.as_bytes()));
+        (said, told)
+    });
+    // As the next daemon finds it. Whoever only looks whether somebody listens says nothing.
+    let request = loop {
+        let mut line = String::new();
+        let (client, _) = listener.accept().unwrap();
+        if BufReader::new(&client).read_line(&mut line).unwrap() > 0 {
+            break line;
+        }
+    };
+    assert!(request.contains("swap_on") && request.contains("16M"), "{request}");
+    drop(listener);
+    assert!(!asking.join().unwrap().0.status.success(), "the answer never came");
 }
 
 #[test]

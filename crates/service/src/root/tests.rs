@@ -67,7 +67,9 @@ fn who_is_refused_for_a_listener_holds_up_nobody_who_has_it() {
     fs::write(root.lock_file(), "rampack root 1\npid 4242\n").unwrap();
     // A keeper listens while no daemon runs.
     let held = [root.control_socket()];
+    assert!(!root.has_daemon(), "nobody listens");
     let _listener = std::os::unix::net::UnixListener::bind(&held[0]).unwrap();
+    assert!(root.has_daemon() && !root.is_claimed(), "the next one is expected");
     let goes_on = |_: &Path| {
         assert!(root.claim_with(&held).is_ok(), "the next daemon waits for a command");
         true
