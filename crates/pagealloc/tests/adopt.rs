@@ -26,6 +26,12 @@ fn zone(memfds: &Memfds, frames: u32) -> Zone {
     Zone::over(&memfds.provider("frames"), &Mmap, options).unwrap()
 }
 
+/// A zone whose memory is provided ahead.
+fn ahead(memfds: &Memfds, frames: u32) -> Zone {
+    let provider = memfds.provider("frames").ahead();
+    Zone::over(&provider, &Mmap, ZoneOptions::new(2, frames)).unwrap()
+}
+
 fn word(zone: &Zone, frame: Frame) -> *mut u64 {
     zone.base().as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE).cast()
 }
@@ -120,18 +126,14 @@ fn nothing_and_everything_can_be_live() {
 #[test]
 fn memory_ahead_stays_with_the_pageblocks_in_use() {
     let memfds = Memfds::new();
-    let make = |memfds: &Memfds| {
-        let frames = memfds.provider("frames").ahead();
-        Zone::over(&frames, &Mmap, ZoneOptions::new(2, 2048)).unwrap()
-    };
-    let first = make(&memfds);
+    let first = ahead(&memfds, 2048);
     first.provide(CPU, 2048);
     while let Some(frame) = alloc(&first) {
         write(&first, frame);
     }
     let later = inherited(&memfds);
     forget(first);
-    let zone = make(&later);
+    let zone = ahead(&later, 2048);
     let live = BTreeSet::from([3, 700, 701]);
     adopt(&zone, &live);
     zone.validate();
@@ -150,11 +152,7 @@ fn memory_ahead_stays_with_the_pageblocks_in_use() {
 #[test]
 fn memory_that_went_back_is_not_asked_for_again() {
     let memfds = Memfds::new();
-    let make = |memfds: &Memfds| {
-        let frames = memfds.provider("frames").ahead();
-        Zone::over(&frames, &Mmap, ZoneOptions::new(2, 4096)).unwrap()
-    };
-    let first = make(&memfds);
+    let first = ahead(&memfds, 4096);
     first.provide(CPU, 4096);
     let mut live = BTreeSet::new();
     while let Some(frame) = alloc(&first) {
@@ -171,7 +169,7 @@ fn memory_that_went_back_is_not_asked_for_again() {
     assert!(free < 500, "{free}");
     let (later, before) = (inherited(&memfds), resident(&memfds));
     forget(first);
-    let zone = make(&later);
+    let zone = ahead(&later, 4096);
     adopt(&zone, &live);
     zone.validate();
     assert!(resident(&later) <= before, "{before} bytes before");

@@ -30,8 +30,8 @@ impl Withheld {
 
     /// Adds frames of a pageblock.
     pub fn add(&mut self, block: u32, frames: &[u64; WORDS]) {
-        for (word, frames) in frames.iter().enumerate() {
-            self.set(block, word, self.of(block)[word] | frames);
+        for (word, before) in self.of(block).into_iter().enumerate() {
+            self.set(block, word, before | frames[word]);
         }
         self.lowest = self.lowest.min(block);
     }

@@ -391,6 +391,7 @@ fn ublk_options(waits: bool, lasts: bool, maker: u32) -> ublk::Options {
     }
 }
 
+/// The depth of each of `queues` queues on a machine with so many bytes of memory.
 fn depth(memory: u64, queues: u64) -> u16 {
     let depth = memory / PART / (queues * u64::from(LARGEST));
     depth.clamp(LEAST_DEPTH, DEPTH) as u16
