@@ -313,9 +313,12 @@ impl Pool {
             ids.unused = self.zspages.get(id as usize).next.load(Ordering::Relaxed);
             id
         } else if (ids.fresh as usize) < self.zspages.ready() && ids.fresh < MAX_ZSPAGES {
+            let id = ids.fresh;
+            // It was in use where the number of another process was damaged.
+            self.zspages.get(id as usize).clear();
             ids.fresh += 1;
             self.save_fresh(ids.fresh);
-            ids.fresh - 1
+            id
         } else {
             return None;
         };

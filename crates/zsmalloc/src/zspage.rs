@@ -12,6 +12,7 @@ use sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use units::Frame;
 
 use crate::class::{CHAIN_MAX, SizeClass};
+use crate::fullness::NO_GROUP;
 
 /// The list of the zspages that compaction is emptying: no thread takes a slot of them. A zspage
 /// whose last object was freed stays in it until the pass ends.
@@ -67,6 +68,13 @@ impl Zspage {
     pub(crate) fn set_used(&self, used: u128) {
         self.used[0].store(used as u64, Ordering::Relaxed);
         self.used[1].store((used >> 64) as u64, Ordering::Relaxed);
+    }
+
+    /// Makes it one that has no frame and is in no list.
+    pub(crate) fn clear(&self) {
+        self.set_used(0);
+        self.group.store(NO_GROUP, Ordering::Relaxed);
+        (0..CHAIN_MAX).for_each(|n| self.set_frame(n, None));
     }
 
     /// Takes a slot, while other threads do so too. Returns whether it was free.

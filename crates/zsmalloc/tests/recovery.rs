@@ -237,6 +237,12 @@ fn a_damaged_descriptor_costs_its_own_objects_only() {
         assert!(outcome.findings.iter().all(|found| found.contains(text)), "{text}");
         live.retain(|handle, _| !refused.contains(handle));
         outcome.kept.site.check(&live);
+        // It is a pool as any other, also where it takes the descriptors of what was lost.
+        let mut rng = Rng::new(damage);
+        for stamp in 0..2000 {
+            outcome.kept.site.add(&mut live, 1_000_000 + stamp, some_size(&mut rng));
+        }
+        outcome.kept.site.check(&live);
     }
 }
 
