@@ -15,7 +15,7 @@
 # rampack, zram and zswap. Every page is checked. With rampack, freed pages must be heard of, and once
 # no program is left, the pool must hold no more pages than the kernel has in use, and a few; unless
 # --deaf is given: then the kernel does not describe itself. The last line is `FREES kind=… rc=…`:
-# pool and used bytes are means and maxima of a look each half second; `end` is after all programs
+# pool and used bytes are means and maxima of a look every two seconds; `end` is after all programs
 # have ended.
 . ./lib.sh
 
@@ -59,8 +59,8 @@ swap_on() {
 pool() {
   case $kind in
     rampack)
-      echo "$(timeout 20 rampack get kernel/debug/zswap stored_pages)" \
-        "$(timeout 20 rampack get kernel/debug/zswap pool_total_size)"
+      set -- $(timeout 20 rampack get kernel/debug/zswap stored_pages pool_total_size)
+      echo "$2 $4"
       ;;
     zram) awk '{ print $1 / 4096, $3 }' /sys/block/zram0/mm_stat ;;
     zswap) awk '/^Zswapped:/ { p = $2 / 4 } /^Zswap:/ { b = $2 * 1024 } END { print p, b }' /proc/meminfo ;;
@@ -77,7 +77,8 @@ watch_pool() {
     # What is in use changes meanwhile: the mean of before and after.
     before=$(used)
     echo "$(pool) $before $(used)" >> /run/looks
-    sleep 0.5
+    # A look takes an emulated CPU a twentieth of a second.
+    sleep 2
   done
 }
 

@@ -74,7 +74,10 @@ impl Machine {
         let mut qemu = command("setpriv");
         // The machine ends with this process, even if the process is killed.
         qemu.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
-        qemu.args(["-accel", "tcg,thread=multi", "-cpu", "max,la57=off", "-nodefaults"]);
+        // What copies pages by `rep movsb` because the processor does so fast (the C library, the
+        // kernel's copies from and to programs) would copy byte by byte here.
+        let cpu = "max,la57=off,erms=off,fsrm=off";
+        qemu.args(["-accel", "tcg,thread=multi", "-cpu", cpu, "-nodefaults"]);
         qemu.args(["-display", "none", "-no-reboot", "-device", "virtio-rng-pci"]);
         qemu.args(["-smp", &options.cpus.to_string(), "-m", &options.memory]);
         qemu.arg("-kernel").arg(&image.kernel).arg("-initrd").arg(&image.initrd);
