@@ -237,7 +237,8 @@ impl Server {
             }
             listener
         };
-        let thread = thread::Builder::new().name("nbd-accept".into()).spawn(accepting)?;
+        let thread = thread::Builder::new().name("nbd-accept".into()).stack_size(STACK);
+        let thread = thread.spawn(accepting)?;
         self.shared.live().acceptors.push(thread);
         Ok(())
     }
@@ -327,8 +328,12 @@ fn spawn(shared: &Arc<Shared>, stream: Stream) -> Result<(), Refusal> {
     let name = format!("nbd-{}", registered.id);
     // The result is not used: the client has seen the same error, or its connection ends at once.
     let serving = move || drop(host::enter(Role::NbdClient).and_then(|()| registered.serve()));
-    thread::Builder::new().name(name).spawn(serving).map(drop).map_err(Refusal::NoThread)
+    let thread = thread::Builder::new().name(name).stack_size(STACK);
+    thread.spawn(serving).map(drop).map_err(Refusal::NoThread)
 }
+
+/// Bytes of the stack of a client's thread: all of it is memory where the process locks its memory.
+const STACK: usize = 512 << 10;
 
 /// The pause before another client is taken, when there was no memory or descriptor for one.
 const PAUSE: Duration = Duration::from_millis(100);

@@ -26,12 +26,12 @@ use sync::atomic::Ordering;
 use units::{Cpu, PAGE_SIZE};
 
 use crate::class::SizeClass;
-use crate::fullness::{ClassState, NO_GROUP, group_of};
+use crate::fullness::{ClassState, group_of};
 use crate::handle::Handle;
 use crate::loose::LooseFrames;
 use crate::pool::{Pool, Room};
 use crate::slots::Lack;
-use crate::zspage::EMPTYING;
+use crate::zspage::{EMPTYING, NO_GROUP};
 
 /// Zspages that are looked at during one hold of the lock of a class.
 const LOOK_AT: usize = 256;

@@ -4,10 +4,8 @@ use pagealloc::LazyTable;
 use sync::atomic::Ordering;
 
 use crate::class::SizeClass;
-use crate::zspage::{EMPTYING, Zspage};
+use crate::zspage::{EMPTYING, NO_GROUP, Zspage};
 
-/// In no list: unused.
-pub(crate) const NO_GROUP: u8 = 0;
 /// Groups of zspages with a free slot in their frames, the emptiest first.
 const PARTIAL: core::ops::RangeInclusive<u8> = 1..=8;
 /// No free slot in its frames, and a frame is missing between them. Allocating that frame completes

@@ -30,10 +30,10 @@ use sync::atomic::{AtomicBool, Ordering};
 use units::Frame;
 
 use crate::class::{CHAIN_MAX, SizeClass};
-use crate::fullness::{NO_GROUP, group_of};
+use crate::fullness::group_of;
 use crate::handle::Handle;
 use crate::pool::Pool;
-use crate::zspage::Zspage;
+use crate::zspage::{NO_GROUP, Zspage};
 
 /// Why a handle names no object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,11 +4,11 @@ use sync::atomic::Ordering;
 use units::{Cpu, Frame, PAGE_SIZE};
 
 use crate::class::{CHAIN_MAX, SizeClass};
-use crate::fullness::{ClassState, NO_GROUP, group_of};
+use crate::fullness::{ClassState, group_of};
 use crate::handle::{Handle, MAX_ZSPAGES};
 use crate::loose::LooseFrames;
 use crate::pool::{Pool, Room, StoreError};
-use crate::zspage::Zspage;
+use crate::zspage::{NO_GROUP, Zspage};
 
 /// Larger classes that are searched for a hole before a frame is allocated.
 const NEIGHBOURS: usize = 12;

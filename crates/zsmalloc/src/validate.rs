@@ -6,10 +6,10 @@ use sync::atomic::Ordering;
 use units::Cpu;
 
 use crate::class::{RAW_THRESHOLD, SizeClass};
-use crate::fullness::{ClassState, NO_GROUP, group_of};
+use crate::fullness::{ClassState, group_of};
 use crate::pool::Pool;
 use crate::stats::{ClassStats, Classes, PoolStats};
-use crate::zspage::Zspage;
+use crate::zspage::{NO_GROUP, Zspage};
 
 impl Pool {
     /// A snapshot of the statistics. Takes the lock of each class in turn.

@@ -12,8 +12,9 @@ use sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use units::Frame;
 
 use crate::class::{CHAIN_MAX, SizeClass};
-use crate::fullness::NO_GROUP;
 
+/// In no list: unused.
+pub(crate) const NO_GROUP: u8 = 0;
 /// The list of the zspages that compaction is emptying: no thread takes a slot of them. A zspage
 /// whose last object was freed stays in it until the pass ends.
 pub(crate) const EMPTYING: u8 = 12;
