@@ -73,7 +73,6 @@ impl Zspage {
 
     /// Makes it one that has no frame and is in no list.
     pub(crate) fn clear(&self) {
-        self.set_used(0);
         self.group.store(NO_GROUP, Ordering::Relaxed);
         (0..CHAIN_MAX).for_each(|n| self.set_frame(n, None));
     }
