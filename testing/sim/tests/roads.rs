@@ -39,7 +39,7 @@ fn every_flaw_of_a_road_is_found() {
             RoadFlaw::EndsAtPanics => "after a panic",
             RoadFlaw::HoldsUp => "another client, while one waits is not answered",
             RoadFlaw::Hangs | RoadFlaw::SaysDone => "without a server is not answered",
-            RoadFlaw::LetsIn => "was stored",
+            RoadFlaw::LetsIn => ", beside strangers",
         };
         let found = catch_unwind(AssertUnwindSafe(part)).expect_err("it passes");
         let said = found.downcast_ref::<String>().cloned().unwrap_or_default();

@@ -61,6 +61,8 @@ struct State {
     owes_flush: AtomicBool,
     has_failed: AtomicBool,
     has_panicked: AtomicBool,
+    /// A read has begun.
+    has_read: AtomicBool,
 }
 
 impl Short {
@@ -123,6 +125,9 @@ impl BlockDevice for Short {
         if self.has(RoadFlaw::EndsAtPanics) && self.state.has_panicked.load(Ordering::Relaxed) {
             return Err(IoError::Failed);
         }
+        if matches!(operation, Operation::Read { .. }) {
+            self.state.has_read.store(true, Ordering::Relaxed);
+        }
         let spreads = self.has(RoadFlaw::SpreadsFaults) && operation.changes();
         if spreads && self.state.has_failed.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -139,6 +144,10 @@ impl BlockDevice for Short {
 
 impl Client for Short {
     fn another(&self) -> Arc<dyn Client> {
+        // It is held up by a read that waits, so that has to be there.
+        while self.has(RoadFlaw::HoldsUp) && !self.state.has_read.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
         Arc::new(self.clone())
     }
 
