@@ -128,7 +128,7 @@ impl SwapFile {
         let shape = Shape { largest: connection::largest(page), page, present: true };
         let SwapFileOptions { waiters, begin, .. } = options;
         let kind = Kind { name: "swap-io", role: Role::SwapFile, begin, shape, waiters };
-        let parts = parts(host::possible_cpus(), &host::allowed_cpus());
+        let parts = parts(host::possible_cpus(), host::cpus(), &host::allowed_cpus());
         let (rings, start) = match parts.and_then(|parts| Rings::new(parts, kind, file)) {
             Ok(made) => made,
             Err(error) => return Ok(Err(error)),

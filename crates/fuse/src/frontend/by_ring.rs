@@ -31,7 +31,7 @@ const DESTROY: u32 = 38;
 
 /// The rings for a mount, which the kernel must be asked for while the permission is given.
 pub(crate) fn rings(frontend: &Frontend, waiters: usize) -> io::Result<(Rings, Start, Enabled)> {
-    let parts = parts(host::possible_cpus(), &host::allowed_cpus())?;
+    let parts = parts(host::possible_cpus(), host::cpus(), &host::allowed_cpus())?;
     let page = host::page_bytes() as usize;
     let shape = Shape { largest: LARGEST_BY_RING.max(page), page, present: false };
     let (role, begin) = (Role::FuseDisk, || {});

@@ -2,9 +2,11 @@
 
 use std::io::{self, ErrorKind};
 
-/// Entries of all queues whose CPUs have threads, if that is 2 to 8 for each.
+/// Entries of all queues, if that is 2 to 8 for each whose CPU has a thread, and 1 to as many for
+/// that of another CPU which is there. A request that waits keeps its entry, and may hold up others
+/// where there is one.
 const ENTRIES: usize = 64;
-/// The most queues of CPUs without a thread: each takes the memory of an entry.
+/// The most queues of CPUs without a thread: each takes the memory of its entries.
 const MOST_OTHERS: usize = 32;
 
 /// What one thread serves.
@@ -18,11 +20,11 @@ pub(crate) struct Part {
 
 /// A thread for each CPU in `allowed`, for the queues of `possible` CPUs: the kernel begins when
 /// each of them has an entry. A thread serves the queue of its own CPU, and the queues of others
-/// that could exist are dealt out.
+/// that could exist are dealt out. CPUs below `present` are there.
 ///
 /// # Errors
 /// Many more CPUs could exist than there are.
-pub(crate) fn parts(possible: usize, allowed: &[usize]) -> io::Result<Vec<Part>> {
+pub(crate) fn parts(possible: usize, present: usize, allowed: &[usize]) -> io::Result<Vec<Part>> {
     let allowed: Vec<usize> = allowed.iter().copied().filter(|cpu| *cpu < possible).collect();
     let others = possible - allowed.len();
     if others > MOST_OTHERS || u16::try_from(possible).is_err() {
@@ -33,6 +35,7 @@ pub(crate) fn parts(possible: usize, allowed: &[usize]) -> io::Result<Vec<Part>>
         return Err(io::Error::new(ErrorKind::Unsupported, why));
     }
     let own = (ENTRIES / allowed.len().max(1)).clamp(2, 8);
+    let foreign = (ENTRIES / present.max(1)).clamp(1, own);
     let threads = allowed.len().max(1);
     let mut parts: Vec<Part> = (0..threads)
         .map(|thread| Part { cpu: allowed.get(thread).copied(), queues: Vec::new() })
@@ -40,7 +43,7 @@ pub(crate) fn parts(possible: usize, allowed: &[usize]) -> io::Result<Vec<Part>>
     for queue in 0..possible {
         let (thread, entries) = match allowed.iter().position(|cpu| *cpu == queue) {
             Some(thread) => (thread, own),
-            None => (queue % threads, 1),
+            None => (queue % threads, if queue < present { foreign } else { 1 }),
         };
         parts[thread].queues.extend((0..entries).map(|_| queue as u16));
     }
@@ -54,18 +57,17 @@ mod tests {
     #[test]
     fn each_queue_has_entries_and_each_cpu_its_own_thread() {
         let part = |cpu, queues: &[u16]| Part { cpu, queues: queues.to_vec() };
-        assert_eq!(parts(2, &[0, 1]).unwrap(), [part(Some(0), &[0; 8]), part(Some(1), &[1; 8]),]);
+        assert_eq!(parts(2, 2, &[0, 1]).unwrap(), [part(Some(0), &[0; 8]), part(Some(1), &[1; 8])]);
         // A CPU that this process may not use, and one that does not exist yet.
-        let own = [1; 8];
-        assert_eq!(
-            parts(3, &[1]).unwrap(),
-            [part(Some(1), &[&[0][..], &own[..], &[2][..]].concat())]
-        );
-        assert_eq!(parts(2, &[7]).unwrap(), [part(None, &[0, 1])]);
+        let entries = [&[0; 8][..], &[1; 8], &[2]].concat();
+        assert_eq!(parts(3, 2, &[1]).unwrap(), [part(Some(1), &entries)]);
+        assert_eq!(parts(2, 1, &[7]).unwrap(), [part(None, &[&[0; 8][..], &[1]].concat())]);
+        let of_20 = parts(20, 16, &[1]).unwrap();
+        assert_eq!((of_20.len(), of_20[0].queues.len()), (1, 8 + 15 * 4 + 4));
         let many: Vec<usize> = (0..100).collect();
-        let dealt = parts(130, &many).unwrap();
+        let dealt = parts(130, 130, &many).unwrap();
         assert_eq!((dealt.len(), &dealt[5].queues[..]), (100, &[5, 5, 105][..]));
-        let refused = parts(240, &[0, 1]).unwrap_err().to_string();
+        let refused = parts(240, 2, &[0, 1]).unwrap_err().to_string();
         assert!(refused.starts_with("240 CPUs could exist and 2 may be used"), "{refused}");
     }
 }
