@@ -112,8 +112,8 @@ impl SharedObjects {
     /// The number of entries that were ever used, entry 0 included; 0 if none ever was.
     #[must_use]
     pub fn ever_used(&self) -> u32 {
-        // Relaxed: an entry is looked at under its own rules.
-        self.word(0).load(Ordering::Relaxed) as u32
+        // Acquire pairs with the Release in `insert`: a new entry has no reference yet.
+        self.word(0).load(Ordering::Acquire) as u32
     }
 
     /// Provides memory for `more` entries beyond those ever used, if it is provided ahead. Returns
@@ -147,7 +147,10 @@ impl SharedObjects {
                     if end > self.entries.ready() {
                         return None;
                     }
-                    self.word(0).store(end as u64, Ordering::Relaxed);
+                    // After damage the entry may not be new. Who sees that there is one more finds no
+                    // reference: Release pairs with the Acquire in `ever_used`.
+                    self.references(number).store(0, Ordering::Relaxed);
+                    self.word(0).store(end as u64, Ordering::Release);
                     number
                 }
                 number => {
@@ -299,5 +302,54 @@ impl SharedObjects {
                 *unused = number;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    /// The number of used entries may be damaged: then one is used for the first time again.
+    #[test]
+    fn nobody_holds_what_an_entry_was_before_its_first_use() {
+        let table = SharedObjects::new(&host::Mmap, 4).unwrap();
+        let one = Shared { object: Object::Huge(zsmalloc::Handle::from_raw(1)), pages: 1 };
+        let (round, done) = (AtomicU64::new(0), AtomicU64::new(0));
+        let until = |is: &dyn Fn() -> bool| {
+            let mut tries = 0;
+            while !is() {
+                tries += 1;
+                if tries > 1000 {
+                    std::thread::yield_now();
+                }
+            }
+        };
+        let mut wrong = Vec::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=5000 {
+                    until(&|| round.load(Ordering::Acquire) == number);
+                    until(&|| table.ever_used() == 2);
+                    let held = u64::from(table.try_hold(1));
+                    done.store(number << 1 | held, Ordering::Release);
+                }
+            });
+            for number in 1..=5000 {
+                table.word(0).store(1, Ordering::Relaxed);
+                table.references(1).store(7, Ordering::Relaxed);
+                round.store(number, Ordering::Release);
+                assert_eq!(table.insert(one), Some(1));
+                until(&|| done.load(Ordering::Acquire) >> 1 == number);
+                let held = done.load(Ordering::Relaxed) & 1;
+                if table.count(1) != 1 + held {
+                    wrong.push((number, table.count(1)));
+                }
+            }
+        });
+        assert!(wrong.is_empty(), "rounds, and the references then: {wrong:?}");
     }
 }
