@@ -147,8 +147,8 @@ impl SharedObjects {
                     if end > self.entries.ready() {
                         return None;
                     }
-                    // After damage the entry may not be new. Who sees that there is one more finds no
-                    // reference: Release pairs with the Acquire in `ever_used`.
+                    // After damage the entry may not be new. Who sees that there is one more finds
+                    // no reference: Release pairs with the Acquire in `ever_used`.
                     self.references(number).store(0, Ordering::Relaxed);
                     self.word(0).store(end as u64, Ordering::Release);
                     number
