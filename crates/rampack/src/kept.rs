@@ -46,10 +46,19 @@ type Locked = (Place, Weak<()>);
 pub(crate) struct Kept {
     path: PathBuf,
     zone: Arc<Zone>,
-    /// Has the lock.
-    _directory: File,
+    _directory: Directory,
     /// Goes after the lock.
     _here: Here,
+}
+
+/// A directory that is open, and locked by this process.
+struct Directory(File);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // A child that is just being started has it open a moment longer, and the lock with it.
+        let _ = self.0.unlock();
+    }
 }
 
 /// A directory among those of this process.
@@ -104,7 +113,7 @@ pub(crate) fn open(
         }
         None => only_ours(path)?,
     }
-    let limit = limit_within(path, &directory, memory, limit)?;
+    let limit = limit_within(path, &directory.0, memory, limit)?;
     let makes = left.is_none();
     let record = left.unwrap_or_else(|| {
         let frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
@@ -153,16 +162,17 @@ fn make(
 
 /// Locks a directory. It waits for who is about to let go of it: a process that is ending, or
 /// upkeep of a store in this process that has no user any more.
-fn lock(path: &Path) -> Result<(File, Place), Error> {
+fn lock(path: &Path) -> Result<(Directory, Place), Error> {
     let failed = |error: io::Error| said(path, &error);
     let directory = File::open(path).map_err(failed)?;
     let about = directory.metadata().map_err(failed)?;
     let place = (about.dev(), about.ino());
-    let is_locked = || host::try_lock(&directory).map_err(failed);
+    let directory = Directory(directory);
+    let is_locked = || host::try_lock(&directory.0).map_err(failed);
     let until = Instant::now() + PATIENCE;
     while !is_locked()? {
         let here = HERE.lock().iter().find(|it| it.0 == place).map(|it| it.1.strong_count());
-        let (who, lets_go) = match (here, host::locker(&directory)) {
+        let (who, lets_go) = match (here, host::locker(&directory.0)) {
             (Some(users), _) => ("this process".to_owned(), users == 0),
             (None, Some(process)) => (format!("process {process}"), host::is_ending(process)),
             (None, None) => ("another process".to_owned(), false),

@@ -4,11 +4,12 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{Read, Write, pipe};
 use std::os::unix::fs::FileExt;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
@@ -103,6 +104,25 @@ fn values_outlive_a_store_that_is_dropped() {
     fill(&store, 3000);
     drop(store);
     assert_eq!(count(&open(&path), 3000), (3000, 0));
+}
+
+#[test]
+fn a_child_that_is_being_started_keeps_no_store() {
+    let directory = TempDir::new();
+    let store = open(directory.path());
+    let ((mut is_there, there), (go, mut goes)) = (pipe().unwrap(), pipe().unwrap());
+    let mut command = Command::new("true");
+    // Until it is another program, a child has open what this one has.
+    let begin = move || (&there).write_all(b"!").and_then(|()| (&go).read_exact(&mut [0]));
+    // SAFETY: it only writes a byte and reads one.
+    unsafe { command.pre_exec(begin) };
+    let child = thread::spawn(move || command.status().unwrap());
+    is_there.read_exact(&mut [0]).unwrap();
+    drop(store);
+    let again = rampack().store(options(directory.path()));
+    goes.write_all(b"!").unwrap();
+    assert!(child.join().unwrap().success());
+    assert_eq!(again.err().map(|error| error.to_string()), None);
 }
 
 #[test]
@@ -301,26 +321,43 @@ fn rampack_upkeep(store: &Store) {
     }
 }
 
-/// Lets a child work for a while, kills it, and reads what it said.
-fn run_and_kill(directory: &Path, seed: u64, time: Duration) -> Vec<[u64; 3]> {
+/// Where the reports begin: the harness of the test says a few words first.
+fn first_report(bytes: &[u8]) -> Option<usize> {
+    bytes.windows(8).position(|window| window == b"a report")
+}
+
+/// Lets a child work for a while, from its begin or from its first report on, kills it, and reads
+/// what it said.
+fn run_and_kill(directory: &Path, seed: u64, opens: bool, time: Duration) -> Vec<[u64; 3]> {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args(["child", "--exact", "--nocapture"]);
     command.env(DIRECTORY, directory).env(SEED, seed.to_string()).stdout(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut out = child.stdout.take().unwrap();
+    let (reports, reported) = mpsc::channel();
     let reader = thread::spawn(move || {
-        let mut bytes = Vec::new();
-        out.read_to_end(&mut bytes).unwrap();
-        bytes
+        let (mut bytes, mut some) = (Vec::new(), [0; 1 << 16]);
+        loop {
+            let length = out.read(&mut some).unwrap();
+            bytes.extend(&some[..length]);
+            if first_report(&bytes).is_some() || length == 0 {
+                // Nobody waits for it any more after the first.
+                let _ = reports.send(());
+            }
+            if length == 0 {
+                return bytes;
+            }
+        }
     });
+    if !opens {
+        reported.recv().unwrap();
+    }
     thread::sleep(time);
     child.kill().unwrap();
     let status = child.wait().unwrap();
     assert_eq!(status.signal(), Some(9), "child {seed} ended by itself: {status}");
     let bytes = reader.join().unwrap();
-    // The harness of the test says a few words first.
-    let start = bytes.windows(8).position(|window| window == b"a report");
-    let reports = &bytes[start.unwrap_or(bytes.len())..];
+    let reports = &bytes[first_report(&bytes).unwrap_or(bytes.len())..];
     let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap());
     reports.chunks_exact(32).map(|it| [8, 16, 24].map(|at| word(&it[at..at + 8]))).collect()
 }
@@ -336,9 +373,9 @@ fn every_value_whose_put_returned_survives_every_kill() {
     for number in 0..kills {
         let seed = rng.next_u64();
         // Some die while they open the store.
-        let most = if number % 5 == 4 { 30_000 } else { 400_000 };
-        let time = Duration::from_micros(rng.below(most));
-        let reports = run_and_kill(directory.path(), seed, time);
+        let opens = number % 5 == 4;
+        let time = Duration::from_micros(rng.below(if opens { 30_000 } else { 400_000 }));
+        let reports = run_and_kill(directory.path(), seed, opens, time);
         all += reports.len();
         let mut begun = BTreeMap::new();
         for [done, key, version] in reports {
