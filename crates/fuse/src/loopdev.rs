@@ -139,7 +139,7 @@ impl LoopDevice {
         let LoopOptions { block_size, direct_io, read_only, .. } = options;
         let (name, how) =
             (file.as_os_str().as_bytes(), LoopSetup { block_size, direct_io, read_only });
-        let mut wanted = options.number;
+        let (mut wanted, mut missing) = (options.number, None);
         for _ in 0..RACES {
             let (number, is_new) = match wanted.take() {
                 Some(number) => (number, host::loop_add(&control, number).is_ok()),
@@ -150,8 +150,17 @@ impl LoopDevice {
                     (number, !before.contains(&number))
                 }
             };
-            let opened = open_node(number).map_err(Error::system(doing("open its node")))?;
-            let (device, node) = opened;
+            let (device, node) = match open_node(number) {
+                Ok(opened) => opened,
+                // Who added it takes it away at this moment.
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(errno::ENXIO | errno::ENOENT)) =>
+                {
+                    missing = Some(error);
+                    continue;
+                }
+                Err(error) => return Err(Error::system(doing("open its node"))(error)),
+            };
             let made = Made { device: is_new, node };
             match host::loop_configure(&device, &backing, name, how) {
                 Ok(()) => {
@@ -167,6 +176,9 @@ impl LoopDevice {
                     return Err(Error::system(doing("configure it"))(error));
                 }
             }
+        }
+        if let Some(error) = missing {
+            return Err(Error::system(doing("open its node"))(error));
         }
         let busy = io::Error::from_raw_os_error(errno::EBUSY);
         Err(Error::system(doing("others took each free one first"))(busy))
