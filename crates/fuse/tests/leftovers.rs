@@ -7,12 +7,20 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use common::{eventually, start, start_elsewhere, start_in};
 use fuse::{LoopDevice, LoopOptions, find_by_backing, leftovers};
 use testkit::{Need, TempDir};
+
+/// Tests with loop devices run one after another: numbers are given in order, and a copy of all
+/// mounts keeps the devices of other tests in use.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Mounts that are made while others are cleared.
 const ROUNDS: usize = 100;
@@ -24,6 +32,7 @@ fn a_killed_server_is_cleared_away() {
     if !testkit::met("a_killed_server_is_cleared_away", &needs) {
         return;
     }
+    let _turn = alone();
     let mut served = start();
     let (used, unused) = (served.add("zram0", 32 << 20), served.add("zram1", 1 << 20));
     let used_device = LoopDevice::attach(&used, LoopOptions::default()).unwrap();
@@ -98,6 +107,7 @@ fn what_is_not_ours_is_left_alone() {
     if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
         return;
     }
+    let _turn = alone();
     let mut other = start();
     let file = other.add("zram0", 1 << 20);
     let device = LoopDevice::attach(&file, LoopOptions::default()).unwrap();
@@ -157,6 +167,7 @@ fn a_device_of_a_living_server_with_the_same_path_elsewhere_is_left_alone() {
     if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop, unshare]) {
         return;
     }
+    let _turn = alone();
     let mut other = start_elsewhere(TempDir::new());
     let path = other.add("zram0", 1 << 20);
     assert!(!path.exists(), "it is mounted in the other namespace only");
@@ -184,6 +195,7 @@ fn a_killed_server_whose_disk_nobody_uses_is_cleared_at_once() {
     if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop, mkfs]) {
         return;
     }
+    let _turn = alone();
     let mut served = start();
     let path = served.add("zram0", 32 << 20);
     let device = LoopDevice::attach(&path, LoopOptions::default()).unwrap();

@@ -258,7 +258,7 @@ fn a_file_in_use_is_not_taken_away() {
     assert!(served.stop());
 
     // A request under way when it is taken away fails at once.
-    let mut served = start_swap(TempDir::new(), 8 * P as u64, 2, "slow");
+    let mut served = start_swap(TempDir::new(), 8 * P as u64, 2, "stuck");
     let file = direct(&served.swap());
     thread::scope(|scope| {
         let reader = scope.spawn(|| file.read_at(Aligned::new(P).get(), 0).is_err());

@@ -24,9 +24,11 @@ fn alone() -> MutexGuard<'static, ()> {
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// For tests whose clients take no replies: their end takes this time.
+const GRACE: Duration = Duration::from_secs(2);
+
 fn server(options: Options) -> Arc<Server> {
     let exports = Arc::new(One::new("disk", "", plain(32 * MIB)));
-    let options = Options { grace: Duration::from_millis(100), ..options };
     Arc::new(common::new_server(exports, options).unwrap())
 }
 
@@ -116,7 +118,7 @@ fn long_requests_need_no_memory_of_others() {
 fn who_pauses_gives_back_what_it_had() {
     let _turn = alone();
     // There is room for one of the longest requests, and for a whole reply of no other.
-    let server = server(Options { memory: 33 * MIB, ..Options::default() });
+    let server = server(Options { memory: 33 * MIB, grace: GRACE, ..Options::default() });
     let mut first = connect_in(&server, Style::Structured);
     let whole = |client: &mut Client| {
         client.request(DF, READ, 1, 0, 32 * MIB as u32);
@@ -152,7 +154,7 @@ fn deaf_clients(server: &Server, count: usize) -> Vec<TcpStream> {
 #[test]
 fn who_reads_nothing_holds_up_nobody() {
     let _turn = alone();
-    let server = server(Options::default());
+    let server = server(Options { grace: GRACE, ..Options::default() });
     let mut other = connect(&server);
     assert_eq!(other.write(0, 0, &vec![9; 32 * MIB]), 0);
     // As many as one address may have.

@@ -22,7 +22,7 @@ use testkit::TempDir;
 use units::Cpu;
 
 fn server(device: Arc<dyn BlockDevice>) -> Server {
-    let options = Options { grace: Duration::from_millis(100), ..Options::default() };
+    let options = Options { grace: Duration::from_secs(1), ..Options::default() };
     common::new_server(Arc::new(One::new("disk", "", device)), options).unwrap()
 }
 

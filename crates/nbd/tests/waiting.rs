@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server with so many threads that may wait, and a client of it.
 fn with_waiters(device: &Arc<Gated>, waiters: usize) -> Client {
-    let grace = Duration::from_millis(100);
+    let grace = Duration::from_secs(1);
     with(device, Options { waiters, grace, ..Options::default() })
 }
 

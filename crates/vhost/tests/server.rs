@@ -38,8 +38,10 @@ struct Watched {
     seen: Mutex<Vec<String>>,
     /// Reads wait until this is false.
     waits: AtomicBool,
-    /// Requests that came while it waits.
-    came: AtomicUsize,
+    /// Reads that it refused meanwhile because they would have to wait.
+    refused: AtomicUsize,
+    /// Turns of reads that wait.
+    waiting: AtomicUsize,
 }
 
 impl Watched {
@@ -51,7 +53,8 @@ impl Watched {
             read_only: false,
             seen: Mutex::default(),
             waits: AtomicBool::new(false),
-            came: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         })
     }
 }
@@ -65,10 +68,11 @@ impl BlockDevice for Watched {
     }
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         while matches!(operation, Operation::Read { .. }) && self.waits.load(Ordering::SeqCst) {
-            self.came.fetch_add(1, Ordering::SeqCst);
             if context.wait == Wait::No {
+                self.refused.fetch_add(1, Ordering::SeqCst);
                 return Err(IoError::WouldBlock);
             }
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             thread::sleep(Duration::from_millis(1));
         }
         let (offset, length) = operation.range();
@@ -498,13 +502,17 @@ fn a_request_that_waits_holds_up_no_other() {
         device.waits.store(false, Ordering::SeqCst);
         assert_eq!(machine.end(0), (0, 0));
         // A stop waits for what is under way.
-        let before = device.came.load(Ordering::SeqCst);
+        let have_come = |device: &Watched| match waiters {
+            0 => device.waiting.load(Ordering::SeqCst),
+            _ => device.refused.load(Ordering::SeqCst) / 8,
+        };
+        device.refused.store(0, Ordering::SeqCst);
+        device.waiting.store(0, Ordering::SeqCst);
         device.waits.store(true, Ordering::SeqCst);
         for slot in 0..8 {
             machine.begin((0, slot), (IN, 0), &[], 4096);
         }
-        let came = if waiters > 0 { 8 } else { 1 };
-        while device.came.load(Ordering::SeqCst) < before + came {
+        while have_come(&device) == 0 {
             thread::sleep(Duration::from_millis(1));
         }
         let begun = Instant::now();

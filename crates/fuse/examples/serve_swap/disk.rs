@@ -14,7 +14,7 @@ const FRESH: usize = 100_000;
 enum Kind {
     Plain,
     Failing,
-    Slow,
+    Slow(Duration),
     Panicking,
     /// Untouched memory, and the number of its pages that are touched by now.
     Fresh(Mutex<(Vec<u8>, usize)>),
@@ -32,7 +32,8 @@ impl Disk {
         let kind = match kind {
             "plain" => Kind::Plain,
             "failing" => Kind::Failing,
-            "slow" => Kind::Slow,
+            "slow" => Kind::Slow(Duration::from_millis(500)),
+            "stuck" => Kind::Slow(Duration::from_secs(5)),
             "panicking" => Kind::Panicking,
             "fresh" => Kind::Fresh(Mutex::new((vec![0; FRESH * PAGE_SIZE], 0))),
             "greedy" => Kind::Greedy,
@@ -62,7 +63,7 @@ impl BlockDevice for Disk {
         match &self.kind {
             Kind::Plain => {}
             Kind::Failing => return Err(IoError::Failed),
-            Kind::Slow => sleep(Duration::from_millis(500)),
+            Kind::Slow(time) => sleep(*time),
             Kind::Panicking => {
                 let page = operation.range().0 / PAGE_SIZE as u64;
                 assert!(page != 7, "page 7 was asked for");

@@ -198,7 +198,7 @@ fn no_backtraces_of_servers() {
 impl Client {
     /// A client just connected, before the greeting.
     pub fn new(exports: Arc<dyn Exports>) -> Client {
-        let options = Options { grace: Duration::from_millis(200), ..Options::default() };
+        let options = Options { grace: Duration::from_secs(1), ..Options::default() };
         let server = Arc::new(new_server(exports, options).unwrap());
         let mut client = Client::of(server);
         client.owner = true;

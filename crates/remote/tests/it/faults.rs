@@ -19,7 +19,7 @@ fn a_dead_store_is_left_alone_and_another_one_asked() {
         return;
     }
     let (redis, store) = (Redis::start(&[]), TempDir::new());
-    let text = format!("{} fs://{} cold=0 deadline=500", redis.uri(), store.path().display());
+    let text = format!("{} fs://{} cold=0 deadline=2000", redis.uri(), store.path().display());
     let mut world = World::new(name, &text);
     world.fill();
     world.wait_until_away();
@@ -57,8 +57,9 @@ fn a_store_that_hangs_is_an_error_until_it_answers() {
     redis.signal(libc::SIGCONT);
     wait_until("it answers", || world.read_each() == [Ok(()); CHUNKS]);
     wait_until("it is known to be well", || world.stats().lost_stores == 0);
-    world.write(3 * PAGE_SIZE, PAGE_SIZE).unwrap();
-    assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+    // A busy machine may be late once more.
+    wait_until("it can be changed", || world.write(3 * PAGE_SIZE, PAGE_SIZE).is_ok());
+    wait_until("all is there", || world.read_each() == [Ok(()); CHUNKS]);
 }
 
 #[test]

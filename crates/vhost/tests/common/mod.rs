@@ -301,6 +301,8 @@ impl Machine {
                 let event = ring.start + AVAILABLE + 4 + 2 * u64::from(ENTRIES);
                 let next = ring.used.to_le_bytes();
                 self.write(event, &next);
+                // The server adds an answer and then reads the event; here it is the other way.
+                std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
                 let [head, written] = [place, place + 4]
                     .map(|at| u32::from_le_bytes(self.read(at, 4).try_into().unwrap()));
                 return Some((head, written));
