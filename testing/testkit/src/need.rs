@@ -251,7 +251,9 @@ fn unified_group() -> bool {
 /// Makes a group and removes it again.
 fn may_make_groups(top: &Path) -> bool {
     let group = top.join(format!("rampack-need-{}", std::process::id()));
-    let made = fs::create_dir(&group).is_ok() || group.is_dir();
+    // Another thread may ask at the same time.
+    let is_there = |error: io::Error| error.kind() == io::ErrorKind::AlreadyExists;
+    let made = fs::create_dir(&group).map_or_else(is_there, |()| true);
     let _ = fs::remove_dir(&group);
     made
 }

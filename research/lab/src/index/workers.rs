@@ -161,7 +161,8 @@ impl Workers {
         let prepare = |n: usize| Ok((Cpu(n as u32), CpuState::new(self, n, index)?));
         let work = |(cpu, mut own): (Cpu, CpuState)| {
             let (begun, mut rounds) = (Instant::now(), 0usize);
-            while begun.elapsed() < time {
+            // One round at least, however short the time is.
+            while rounds == 0 || begun.elapsed() < time {
                 for _ in 0..AT_ONCE {
                     own.round(index, cpu, calls)?;
                 }

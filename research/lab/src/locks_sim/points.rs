@@ -135,7 +135,8 @@ pub fn turn(
             hand.go(op)?;
         }
         let (begun, mut done) = (Instant::now(), 0);
-        while begun.elapsed() < time {
+        // One batch at least, however short the time is.
+        while done == 0 || begun.elapsed() < time {
             (0..BATCH).try_for_each(|_| hand.go(op))?;
             done += BATCH;
         }
