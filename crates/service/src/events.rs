@@ -3,15 +3,19 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use control::ControlError;
 use host::{ignore, is_ignored};
+use signal_hook::SigId;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
-use signal_hook::low_level::emulate_default_handler;
+use signal_hook::low_level::{emulate_default_handler, unregister};
+use sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::say;
 use crate::successor::Successor;
@@ -50,6 +54,9 @@ pub struct Events {
     receiver: Receiver<Event>,
     /// Those that were looked at, and come next.
     seen: RefCell<VecDeque<Event>>,
+    /// A signal has come that may not be an event yet. The handler itself sets it.
+    told: Arc<AtomicBool>,
+    flags: Vec<SigId>,
     handle: Handle,
 }
 
@@ -61,17 +68,28 @@ impl Events {
     pub fn listen() -> io::Result<Events> {
         ignore(SIGHUP)?;
         let wanted = [SIGINT, SIGTERM, SIGQUIT, SIGTSTP];
-        let mut signals = Signals::new(wanted.into_iter().filter(|it| !is_ignored(*it)))?;
+        let is_heard = |signal: &i32| !is_ignored(*signal);
+        let told = Arc::new(AtomicBool::new(false));
+        let heard = [SIGINT, SIGTERM].into_iter().filter(is_heard);
+        let flags = heard.map(|signal| flag::register(signal, told.clone()));
+        let flags = flags.collect::<io::Result<_>>()?;
+        let mut signals = Signals::new(wanted.into_iter().filter(is_heard))?;
         let handle = signals.handle();
         let (sender, receiver) = channel();
         let seen = RefCell::default();
-        let events = Events { sender: sender.clone(), receiver, seen, handle };
+        let events =
+            Events { sender: sender.clone(), receiver, seen, told: told.clone(), flags, handle };
         thread::Builder::new().name("signals".into()).spawn(move || {
             for signal in signals.forever() {
+                if !asks_for_the_end(signal) {
+                    continue;
+                }
                 let event = if signal == SIGTERM { Event::Terminated } else { Event::Signal };
-                if asks_for_the_end(signal) && sender.send(event).is_err() {
+                if sender.send(event).is_err() {
                     return;
                 }
+                // The event is there in its place: pairs with `has_signal`, which sees it then.
+                told.store(false, Ordering::Release);
             }
         })?;
         Ok(events)
@@ -83,9 +101,13 @@ impl Events {
         self.sender.clone()
     }
 
-    /// Is one of the next events a signal?
+    /// Is one of the next events a signal? One that has come to this process counts at once.
     #[must_use]
     pub fn has_signal(&self) -> bool {
+        // Pairs with the thread of the signals.
+        if self.told.load(Ordering::Acquire) {
+            return true;
+        }
         let mut seen = self.seen.borrow_mut();
         seen.extend(self.receiver.try_iter());
         seen.iter().any(|event| matches!(event, Event::Signal | Event::Terminated))
@@ -130,6 +152,27 @@ fn asks_for_the_end(signal: i32) -> bool {
 
 impl Drop for Events {
     fn drop(&mut self) {
+        for id in self.flags.drain(..) {
+            unregister(id);
+        }
         self.handle.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signal_hook::low_level::raise;
+
+    use super::*;
+
+    #[test]
+    fn a_signal_counts_before_it_is_an_event() {
+        let events = Events::listen().unwrap();
+        assert!(!events.has_signal());
+        // The handler runs before this returns.
+        raise(SIGINT).unwrap();
+        assert!(events.has_signal());
+        let event = events.wait(Duration::from_secs(60));
+        assert!(matches!(event, Some(Event::Signal)), "{event:?}");
     }
 }
