@@ -63,7 +63,7 @@ pub use memory::{
     allow_stack, has_room_for, kernel_zswap, limits_on_memory, machine_memory, page_bytes,
     resident_bytes, total_memory,
 };
-pub use message::{IN_MESSAGE, Received, receive_message, send_message};
+pub use message::{IN_MESSAGE, Received, receive_message, send_message, send_now};
 pub use mmap::{Mmap, MmapAhead, Pages};
 pub use mounts::{
     Mounted, Unmount, fuse_connections, mount, mounts, mounts_at, own_mounts, parse_mounts,

@@ -9,7 +9,7 @@ use std::io::{self, IoSlice};
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, send, sendmsg};
 
 /// The most descriptors that are taken out of one message; the others are closed.
 pub const IN_MESSAGE: usize = 16;
@@ -23,8 +23,8 @@ const _: () = {
     assert!(fds + size_of::<libc::ucred>() + 64 <= 256);
 };
 
-/// Sends one message on a connected socket, with a descriptor or without. Does not wait for room
-/// in a socket that is full for ever: the receiver reads it all the time.
+/// Sends one message on a connected socket, with a descriptor or without. Waits while the socket
+/// is full: its receiver must read it all the time.
 ///
 /// # Errors
 /// The error of sendmsg(2).
@@ -37,6 +37,18 @@ pub fn send_message(socket: impl AsFd, text: &[u8], fd: Option<BorrowedFd<'_>>) 
     let text = [IoSlice::new(text)];
     let send = || sendmsg(&socket, &text, &mut control, SendFlags::NOSIGNAL);
     Ok(rustix::io::retry_on_intr(send).map(drop)?)
+}
+
+/// Sends one message on a connected socket without a wait; false if the socket is full.
+///
+/// # Errors
+/// The error of sendto(2).
+pub fn send_now(socket: impl AsFd, text: &[u8]) -> io::Result<bool> {
+    let send = || send(&socket, text, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+    match rustix::io::retry_on_intr(send) {
+        Err(rustix::io::Errno::AGAIN) => Ok(false),
+        sent => Ok(sent.map(|_| true)?),
+    }
 }
 
 /// A message that was received.

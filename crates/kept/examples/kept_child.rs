@@ -73,7 +73,7 @@ fn store() -> Result<Store, Box<dyn Error>> {
 }
 
 fn tell(text: &str) -> Result<(), Box<dyn Error>> {
-    Ok(store()?.tell(text)?)
+    Ok(store()?.tell(text, Duration::from_secs(30))?)
 }
 
 fn contents(fd: OwnedFd) -> String {

@@ -123,12 +123,20 @@ impl Store {
         self.send(text.as_bytes(), None)
     }
 
-    /// Tells the service manager `state`, such as `READY=1` (sd_notify(3)).
+    /// Tells the service manager `state`, such as `READY=1` (sd_notify(3)). If its socket is full,
+    /// this waits until it reads, for `time` at most.
     ///
     /// # Errors
-    /// The error of sendmsg(2).
-    pub fn tell(&self, state: &str) -> io::Result<()> {
-        self.send(state.as_bytes(), None)
+    /// `TimedOut` after `time`; the error of sendmsg(2).
+    pub fn tell(&self, state: &str, time: Duration) -> io::Result<()> {
+        let Some(socket) = &self.socket else { return Ok(()) };
+        let end = Instant::now() + time;
+        while !host::send_now(socket, state.as_bytes())? {
+            if !host::wait_until(socket.as_fd(), For::Writing, end)? {
+                return Err(ErrorKind::TimedOut.into());
+            }
+        }
+        Ok(())
     }
 
     /// Waits until the service manager has carried out everything that it was told before. Without
@@ -280,7 +288,7 @@ mod tests {
             (UnixDatagram::bind_addr(&abstract_name).unwrap(), format!("@{name}").into()),
         ];
         for (socket, address) in sockets {
-            Store::at(&address).unwrap().tell("READY=1").unwrap();
+            Store::at(&address).unwrap().tell("READY=1", Duration::ZERO).unwrap();
             let mut text = [0; 64];
             let length = socket.recv(&mut text).unwrap();
             assert_eq!(&text[..length], b"READY=1", "{address:?}");

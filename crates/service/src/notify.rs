@@ -14,24 +14,32 @@ use std::time::Duration;
 use kept::Store;
 
 const SOCKET: &str = "NOTIFY_SOCKET";
-/// The longest time before a daemon that did not answer is asked again.
+/// The longest time before a daemon that did not answer, or was not heard, is asked again.
 const SOON: Duration = Duration::from_secs(1);
+
+/// How long a service manager that does not read is waited for. Without a `READY=1` it ends the
+/// daemon, after 90 seconds if it is systemd.
+const READY: Duration = Duration::from_secs(90);
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// Tells that everything the daemon was started for is there.
 pub fn ready() {
-    tell("READY=1");
+    tell("READY=1", READY);
 }
 
 /// Tells that the daemon ends, and that nothing will keep it from that.
 pub fn stopping() {
-    tell("STOPPING=1");
+    tell("STOPPING=1", STOPPING);
 }
 
-fn tell(state: &str) {
-    let Some(address) = env::var_os(SOCKET) else { return };
-    if let Err(error) = Store::at(&address).and_then(|manager| manager.tell(state)) {
+/// Was the service manager told, or is there none?
+fn tell(state: &str, time: Duration) -> bool {
+    let Some(address) = env::var_os(SOCKET) else { return true };
+    let told = Store::at(&address).and_then(|manager| manager.tell(state, time));
+    if let Err(error) = &told {
         tracing::warn!("cannot tell the service manager {state}: {error}");
     }
+    told.is_ok()
 }
 
 /// Tells the service manager again and again that the daemon is alive, until it is dropped.
@@ -53,7 +61,7 @@ impl Watchdog {
             return Ok(Watchdog { end: None, thread: None });
         };
         let (end, ended) = channel();
-        let alive = move || prove(period, &ended, answers, || tell("WATCHDOG=1"));
+        let alive = move || prove(period, &ended, answers, || tell("WATCHDOG=1", Duration::ZERO));
         let thread = thread::Builder::new().name("watchdog".into()).spawn(alive)?;
         Ok(Watchdog { end: Some(end), thread: Some(thread) })
     }
@@ -69,14 +77,16 @@ impl Drop for Watchdog {
     }
 }
 
-/// Gives `sign` for each answer, until `ended` is.
-fn prove(period: Duration, ended: &Receiver<()>, answers: impl Fn() -> bool, sign: impl Fn()) {
+/// Gives `sign`, which says whether it was heard, for each answer, until `ended` is.
+fn prove(
+    period: Duration,
+    ended: &Receiver<()>,
+    answers: impl Fn() -> bool,
+    sign: impl Fn() -> bool,
+) {
     loop {
-        let next = match answers() {
-            true => {
-                sign();
-                period / 2
-            }
+        let next = match answers() && sign() {
+            true => period / 2,
             false => (period / 2).min(SOON),
         };
         if ended.recv_timeout(next) != Err(RecvTimeoutError::Timeout) {
@@ -113,7 +123,11 @@ mod tests {
             seen.borrow_mut().push(if answers[asked] { 'y' } else { 'n' });
             answers[asked]
         };
-        prove(Duration::from_millis(2), &ended, answer, || seen.borrow_mut().push('!'));
+        let sign = || {
+            seen.borrow_mut().push('!');
+            true
+        };
+        prove(Duration::from_millis(2), &ended, answer, sign);
         assert_eq!(*seen.borrow(), "y!nny!y!n");
     }
 

@@ -170,7 +170,7 @@ impl Life {
     /// # Errors
     /// When the keeper is gone, and those of the system.
     pub fn live(&self) -> Result<(), Box<dyn Error>> {
-        self.store.tell("READY=1")?;
+        self.store.tell("READY=1", Duration::from_secs(30))?;
         let log = self.socket.with_added_extension("lives");
         writeln!(
             OpenOptions::new().append(true).create(true).open(log)?,

@@ -73,6 +73,24 @@ fn a_service_manager_that_wants_signs_of_life_gets_them_from_a_daemon_that_answe
 }
 
 #[test]
+fn a_service_manager_that_does_not_read_holds_up_no_end() {
+    let place = Place::new();
+    let path = place.path().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut command = program();
+    command.arg("--root").arg(place.root()).env("NOTIFY_SOCKET", &path);
+    command.env("WATCHDOG_USEC", "20000");
+    command.args(["up", "--transport", "nbd", "--size", "8M"]);
+    let daemon = Daemon::spawn(&place, &mut command);
+    while message(&socket) != "READY=1" {}
+    let others = UnixDatagram::unbound().unwrap();
+    others.set_nonblocking(true).unwrap();
+    while others.send_to(b"STATUS=full", &path).is_ok() {}
+    daemon.stop();
+}
+
+#[test]
 fn what_is_stored_is_kept_out_of_core_dumps() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "up --transport nbd --size 8M");

@@ -34,6 +34,8 @@ type Failure = Box<dyn Error>;
 /// The names of the descriptors.
 const TABLE: &str = "table";
 const DISK: &str = "disk";
+/// How long a service manager that does not read is waited for.
+const LONG: Duration = Duration::from_secs(30);
 const CHANNEL: &str = "channel";
 
 enum Served {
@@ -126,7 +128,7 @@ fn serve() -> Result<(), Failure> {
     };
     let log = OpenOptions::new().append(true).create(true).open(format!("{path}.lives"));
     writeln!(log?, "{}", std::process::id())?;
-    store.tell("READY=1")?;
+    store.tell("READY=1", LONG)?;
     let keeper = parent_id();
     while !Path::new(&format!("{path}.stop")).exists() {
         if parent_id() != keeper {
@@ -134,7 +136,7 @@ fn serve() -> Result<(), Failure> {
         }
         thread::sleep(Duration::from_millis(2));
     }
-    store.tell("STOPPING=1")?;
+    store.tell("STOPPING=1", LONG)?;
     served.unmount()?;
     Ok(())
 }
