@@ -138,7 +138,7 @@ fn who_may_not_write_is_told() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     // A copy, for others may not look into the build directory.
     let program = directory.join("test");
-    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    testkit::copy_program(std::env::current_exe().unwrap(), &program);
     let mut command = Command::new("setpriv");
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&program);
     command.args(["--exact", name, "--nocapture"]).env("RAMPACK_TEST_PATH", &path);
@@ -224,11 +224,7 @@ fn a_file_and_a_loop_device_on_it_are_one() {
     }
     let directory = TempDir::new();
     let file = sparse(&directory.join("file"), 16 * P);
-    let attach = |file: &Path| {
-        let mut command = Command::new("losetup");
-        let said = testkit::run(command.args(["--find", "--show"]).arg(file)).stdout;
-        Attached(said.trim().into())
-    };
+    let attach = |file: &Path| Attached(testkit::attach_loop(&[], file));
     let on_file = attach(&file);
     let on_loop = attach(&on_file.0);
     for (one, other) in [(&file, &on_file.0), (&on_file.0, &file), (&on_loop.0, &file)] {

@@ -31,7 +31,7 @@ mod rng;
 mod scratch;
 
 pub use amount::{asked, cases, is_long};
-pub use command::{Output, run, try_run};
+pub use command::{Output, attach_loop, copy_program, run, script, try_run};
 pub use dies::dies;
 pub use heap::CountingHeap;
 pub use need::{Need, met};

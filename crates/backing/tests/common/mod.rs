@@ -76,10 +76,7 @@ impl Loop {
     pub fn new(bytes: u64, options: &[&str]) -> Loop {
         let root = TempDir::new();
         let file = sparse(&root.join("file"), bytes);
-        let mut command = Command::new("losetup");
-        command.args(["--find", "--show"]).args(options).arg(&file);
-        let path = testkit::run(&mut command).stdout.trim().into();
-        Loop { path, root }
+        Loop { path: testkit::attach_loop(options, file), root }
     }
 }
 

@@ -1,7 +1,7 @@
 //! A daemon under test, which is gone with everything it made when the test ends, also by a panic.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixStream;
@@ -306,32 +306,41 @@ pub struct NbdClient {
 impl NbdClient {
     /// Connects to export `name`; the server's error number when it refuses.
     pub fn connect(socket: &Path, name: &str) -> Result<NbdClient, u32> {
-        let mut stream = UnixStream::connect(socket).unwrap();
+        NbdClient::try_connect(socket, name).unwrap()
+    }
+
+    /// Does a daemon serve the device `name` at `socket` now? It is listed a moment before.
+    pub fn is_served(socket: &Path, name: &str) -> bool {
+        matches!(NbdClient::try_connect(socket, name), Ok(Ok(_)))
+    }
+
+    fn try_connect(socket: &Path, name: &str) -> io::Result<Result<NbdClient, u32>> {
+        let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         let mut greeting = [0; 18];
-        stream.read_exact(&mut greeting).unwrap();
+        stream.read_exact(&mut greeting)?;
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        stream.write_all(&3u32.to_be_bytes()).unwrap();
+        stream.write_all(&3u32.to_be_bytes())?;
         let mut data = (name.len() as u32).to_be_bytes().to_vec();
         data.extend_from_slice(name.as_bytes());
         data.extend_from_slice(&[0, 0]);
-        stream.write_all(b"IHAVEOPT\0\0\0\x07").unwrap();
-        stream.write_all(&(data.len() as u32).to_be_bytes()).unwrap();
-        stream.write_all(&data).unwrap();
+        stream.write_all(b"IHAVEOPT\0\0\0\x07")?;
+        stream.write_all(&(data.len() as u32).to_be_bytes())?;
+        stream.write_all(&data)?;
         let mut bytes = 0;
         loop {
             let mut head = [0; 20];
-            stream.read_exact(&mut head).unwrap();
+            stream.read_exact(&mut head)?;
             let number = |at: usize| u32::from_be_bytes(head[at..at + 4].try_into().unwrap());
             let mut data = vec![0; number(16) as usize];
-            stream.read_exact(&mut data).unwrap();
+            stream.read_exact(&mut data)?;
             match number(12) {
-                1 => return Ok(NbdClient { stream, bytes }),
+                1 => return Ok(Ok(NbdClient { stream, bytes })),
                 3 if data[..2] == [0, 0] => {
                     bytes = u64::from_be_bytes(data[2..10].try_into().unwrap());
                 }
                 3 => {}
-                error => return Err(error),
+                error => return Ok(Err(error)),
             }
         }
     }

@@ -549,8 +549,7 @@ fn a_disk_that_was_begun_and_is_in_use_stops_no_other_and_stays() {
         place.path().display()
     );
     let mkfs = place.path().join("mkfs.ext4");
-    fs::write(&mkfs, text).unwrap();
-    fs::set_permissions(&mkfs, fs::Permissions::from_mode(0o755)).unwrap();
+    testkit::script(&mkfs, &text);
     let top = system(&[(MAIN, "[zram0]\nsize = '16M'\nfs = 'ext4'\n[zram1]\nsize = '1M'\n")]);
     let mut command = program();
     let path = std::env::var("PATH").unwrap();

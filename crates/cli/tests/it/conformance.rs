@@ -11,6 +11,7 @@ mod subject;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
+use std::sync::{Mutex, PoisonError};
 
 use testkit::{Need, met};
 
@@ -139,8 +140,12 @@ fn the_commands_conform() {
     daemon.stop();
 }
 
+/// The kernel's device, which one test sets up, and each wants unused.
+static ZRAM: Mutex<()> = Mutex::new(());
+
 #[test]
 fn the_kernels_device_differs_as_is_written() {
+    let _alone = ZRAM.lock().unwrap_or_else(PoisonError::into_inner);
     let needs = [Need::Fuse, Need::Zram, compared_with()];
     if !met("the_kernels_device_differs_as_is_written", &needs) {
         return;
@@ -226,6 +231,7 @@ fn every_attribute_has_its_line_in_the_document() {
 
 #[test]
 fn the_kernels_attributes_are_all_in_the_document() {
+    let _alone = ZRAM.lock().unwrap_or_else(PoisonError::into_inner);
     if !met("the_kernels_attributes_are_all_in_the_document", &[Need::Zram]) {
         return;
     }

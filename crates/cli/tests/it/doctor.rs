@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 use testkit::{Need, TempDir, met};
@@ -239,8 +240,12 @@ fn a_limit_of_a_control_group_is_lifted_by_its_command() {
     assert!(!it["text"].as_str().unwrap().contains(&own), "{it}");
 }
 
+/// Each of two tests shows a program of this name, and all processes are seen.
+static EARLYOOM: Mutex<()> = Mutex::new(());
+
 #[test]
 fn a_program_that_ends_others_is_seen() {
+    let _alone = EARLYOOM.lock().unwrap_or_else(PoisonError::into_inner);
     let place = TempDir::new();
     let earlyoom = place.path().join("earlyoom");
     testkit::run(Command::new("cp").arg("/bin/sh").arg(&earlyoom));
@@ -271,6 +276,7 @@ fn earlyoom_leaves_rampack_alone_after_the_command() {
     if !met("earlyoom_leaves_rampack_alone_after_the_command", &needs) {
         return;
     }
+    let _alone = EARLYOOM.lock().unwrap_or_else(PoisonError::into_inner);
     let alone = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"];
     let service = "#!/bin/bash
 [ ! -e $T/pid ] || { kill $(<$T/pid); while kill -0 $(<$T/pid); do sleep 0.1; done; } 2>/dev/null

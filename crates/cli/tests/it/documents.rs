@@ -305,9 +305,7 @@ fn run_page(path: &str) {
     for (name, text) in
         [("rampack", RAMPACK), ("end", END), ("cargo", CARGO), ("sudo", "#!/bin/sh\nexec \"$@\"\n")]
     {
-        fs::write(bin.join(name), text).unwrap();
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        fs::set_permissions(bin.join(name), mode).unwrap();
+        testkit::script(bin.join(name), text);
     }
     let mut script = String::from(SETUP);
     let all = blocks(path);

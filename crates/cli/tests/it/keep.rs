@@ -112,8 +112,8 @@ fn disks_outlive_a_daemon_that_is_killed() {
     let socket = place.root().join("nbd.sock");
     let root = place.root();
     let asked = |what: &str| rampack(&format!("--root {} {what}", root.display()));
-    // The socket of clients is there a moment before that of commands.
-    let serves = || UnixStream::connect(&socket).is_ok() && asked("status").code == 0;
+    // The socket of clients is there a moment before that of commands, and both before a device.
+    let serves = || asked("status").code == 0 && NbdClient::is_served(&socket, "zram0");
     wait_until("a daemon serves", serves);
     let does = |what: &str| {
         let said = asked(what);

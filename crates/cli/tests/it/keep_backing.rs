@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -39,7 +38,7 @@ fn pages_that_were_sealed_outlive_the_daemon() {
         said.out
     };
     wait_until("a daemon serves", || {
-        UnixStream::connect(&socket).is_ok() && asked("get zram0 initstate").out == "1\n"
+        asked("get zram0 initstate").out == "1\n" && NbdClient::is_served(&socket, "zram0")
     });
     let page = |n: u64| noise(n).into_iter().take(4096).collect::<Vec<u8>>();
     let mut client = NbdClient::connect(&socket, "zram0").unwrap();
@@ -98,7 +97,7 @@ fn log_outlives_daemons(options: &[&str]) {
         said.out
     };
     wait_until("a daemon serves", || {
-        UnixStream::connect(&socket).is_ok() && asked("get zram0 initstate").out == "1\n"
+        asked("get zram0 initstate").out == "1\n" && NbdClient::is_served(&socket, "zram0")
     });
     let page = |version: u64| {
         let mut page = noise(version);

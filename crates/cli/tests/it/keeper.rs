@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use testkit::{Need, Rng, asked};
 
-use crate::common::{PATIENCE, Place, Said, program, rampack, wait_until};
+use crate::common::{NbdClient, PATIENCE, Place, Said, program, rampack, wait_until};
 
 /// The number of kills: `RAMPACK_KILLS`, or `usual`.
 pub fn kills(usual: usize) -> usize {
@@ -58,6 +58,12 @@ impl Keeper {
         // It is there a moment before it has its size.
         let has_size = || keeper.ask("get zram0 initstate").out.trim() == "1";
         wait_until("it has its size", || !line.contains("--size") || has_size());
+        // The socket is there before the device, and clients may connect last of all.
+        let (socket, size) = (keeper.nbd(), keeper.ask("get zram0 initstate"));
+        let is_served = || NbdClient::is_served(&socket, "zram0");
+        wait_until("clients may connect", || {
+            size.out.trim() == "0" || !socket.exists() || is_served()
+        });
         keeper
     }
 

@@ -124,8 +124,7 @@ fn a_relative_path_in_a_file_of_the_tree_is_in_the_directory_of_the_writer() {
     // As in Linux: the node of a device in /dev.
     let file = place.path().join("disk");
     private_file(&file, 1 << 20);
-    let number = testkit::run(Command::new("losetup").args(["--find", "--show"]).arg(&file));
-    let device = PathBuf::from(number.stdout.trim());
+    let device = testkit::attach_loop(&[], &file);
     let name = device.file_name().unwrap().to_str().unwrap();
     let done = exec(&format!("cd /dev; echo {name} > /sys/block/zram0/backing_dev"));
     let shown = daemon.does("get zram0 backing_dev");
@@ -184,7 +183,7 @@ fn a_plain_backing_file_that_others_may_read_is_refused() {
     assert_eq!(daemon.does("add --size 1M --force ".to_owned().as_str()), "zram1\n");
     assert_eq!(daemon.does(&format!("add --size 1M --force {plain}")), "zram2\n");
     daemon.does("remove zram2");
-    let _ = daemon.rest();
+    daemon.lines_until(&["see every page"]);
     // Others see that it is written to, and that is all.
     assert_eq!(daemon.does(&format!("add --size 1M --backing {}", path.display())), "zram2\n");
     wait_until("the warning", || {

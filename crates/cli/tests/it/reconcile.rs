@@ -69,8 +69,7 @@ impl Service {
             program().get_program().to_string_lossy(),
             service.words.display()
         );
-        fs::write(&script, text).unwrap();
-        fs::set_permissions(&script, Permissions::from_mode(0o755)).unwrap();
+        testkit::script(&script, &text);
         fs::rename(&script, &at).unwrap();
         service
     }
@@ -105,6 +104,13 @@ impl Service {
     fn holds(&self, contents: &[u8]) {
         let mut client = NbdClient::connect(&self.keeper.nbd(), "zram0").unwrap();
         assert!(client.read(0, contents.len()) == contents, "other contents");
+    }
+
+    /// Waits for a disk, which comes after those before it.
+    #[track_caller]
+    fn has(&self, name: &str) {
+        let line = format!("get {name} initstate");
+        wait_until("the disk has its size", || self.keeper.ask(&line).out == "1\n");
     }
 
     fn fill(&self) -> Vec<u8> {
@@ -248,6 +254,7 @@ fn devices_that_were_unloaded_do_not_come_back() {
         let line = "serve --num-devices 2 --transport nbd --size 4M";
         let mut service = Service::start(line);
         service.fill();
+        service.has("zram1");
         service.keeper.does("set class/zram-control unload=1");
         service.next(how, line);
         let status = service.keeper.does("status --json");
@@ -386,6 +393,7 @@ fn a_disk_that_is_damaged_stops_no_other_and_is_given_up_by_name() {
     let mut service = Service::start(line);
     let contents = service.fill();
     let manager = service.keeper.process() as u32;
+    service.has("zram2");
     region_of(manager, "zram1.1.record").write_all_at(&[7; 8], 0).unwrap();
     service.next(How::Restart, line);
     service.keeper.says("zram1");

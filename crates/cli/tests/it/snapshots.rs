@@ -2,6 +2,7 @@
 //! their daemon.
 
 use std::fs::{self, File};
+use std::io::Read;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -154,13 +155,15 @@ fn a_snapshot_that_nobody_reads_holds_nobody_up() {
         let said = daemon.ask("reset zram0");
         said.err.contains("snapshot")
     };
+    // It has begun once there is something to read.
+    let mut output = reader.stdout.take().unwrap();
+    output.read_exact(&mut [0]).unwrap();
     (0..4000).for_each(|n| assert_eq!(client.write(n * 4096, &noise(n + 1)), 0));
     drop(client);
     wait_until("the snapshot", is_busy);
     refused(&daemon.ask("stop"), 1, &["snapshot of zram0 is being taken", "EBUSY"]);
     daemon.does("reset zram0 --force");
     // What it has read so far is no snapshot.
-    let output = reader.stdout.take().unwrap();
     let read = std::thread::spawn(move || std::io::read_to_string(output).is_ok());
     let end = reader.wait().unwrap();
     assert_eq!(end.code(), Some(1));

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use testkit::{Need, Rng, met, run};
+use testkit::{Need, Rng, copy_program, met, run};
 
 use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
 use crate::keep::{Kept, PAGES, contents, write_until_killed};
@@ -41,7 +41,7 @@ impl Service {
     pub fn wait(&self) {
         let socket = self.socket();
         wait_until("a daemon serves", || {
-            UnixStream::connect(&socket).is_ok() && self.ask("status zram0").code == 0
+            self.ask("status zram0").code == 0 && NbdClient::is_served(&socket, "zram0")
         });
     }
 
@@ -80,16 +80,14 @@ fn program_of(process: i32) -> PathBuf {
     fs::read_link(format!("/proc/{process}/exe")).unwrap()
 }
 
-/// A copy of the program at `path`. Another process makes it: a file that this one has open to write
-/// would be open in the children that other tests start meanwhile, and could not be run (ETXTBSY).
+/// A copy of the program at `path`.
 fn copy(path: &Path) {
-    run(Command::new("cp").arg(program().get_program()).arg(path));
+    copy_program(program().get_program(), path);
 }
 
 /// A program at `path` that a shell reads.
 fn script(path: &Path, text: &str) {
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    testkit::script(path, &format!("#!/bin/sh\n{text}\n"));
 }
 
 /// Pages that are not as they should be have the next version: its write was under way.

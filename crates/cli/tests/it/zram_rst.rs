@@ -242,8 +242,7 @@ fn the_commands_of_the_kernels_document_in_order() {
     File::create(&backing).unwrap().set_len(64 << 20).unwrap();
     let words: String = (0..160_000).map(|n| format!("{} ", n % 400)).collect();
     fs::write(&text, &words.as_bytes()[..409_600]).unwrap();
-    let losetup = Command::new("losetup").args(["--find", "--show"]).arg(&backing).output();
-    let sda5 = Loop(said(&losetup.unwrap()).out.trim().to_string());
+    let sda5 = Loop(testkit::attach_loop(&[], &backing).display().to_string());
     let daemon = Daemon::start(&place, "serve --num-devices 0");
     let mut exec = daemon.command("exec --");
     exec.args(["bash", "-c", &script(dir.path())]);

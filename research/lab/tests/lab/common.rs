@@ -25,7 +25,8 @@ pub fn swaps_to(place: &Place) -> bool {
     swaps.contains(place.path("").display().to_string().trim_end_matches('/'))
 }
 
-/// The kernel's zram device, which one test at a time sets up.
+/// The kernel's zram device, which one test at a time sets up. Take it before the test asks whether
+/// the device is unused.
 pub fn zram() -> MutexGuard<'static, ()> {
     static ZRAM: Mutex<()> = Mutex::new(());
     ZRAM.lock().unwrap_or_else(PoisonError::into_inner)

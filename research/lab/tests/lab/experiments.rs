@@ -132,10 +132,10 @@ fn tables() {
 
 #[test]
 fn the_kernels_device_beside_ours() {
+    let _alone = crate::common::zram();
     if !testkit::met("the_kernels_device_beside_ours", &[Need::Root, Need::Zram]) {
         return;
     }
-    let _alone = crate::common::zram();
     let known = fs::read_to_string("/sys/block/zram0/comp_algorithm").expect("algorithms");
     let place = Place::new();
     let ours = "locks --size 320K --schemes epoch --threads 1,2 --repeat 1 --algorithm lz4";

@@ -69,10 +69,10 @@ fn plain_swap_and_none() {
 
 #[test]
 fn the_kernels_own() {
+    let _alone = common::zram();
     if !met("the_kernels_own", &[Need::Zram, Need::Zswap]) {
         return;
     }
-    let _alone = common::zram();
     let place = place();
     let before = common::zswap_parameters();
     let result = build(&place, "--swap kernel-zswap,zswap+rampack,kernel-zram --max-pool 64M");

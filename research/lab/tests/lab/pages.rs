@@ -113,9 +113,8 @@ impl Loop {
     fn new(place: &Place, bytes: u64) -> Loop {
         let file = fs::File::create(place.path("disk")).expect("a file");
         file.set_len(bytes).expect("its size");
-        let mut command = Command::new("losetup");
-        command.args(["--find", "--show"]).arg(place.path("disk"));
-        Loop { path: testkit::run(&mut command).stdout.trim().to_owned() }
+        let path = testkit::attach_loop(&[], place.path("disk"));
+        Loop { path: path.display().to_string() }
     }
 }
 
