@@ -6,6 +6,8 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
 use host::{
@@ -16,10 +18,15 @@ use rustix::fs::{AtFlags, CWD, linkat};
 use crate::failure::{failed, quoted};
 
 mod record;
+mod way;
+
 pub use record::Made;
+use way::{trusted_users, way_to};
 
 /// How often a claim is tried while other daemons claim and leave the root.
 const TRIES: u32 = 100;
+/// Who only looks whether a daemon has the root has the lock for moments, not for so long.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Where the kernel has the files of a process.
 const OWN_FILES: &str = "/proc/self/fd";
@@ -217,7 +224,7 @@ impl Root {
         keeps_listening: impl Fn(&Path) -> bool,
     ) -> Result<Option<File>, ControlError> {
         let path = self.lock_file();
-        let locked = try_lock(&lock);
+        let locked = lock_soon(&mut lock);
         if !locked.map_err(|e| failed(format!("cannot lock {}", path.display()), &e))? {
             return Err(self.taken(&mut lock));
         }
@@ -258,9 +265,9 @@ impl Root {
     /// Does a daemon have this root now?
     #[must_use]
     pub fn is_claimed(&self) -> bool {
-        // If this takes the lock, it releases it again with the file.
+        // If this shares the lock with others who look, it releases it again with the file.
         let lock = self.open_lock().ok().flatten();
-        lock.is_some_and(|lock| !matches!(try_lock(&lock), Ok(true)))
+        lock.is_some_and(|lock| lock.try_lock_shared().is_err())
     }
 
     /// Does a daemon have this root, or will the next one, for which its keeper listens?
@@ -512,45 +519,21 @@ impl Root {
     }
 }
 
-/// The users who may change what this one relies on: root, this one, and who owns `/`. In a user
-/// namespace that is root, under the number of users who are not mapped.
-fn trusted_users() -> [u32; 3] {
-    let top = fs::metadata("/").map_or(0, |found| found.uid());
-    [0, effective_user(), top]
-}
-
-/// The directories and symbolic links that the system passes on the way to `path`, an absolute one,
-/// up to the first that is missing.
-fn way_to(path: &Path) -> io::Result<Vec<(PathBuf, fs::Metadata)>> {
-    /// As in Linux (path_resolution(7)).
-    const LINKS_MOST: usize = 40;
-    let (mut passed, mut links, mut at) = (Vec::new(), 0, PathBuf::new());
-    let parts = |path: &Path| -> Vec<PathBuf> {
-        path.components().rev().map(|part| PathBuf::from(part.as_os_str())).collect()
-    };
-    let mut left = parts(path);
-    while let Some(part) = left.pop() {
-        if part == Path::new("..") {
-            at.pop();
-            continue;
+/// Locks a lock file; false if a daemon has it. Waits for one who only looks, and for a daemon that
+/// has not written its number yet.
+fn lock_soon(lock: &mut File) -> io::Result<bool> {
+    let end = Instant::now() + LOOK;
+    while !try_lock(lock)? {
+        // The daemon before an upgrade was this process.
+        let is_other = |pid: &u32| *pid != std::process::id();
+        let is_there = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+        let other = record::pid_of(lock).filter(is_other);
+        if other.is_some_and(is_there) || Instant::now() > end {
+            return Ok(false);
         }
-        at.push(part);
-        let found = match fs::symlink_metadata(&at) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => break,
-            found => found?,
-        };
-        let is_link = found.is_symlink();
-        passed.push((at.clone(), found));
-        if is_link {
-            links += 1;
-            if links > LINKS_MOST {
-                return Err(io::Error::from_raw_os_error(errno::ELOOP));
-            }
-            left.extend(parts(&fs::read_link(&at)?));
-            at.pop();
-        }
+        thread::sleep(Duration::from_millis(1));
     }
-    Ok(passed)
+    Ok(true)
 }
 
 fn is_race(error: &io::Error) -> bool {

@@ -46,6 +46,23 @@ fn a_root_belongs_to_one_daemon() {
 }
 
 #[test]
+fn who_looks_holds_up_no_daemon_and_takes_no_other_for_one() {
+    let dir = testkit::TempDir::new();
+    let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
+    fs::write(root.lock_file(), "rampack root 1\n").unwrap();
+    let first = root.open_lock().unwrap().unwrap();
+    first.lock_shared().unwrap();
+    assert!(!root.is_claimed());
+    let claim = std::thread::scope(|scope| {
+        let claims = scope.spawn(|| root.claim().map(|claim| claim.killed_before_us()));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        drop(first);
+        claims.join().unwrap()
+    });
+    assert!(claim.is_ok(), "{claim:?}");
+}
+
+#[test]
 fn a_killed_daemon_is_remembered() {
     let dir = testkit::TempDir::new();
     let root = decide(Some(dir.path().to_str().unwrap()), 0, None).unwrap();
