@@ -48,9 +48,9 @@ pub fn run(command: &mut Command) -> Output {
     output
 }
 
-/// Puts a copy of the file `from` at `to`, to be run. Another process makes it: a file that this one
-/// has open to write would be open in the children that other tests start meanwhile, and could not
-/// be run (ETXTBSY).
+/// Puts a copy of the file `from` at `to`, to be run. Another process makes it: a file that this
+/// one has open to write would be open in the children that other tests start meanwhile, and could
+/// not be run (ETXTBSY).
 ///
 /// # Panics
 ///
