@@ -93,7 +93,9 @@ fn crowds_on_the_same_pages_get_along() {
     {
         let disk = plan.build();
         let meddle = || disk.meddle_next();
-        let crowd = Crowd { beside: &meddle, ..Crowd::new(rng.next_u64()) };
+        // The product's design has three times as many.
+        let rounds = cases(500);
+        let crowd = Crowd { beside: &meddle, rounds, ..Crowd::new(rng.next_u64()) };
         suite::hot_pages(&disk, crowd);
         suite::neighbours(&disk, Crowd { seed: rng.next_u64(), ..crowd });
     }

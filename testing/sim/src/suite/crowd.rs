@@ -17,16 +17,13 @@ pub type Make<'a> = &'a dyn Fn(u64) -> Arc<dyn BlockDevice>;
 
 pub(super) const P: u64 = PAGE_SIZE as u64;
 
-/// The rounds of each thread of a crowd.
-pub(super) fn rounds() -> usize {
-    cases(1500)
-}
-
 /// The options of a crowd of threads on one device.
 #[derive(Clone, Copy)]
 pub struct Crowd<'a> {
     /// The seed of the threads' operations. The machine decides their timing.
     pub seed: u64,
+    /// The rounds of each thread.
+    pub rounds: usize,
     /// Whether the device may refuse changes for lack of space or memory.
     pub may_refuse: bool,
     /// One more thread calls this in a loop.
@@ -37,7 +34,8 @@ impl Crowd<'_> {
     /// A crowd on a device with space, and no other activity.
     #[must_use]
     pub fn new(seed: u64) -> Crowd<'static> {
-        Crowd { seed, may_refuse: false, beside: &thread::yield_now }
+        let rounds = cases(1500);
+        Crowd { seed, rounds, may_refuse: false, beside: &thread::yield_now }
     }
 
     /// Whether the change succeeded. An unexpected error is a panic.

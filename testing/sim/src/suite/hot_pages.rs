@@ -5,7 +5,7 @@ use sync::atomic::{AtomicU32, Ordering};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE, Page};
 
-use super::crowd::{Crowd, P, rounds, together};
+use super::crowd::{Crowd, P, together};
 use crate::content::Stamp;
 
 const WRITERS: usize = 3;
@@ -31,7 +31,7 @@ pub fn hot_pages(device: &dyn BlockDevice, crowd: Crowd<'_>) {
         for writer in 0..WRITERS {
             let (mut rng, stage) = (rng.fork(), &stage);
             tasks.push(Box::new(move || {
-                for _ in 0..rounds() {
+                for _ in 0..crowd.rounds {
                     let count = if rng.one_in(4) { 1 + rng.below(PAGES) } else { 1 };
                     let page = rng.below(PAGES - count + 1);
                     stage.write(&mut rng, writer, page, count);
@@ -44,7 +44,7 @@ pub fn hot_pages(device: &dyn BlockDevice, crowd: Crowd<'_>) {
         }
         if discards {
             let (mut rng, stage) = (rng.fork(), &stage);
-            tasks.push(Box::new(move || (0..rounds()).for_each(|_| stage.empty(&mut rng))));
+            tasks.push(Box::new(move || (0..crowd.rounds).for_each(|_| stage.empty(&mut rng))));
         }
         together(tasks, crowd.beside);
     }
@@ -86,7 +86,7 @@ impl Stage<'_> {
 
     fn read(&self, rng: &mut Rng, reader: usize, discards: bool) {
         let mut newest = [[0; WRITERS]; PAGES as usize];
-        for _ in 0..rounds() * WRITERS {
+        for _ in 0..self.crowd.rounds * WRITERS {
             let count = 1 + rng.below(2);
             let page = rng.below(PAGES - count + 1);
             let mut into = vec![0xa5; (count * P) as usize];

@@ -4,7 +4,7 @@ use block::{BlockDevice, Operation, ZeroMode};
 use testkit::Rng;
 use units::Cpu;
 
-use super::crowd::{Crowd, P, rounds, together};
+use super::crowd::{Crowd, P, together};
 use crate::content::Fill;
 
 const THREADS: usize = 4;
@@ -36,7 +36,7 @@ pub fn neighbours(device: &dyn BlockDevice, crowd: Crowd<'_>) {
         .collect();
     let tasks = owners.iter_mut().map(|owner| -> Box<dyn FnOnce() + Send + '_> {
         Box::new(|| {
-            for _ in 0..rounds() {
+            for _ in 0..crowd.rounds {
                 owner.act(device);
             }
         })
