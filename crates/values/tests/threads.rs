@@ -50,21 +50,30 @@ fn run(test: &str, codec: &str, options: Options) {
             let (mut rng, values, stored) = (rng.fork(), &values, &stored);
             writers.push(scope.spawn(move || {
                 let mut into = vec![0; 100_000];
+                // The versions that its keys have. Only the limit takes one away.
+                let mut kept = [None; KEYS as usize];
                 for step in 1..=STEPS {
                     let key = rng.below(KEYS / WRITERS) * WRITERS + writer;
                     let name = key.to_ne_bytes();
                     if rng.one_in(8) {
                         values.remove(at(writer as u32, 1), &name);
+                        kept[key as usize] = None;
                         assert_eq!(read(values, writer as u32, key, &mut into), None);
                         continue;
                     }
                     let value = value(key, step);
                     match values.put(at(writer as u32, 1), &name, &value, PutOptions::default()) {
-                        Ok(()) => stored[key as usize].store(step, Ordering::SeqCst),
+                        Ok(()) => {
+                            stored[key as usize].store(step, Ordering::SeqCst);
+                            kept[key as usize] = Some(step);
+                        }
+                        // The key has what it had.
                         Err(error) => assert_eq!(error, PutError::Full),
                     }
                     let there = read(values, writer as u32, key, &mut into);
-                    assert!(there == Some(step) || forgets && there.is_none(), "{there:?}, {step}");
+                    let is_gone = forgets && there.is_none();
+                    assert!(there == kept[key as usize] || is_gone, "{there:?}, {step}");
+                    kept[key as usize] = there;
                 }
             }));
         }
