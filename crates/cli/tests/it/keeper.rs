@@ -55,14 +55,13 @@ impl Keeper {
     pub fn start_by(command: Command, place: &Place, line: &str) -> Keeper {
         let keeper = Keeper::begin(command, place, line);
         wait_until("there is a device", || keeper.ask("status zram0").code == 0);
-        // It is there a moment before it has its size.
-        let has_size = || keeper.ask("get zram0 initstate").out.trim() == "1";
-        wait_until("it has its size", || !line.contains("--size") || has_size());
-        // The socket is there before the device, and clients may connect last of all.
-        let (socket, size) = (keeper.nbd(), keeper.ask("get zram0 initstate"));
-        let is_served = || NbdClient::is_served(&socket, "zram0");
+        // It is there a moment before it has its size, and clients may connect last of all. Where
+        // there is a socket for them, it is there before the device.
+        let has_size = || keeper.ask("get zram0 initstate").out == "1\n";
+        wait_until("it has its size", has_size);
+        let socket = keeper.nbd();
         wait_until("clients may connect", || {
-            size.out.trim() == "0" || !socket.exists() || is_served()
+            !socket.exists() || NbdClient::is_served(&socket, "zram0")
         });
         keeper
     }
