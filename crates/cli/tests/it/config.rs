@@ -367,6 +367,7 @@ fn a_disk_is_saved_at_the_end_whatever_is_wrong_in_a_file() {
     // What it is saved to changes while it is there, and is known after the next death.
     write(&top, MAIN, &text);
     let mut keeper = self::keep(&top, &place);
+    keeper.serves("zram1");
     assert_eq!(client().read(4096, 4096), noise(7)[..4096]);
     assert_eq!(client().write(4096, &noise(8)), 0);
     write(&top, MAIN, &text.replace("kept.snap", "none/x"));
@@ -382,6 +383,7 @@ fn a_disk_is_saved_at_the_end_whatever_is_wrong_in_a_file() {
     // What is removed from the configuration is not saved any more.
     write(&top, MAIN, &text);
     let mut keeper = self::keep(&top, &place);
+    keeper.serves("zram1");
     assert_eq!(client().read(4096, 4096), noise(7)[..4096]);
     write(&top, MAIN, &format!("[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\n{second}"));
     let said = says(&top, &apply).out;
@@ -591,7 +593,7 @@ fn a_disk_that_could_not_be_taken_over_is_not_made_again() {
     let text = "[serve]\ntransport = 'nbd'\n[zram0]\nsize = '4M'\n[zram1]\nsize = '4M'\n";
     let (top, place) = (system(&[(MAIN, text)]), Place::new());
     let mut keeper = keep(&top, &place);
-    wait_until("both are made", || keeper.ask("get zram1 disksize").out == "4194304\n");
+    keeper.serves("zram1");
     damage(&mut keeper, "zram1");
     let apply = format!("--root {} config apply", place.root().display());
     assert_eq!(says(&top, &format!("{apply} --dry-run")).out, "");

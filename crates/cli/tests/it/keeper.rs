@@ -59,10 +59,9 @@ impl Keeper {
         // there is a socket for them, it is there before the device.
         let has_size = || keeper.ask("get zram0 initstate").out == "1\n";
         wait_until("it has its size", has_size);
-        let socket = keeper.nbd();
-        wait_until("clients may connect", || {
-            !socket.exists() || NbdClient::is_served(&socket, "zram0")
-        });
+        if keeper.nbd().exists() {
+            keeper.serves("zram0");
+        }
         keeper
     }
 
@@ -197,6 +196,13 @@ impl Keeper {
 
     pub fn nbd(&self) -> PathBuf {
         self.root.join("nbd.sock")
+    }
+
+    /// Waits until clients may connect to a device by NBD: only then does it outlive its daemon.
+    #[track_caller]
+    pub fn serves(&self, name: &str) {
+        let socket = self.nbd();
+        wait_until("clients may connect", || NbdClient::is_served(&socket, name));
     }
 
     pub fn root(&self) -> &Path {

@@ -106,20 +106,10 @@ impl Service {
         assert!(client.read(0, contents.len()) == contents, "other contents");
     }
 
-    /// Waits for a disk, which comes after those before it.
-    #[track_caller]
-    fn has(&self, name: &str) {
-        let line = format!("get {name} initstate");
-        wait_until("the disk has its size", || self.keeper.ask(&line).out == "1\n");
-    }
-
     fn fill(&self) -> Vec<u8> {
         let contents: Vec<u8> =
             (0..64).flat_map(|page| noise(page).into_iter().take(4096)).collect();
-        // There is a device a moment before it has its size.
-        let connect = || NbdClient::connect(&self.keeper.nbd(), "zram0");
-        wait_until("the device has its size", || connect().is_ok());
-        let mut client = connect().unwrap();
+        let mut client = NbdClient::connect(&self.keeper.nbd(), "zram0").unwrap();
         assert_eq!(client.write(0, &contents), 0);
         contents
     }
@@ -254,7 +244,7 @@ fn devices_that_were_unloaded_do_not_come_back() {
         let line = "serve --num-devices 2 --transport nbd --size 4M";
         let mut service = Service::start(line);
         service.fill();
-        service.has("zram1");
+        service.keeper.serves("zram1");
         service.keeper.does("set class/zram-control unload=1");
         service.next(how, line);
         let status = service.keeper.does("status --json");
@@ -393,7 +383,7 @@ fn a_disk_that_is_damaged_stops_no_other_and_is_given_up_by_name() {
     let mut service = Service::start(line);
     let contents = service.fill();
     let manager = service.keeper.process() as u32;
-    service.has("zram2");
+    service.keeper.serves("zram2");
     region_of(manager, "zram1.1.record").write_all_at(&[7; 8], 0).unwrap();
     service.next(How::Restart, line);
     service.keeper.says("zram1");
