@@ -67,6 +67,8 @@ mod tests {
         let path = dir.join("socket");
         assert!(!is_listening(&path), "nothing is there");
         let listener = UnixListener::bind(&path).unwrap();
+        // The usual queue is longer than a process may have descriptors.
+        rustix::net::listen(&listener, 4).unwrap();
         let mut queue = Vec::new();
         let full = loop {
             match connect_at_once(&path) {
