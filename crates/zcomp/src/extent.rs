@@ -189,21 +189,14 @@ impl ExtentPacker {
             [0..count / 2, count / 2..count],
             [0..0, 0..0],
         ];
-        // What pages of an extent take alone is not known, and takes as long as to try.
-        let guess = all.filter(|_| !group.is_packed);
-        let guess = guess.and_then(|all| self.guess(count, all, &mut alone));
-        let by = |runs: &_| guess.as_ref().map_or(Some(0), |guess| guess.by(runs, &extent));
-        let mut plans = plans.map(|runs| (by(&runs), runs));
-        plans.sort_by_key(|(guess, _)| *guess);
         // The present plan is as good as any at the low level. The high one makes it smaller.
         let (mut most, mut best) = (group.now + usize::from(group.again), None);
-        for (guess, runs) in plans {
+        for runs in plans {
             let is_none = runs.iter().all(Range::is_empty);
             let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
             // Without an extent, only pages of another extent change.
             let is_change = if is_none { group.is_packed } else { count > 2 };
-            let is_likely = guess.is_some_and(|bytes| bytes < most + most / CLOSE);
-            if !is_change || !is_likely || !runs.iter().all(fits) {
+            if !is_change || !runs.iter().all(fits) {
                 continue;
             }
             if let Some(bytes) = self.bytes_by(count, &runs, &extent, &mut alone)
@@ -216,20 +209,6 @@ impl ExtentPacker {
             }
         }
         best
-    }
-
-    fn guess(
-        &self,
-        count: usize,
-        all: usize,
-        alone: &mut impl FnMut(usize, &Page) -> Option<usize>,
-    ) -> Option<Guess> {
-        let mut guess = Guess { alone: [0; EXTENT_PAGES], sum: 0, all };
-        for (n, page) in self.pages()[..count].iter().enumerate() {
-            guess.alone[n] = alone(n, page)?;
-            guess.sum += guess.alone[n];
-        }
-        Some(guess)
     }
 
     /// The bytes that the pages take with these runs at most; `None` if it is impossible.
@@ -246,40 +225,6 @@ impl ExtentPacker {
         }
         for page in (0..count).filter(|page| !runs.iter().any(|run| run.contains(page))) {
             bytes += alone(page, &self.pages()[page])?;
-        }
-        Some(bytes)
-    }
-}
-
-/// A guess of what runs of the pages of a group take: to try first what is likely the best, and not
-/// what is hopeless.
-struct Guess {
-    /// What each page takes alone.
-    alone: [usize; EXTENT_PAGES],
-    /// What all of them take alone, and as one.
-    sum: usize,
-    all: usize,
-}
-
-impl Guess {
-    /// The bytes of a run. Of what its pages save among all, fewer pages save a part, which is that
-    /// of dumps of programs.
-    fn of(&self, run: &Range<usize>) -> usize {
-        let sum: usize = self.alone[run.clone()].iter().sum();
-        let saved = self.sum.saturating_sub(self.all) * sum / self.sum.max(1);
-        sum - if run.len() > 2 { saved * 7 / 8 } else { saved * 5 / 8 }
-    }
-
-    /// The bytes of all pages with these runs; `None` if a run is hardly shorter than a page.
-    fn by(&self, runs: &[Range<usize>; 2], extent: &impl Fn(usize) -> usize) -> Option<usize> {
-        let mut bytes = self.sum;
-        for run in runs.iter().filter(|run| !run.is_empty()) {
-            let length = self.of(run);
-            if length > PAGE_SIZE + PAGE_SIZE / 16 {
-                return None;
-            }
-            bytes += extent(length.min(PAGE_SIZE));
-            bytes -= self.alone[run.clone()].iter().sum::<usize>();
         }
         Some(bytes)
     }

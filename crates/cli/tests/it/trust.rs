@@ -27,6 +27,8 @@ fn a_socket_that_takes_nobody_holds_up_no_start() {
     for name in ["control.sock", "nbd.sock"] {
         let path = place.root().join(name);
         let listener = UnixListener::bind(&path).unwrap();
+        // The usual queue is longer than a process may have descriptors.
+        rustix::net::listen(&listener, 4).unwrap();
         let queue: Vec<_> = std::iter::from_fn(|| connect_at_once(&path).ok()).collect();
         fs::write(place.root().join("lock"), "rampack root 1\npid 4242\n").unwrap();
         let mut command = program();
