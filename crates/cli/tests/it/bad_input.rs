@@ -217,9 +217,7 @@ fn file_system_unknown_or_not_installed() {
 /// The program where nobody may run it, whatever the directory it was built in allows.
 pub fn as_nobody(place: &Place) -> Command {
     let copy: PathBuf = place.path().join("rampack");
-    // Copied by another process: a file this one had open for writing could not be run while a
-    // test beside it starts a program.
-    testkit::run(Command::new("cp").arg(env!("CARGO_BIN_EXE_rampack")).arg(&copy));
+    testkit::copy_program(env!("CARGO_BIN_EXE_rampack"), &copy);
     for path in [place.path(), &copy] {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
     }

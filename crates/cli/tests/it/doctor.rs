@@ -191,7 +191,7 @@ fn limits_and_what_the_process_may_are_told() {
     // An ordinary user has what is theirs, where the program can be reached.
     let place = TempDir::new();
     let copy = place.path().join("rampack");
-    testkit::run(Command::new("cp").arg(program().get_program()).arg(&copy));
+    testkit::copy_program(program().get_program(), &copy);
     testkit::run(Command::new("chmod").arg("755").arg(place.path()).arg(&copy));
     let mut nobody = Command::new("setpriv");
     nobody.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
@@ -248,7 +248,7 @@ fn a_program_that_ends_others_is_seen() {
     let _alone = EARLYOOM.lock().unwrap_or_else(PoisonError::into_inner);
     let place = TempDir::new();
     let earlyoom = place.path().join("earlyoom");
-    testkit::run(Command::new("cp").arg("/bin/sh").arg(&earlyoom));
+    testkit::copy_program("/bin/sh", &earlyoom);
     let seen = |words: &[&str]| {
         let mut command = Command::new(&earlyoom);
         command.args(["-c", "echo; read word", "name"]).args(words);

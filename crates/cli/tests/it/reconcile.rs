@@ -49,8 +49,7 @@ impl Service {
     fn begin(line: &str, start: impl FnOnce(Command, &Place, &str) -> Keeper) -> Service {
         let place = Place::new();
         let (at, words) = (place.path().join("rampack"), place.path().join("words"));
-        // Another process makes the copy: nobody has it open to write when it is run.
-        run(Command::new("cp").arg(program().get_program()).arg(&at));
+        testkit::copy_program(program().get_program(), &at);
         let mut command = Command::new(&at);
         for (name, value) in program().get_envs() {
             match value {

@@ -55,9 +55,8 @@ fn a_service_manager_is_told_once_the_devices_are_there_and_at_the_end() {
     }
 }
 
-#[test]
-fn a_service_manager_that_wants_signs_of_life_gets_them_from_a_daemon_that_answers() {
-    let place = Place::new();
+/// A daemon that is to give signs of life, and the socket where its service manager hears them.
+fn watched(place: &Place) -> (Daemon, UnixDatagram) {
     let path = place.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -65,7 +64,13 @@ fn a_service_manager_that_wants_signs_of_life_gets_them_from_a_daemon_that_answe
     command.arg("--root").arg(place.root()).env("NOTIFY_SOCKET", &path);
     command.env("WATCHDOG_USEC", "20000");
     command.args(["up", "--transport", "nbd", "--size", "8M"]);
-    let daemon = Daemon::spawn(&place, &mut command);
+    (Daemon::spawn(place, &mut command), socket)
+}
+
+#[test]
+fn a_service_manager_that_wants_signs_of_life_gets_them_from_a_daemon_that_answers() {
+    let place = Place::new();
+    let (daemon, socket) = watched(&place);
     // The signs of life may come before the other.
     let mut told = BTreeMap::new();
     while told.get("READY=1") != Some(&1) || told.get("WATCHDOG=1").is_none_or(|it| *it < 3) {
@@ -78,17 +83,11 @@ fn a_service_manager_that_wants_signs_of_life_gets_them_from_a_daemon_that_answe
 #[test]
 fn a_service_manager_that_does_not_read_holds_up_no_end() {
     let place = Place::new();
-    let path = place.path().join("notify");
-    let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(PATIENCE)).unwrap();
-    let mut command = program();
-    command.arg("--root").arg(place.root()).env("NOTIFY_SOCKET", &path);
-    command.env("WATCHDOG_USEC", "20000");
-    command.args(["up", "--transport", "nbd", "--size", "8M"]);
-    let daemon = Daemon::spawn(&place, &mut command);
+    let (daemon, socket) = watched(&place);
     while message(&socket) != "READY=1" {}
     let others = UnixDatagram::unbound().unwrap();
     others.set_nonblocking(true).unwrap();
+    let path = place.path().join("notify");
     while others.send_to(b"STATUS=full", &path).is_ok() {}
     daemon.stop();
 }

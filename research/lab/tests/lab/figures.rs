@@ -62,8 +62,7 @@ fn rampack_is_named_with_the_command_that_builds_it() {
     for (profile, how) in [("debug", "build -p"), ("release", "build --release -p")] {
         let lab = place.path(profile).join("rampack-lab");
         fs::create_dir(place.path(profile)).expect("a directory");
-        // By another program: a child of another test may have a file open that this one wrote.
-        testkit::run(Command::new("cp").arg(env!("CARGO_BIN_EXE_rampack-lab")).arg(&lab));
+        testkit::copy_program(env!("CARGO_BIN_EXE_rampack-lab"), &lab);
         let line = format!("{QUICK} 0123abc --only estimate");
         testkit::run(Command::new(&lab).args(line.split(' ')).current_dir(place.path("")));
         let text = fs::read_to_string(place.path("out/report.html")).expect("the page");
