@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::exit;
 
 use clap::Parser;
-use control::ControlError;
+use control::{ControlError, Errno};
 use kept::{Backoff, Ended, Keeper};
 
 use crate::args::{Cli, Command, Keep, Swap, SwapAction};
@@ -34,6 +34,11 @@ pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlE
     }
     let program = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
     let arguments = daemon(root, verbose, &keep.command)?;
+    // What outlives the daemon is files that this process has, too.
+    host::allow_descriptors(Keeper::DESCRIPTORS).map_err(|limit| {
+        let needs = format!("a keeper needs {} descriptors, and {limit}", Keeper::DESCRIPTORS);
+        ControlError::new(Errno(host::errno::EMFILE), needs)
+    })?;
     let doing = |error| failed("cannot keep a daemon", &error);
     let above = env::var_os("NOTIFY_SOCKET");
     let mut keeper = Keeper::new(&program, arguments, Backoff::default(), above).map_err(doing)?;

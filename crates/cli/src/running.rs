@@ -207,13 +207,15 @@ pub(crate) fn served(daemon: &Daemon) -> String {
     text
 }
 
-/// Keeps what users store out of core dumps, and out of other swap space if that is wanted; chooses
-/// what threads that serve may do. Call it before anything is stored, and before the first thread
+/// Keeps what users store out of core dumps, and out of other swap space if that is wanted; allows
+/// descriptors for many devices; chooses what threads that serve may do. Call it before anything is stored, and before the first thread
 /// is started.
 pub(crate) fn confine(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let Err(error) = host::no_core_dumps() {
         tracing::warn!("a core dump of this process would have what is stored in it: {error}");
     }
+    // What is missing is told when a device needs it.
+    let _ = host::allow_descriptors(0);
     if frontends.lock_memory {
         host::lock_memory().map_err(|error| {
             let error = failed("--lock-memory: memory cannot be locked", &error);

@@ -60,8 +60,8 @@ pub use ioctl::{
 pub use jobs::{Jobs, Mailbox};
 pub use memfd::{KEY_BYTES, KeptRegion, KeptSecret, Memfds, NamedMemory};
 pub use memory::{
-    allow_stack, has_room_for, kernel_zswap, limits_on_memory, machine_memory, page_bytes,
-    resident_bytes, total_memory,
+    allow_descriptors, allow_stack, has_room_for, kernel_zswap, limits_on_memory, machine_memory,
+    page_bytes, resident_bytes, total_memory,
 };
 pub use message::{IN_MESSAGE, Received, receive_message, send_message, send_now};
 pub use mmap::{Mmap, MmapAhead, Pages};

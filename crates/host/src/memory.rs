@@ -45,6 +45,7 @@ enum Inherited {
     Data,
     Addresses,
     Stack,
+    Descriptors,
 }
 
 impl Inherited {
@@ -54,6 +55,7 @@ impl Inherited {
             Inherited::Data => libc::RLIMIT_DATA,
             Inherited::Addresses => libc::RLIMIT_AS,
             Inherited::Stack => libc::RLIMIT_STACK,
+            Inherited::Descriptors => libc::RLIMIT_NOFILE,
         };
         // SAFETY: a number, and a structure that lives through the call. On an error it stays as it
         // is: no limit.
@@ -67,17 +69,25 @@ impl Inherited {
             Inherited::Data => "ulimit -d",
             Inherited::Addresses => "ulimit -v",
             Inherited::Stack => "ulimit -s",
+            Inherited::Descriptors => "ulimit -n",
         };
-        let bytes = self.get().rlim_cur;
-        (bytes != libc::RLIM_INFINITY).then(|| format!("`{name}` is {}", human(bytes)))
+        let found = self.get().rlim_cur;
+        let shown = match self {
+            Inherited::Descriptors => found.to_string(),
+            _ => human(found).to_string(),
+        };
+        (found != libc::RLIM_INFINITY).then(|| format!("`{name}` is {shown}"))
     }
 }
 
 /// What limits the memory of this process, each by its name and value: its own limits on data and
-/// addresses, and those of its control groups. Empty if nothing does.
+/// addresses, those of its control groups, and that on descriptors if few are left, as memory that
+/// outlives the process is files. Empty if nothing does.
 #[must_use]
 pub fn limits_on_memory() -> String {
-    let own = [Inherited::Data, Inherited::Addresses].into_iter().filter_map(Inherited::named);
+    let files = lacks_descriptors().then_some(Inherited::Descriptors);
+    let own = [Inherited::Data, Inherited::Addresses].into_iter().chain(files);
+    let own = own.filter_map(Inherited::named);
     let groups = group_limits();
     own.chain(groups.iter().map(GroupLimit::to_string)).collect::<Vec<_>>().join(", ")
 }
@@ -97,6 +107,33 @@ pub fn has_room_for(bytes: u64) -> bool {
         libc::munmap(at, bytes);
     }
     true
+}
+
+/// Whether this process has fewer descriptors left than one kept disk has.
+fn lacks_descriptors() -> bool {
+    const DISK: u64 = 16;
+    match fs::read_dir("/proc/self/fd") {
+        Ok(open) => open.count() as u64 + DISK > Inherited::Descriptors.get().rlim_cur,
+        Err(error) => error.raw_os_error() == Some(libc::EMFILE),
+    }
+}
+
+/// Lets this process, and those that it starts, have as many descriptors as it may raise its limit
+/// to, and 65536 at most. A login and a service of systemd begin with 1024.
+///
+/// # Errors
+/// The limit, by its name and value, if that is fewer than `least`.
+pub fn allow_descriptors(least: u64) -> Result<(), String> {
+    const ENOUGH: u64 = 65536;
+    let now = Inherited::Descriptors.get();
+    let raised = libc::rlimit { rlim_cur: now.rlim_max.min(ENOUGH), rlim_max: now.rlim_max };
+    // SAFETY: a number, and a structure that lives through the call.
+    let is_raised = raised.rlim_cur > now.rlim_cur
+        && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
+    match if is_raised { raised.rlim_cur } else { now.rlim_cur } {
+        has if has < least => Err(Inherited::Descriptors.named().unwrap_or_default()),
+        _ => Ok(()),
+    }
 }
 
 /// Lets the stack of the first thread grow to `least` bytes. The system looks at the limit when the

@@ -88,6 +88,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
+    /// The descriptors that a keeper and its daemon may have to have, at most.
+    pub const DESCRIPTORS: u64 = LEAST as u64 + MOST as u64 + 32;
+
     /// Prepares the daemon at `program`, with its arguments, its name first. Descriptors that
     /// another service manager handed over to this process (`kept`) are the first that are kept.
     /// Messages of the daemon are passed on to the service manager `above`, a socket as in

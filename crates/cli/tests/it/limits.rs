@@ -70,6 +70,15 @@ fn limits_of_the_process_are_named_and_nothing_is_left() {
 }
 
 #[test]
+fn descriptors_are_allowed_for_many_devices_or_their_limit_is_named() {
+    for line in ["serve --transport nbd --size 4M", "keep serve --transport nbd --size 4M"] {
+        // What may be raised is.
+        assert!(serves("ulimit -S -n 16", line, &[]));
+        assert!(!serves("ulimit -n 16", line, &["EMFILE"]));
+    }
+}
+
+#[test]
 fn a_stack_that_is_too_small_is_told_by_every_command() {
     let place = Place::new();
     for line in ["serve --size 64M", "status", "--help"] {
