@@ -92,12 +92,10 @@ impl Trial {
         Tried { bytes, compression, decompression }
     }
 
-    /// What compresses extents with this codec, at its level or these if they are higher.
-    pub fn packer(&self, low: i32, high: i32) -> Result<ExtentPacker, CodecError> {
+    /// What compresses extents with this codec.
+    pub fn packer(&self) -> Result<ExtentPacker, CodecError> {
         let none = || CodecError(format!("{} packs no pages", self.compressor.name()));
-        let mut packer = ExtentPacker::new(self.compressor.packer()?.ok_or_else(none)?)?;
-        packer.set_levels(Some(low), Some(high));
-        Ok(packer)
+        ExtentPacker::new(self.compressor.packer()?.ok_or_else(none)?)
     }
 
     /// Reads one page of an extent of this many, and returns how long it took.

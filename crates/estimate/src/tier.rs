@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use tiers::{COLD, OUT, QUICK_LEVEL, THOROUGH_LEVEL, TIERS as FORMS, WARM, WARM_CODEC};
+use tiers::{COLD, OUT, TIERS as FORMS, WARM, WARM_CODEC};
 use units::{PAGE_SIZE, Page};
 use zcomp::{CodecError, EXTENT_PAGES, ExtentPacker, ToPlan};
 
@@ -59,7 +59,7 @@ impl TierTrial {
     pub fn new() -> Result<TierTrial, CodecError> {
         let (name, level) = WARM_CODEC;
         let warm = Trial::new(&Codec::parse(&format!("{name}:{level}"))?)?;
-        let packer = warm.packer(QUICK_LEVEL, THOROUGH_LEVEL)?;
+        let packer = warm.packer()?;
         Ok(TierTrial {
             warm,
             packer,
@@ -99,14 +99,14 @@ impl TierTrial {
     pub fn end(&mut self, costs: &Costs) -> [Found; TIERS.len()] {
         let slots = self.objects.iter().map(|bytes| costs.slot(*bytes));
         let (pages, now) = (self.objects.len(), slots.sum());
-        let group = ToPlan { pages, now, is_packed: false, again: false };
+        let group = ToPlan { pages, now, is_packed: false };
         let start = Instant::now();
         let alone = |n: usize, _: &Page| Some(costs.slot(self.objects[n]));
         let plan = self.packer.plan(group, |length| costs.slot(length) + ENTRY, alone);
         let runs = plan.map(|plan| plan.runs).unwrap_or_default();
         let found = &mut self.found[2];
         for run in runs.iter().filter(|run| !run.is_empty()) {
-            // It is there already, or fits because it fits at the low level.
+            // It is there already.
             if let Some(extent) = self.packer.compress(run.clone()) {
                 found.stored += costs.of(extent.len()) + ENTRY as f64;
             }

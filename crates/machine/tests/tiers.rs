@@ -169,60 +169,6 @@ fn neighbours_that_stay_unused_are_packed_and_read_the_same() {
     subject.disk.validate();
 }
 
-/// A page of pointers: few of their bytes differ, and matches of three bytes are many.
-fn pointers(stamp: u64) -> Page {
-    let (mut page, mut state) = ([0; PAGE_SIZE], stamp.wrapping_mul(2) + 1);
-    for word in page.chunks_exact_mut(8) {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let place = 0x7f3a_0000_0000 | (state >> 63) << 24 | (state >> 40 & 0xf) << 3;
-        word.copy_from_slice(&place.to_le_bytes());
-    }
-    page
-}
-
-#[test]
-fn pages_are_packed_smaller_while_nobody_waits_for_memory() {
-    let bytes = |target| {
-        let subject = Subject::with(Budgets { target, ..Budgets::default() }, &pointers);
-        subject.go(AGE + 2 * COLD_AGE);
-        assert_eq!(subject.disk.density().packed_pages, PAGES);
-        let mut found = [0; PAGE_SIZE];
-        for index in 0..PAGES {
-            subject.disk.load_page(CPU, index, &mut found).unwrap();
-            assert_eq!(found, pointers(index), "page {index}");
-        }
-        subject.disk.stats().compressed_bytes
-    };
-    let (wanted, at_rest) = (bytes(1), bytes(0));
-    assert!(at_rest < wanted / 50 * 49, "{at_rest} bytes, and {wanted} if memory is wanted");
-}
-
-#[test]
-fn all_is_packed_soon_and_so_many_groups_a_pass_once_more() {
-    let pages = 4 * 2500;
-    let subject = Subject::of_pages(pages, Budgets::default(), &pointers);
-    subject.go(AGE + 20);
-    let quick = subject.disk.stats();
-    assert_eq!((subject.cold().moved, subject.disk.density().packed_pages), (pages, pages));
-    let (mut passes, mut before, mut steps) = (subject.disk.tier_stats().passes, 0, Vec::new());
-    while before < pages {
-        subject.go(1);
-        let stats = subject.disk.tier_stats();
-        assert!(stats.passes - passes <= 1 && subject.now.get() < 2000, "{steps:?}");
-        if stats.packed_again > before {
-            assert!(subject.now.get() >= 1128, "they did not rest for long");
-            steps.push(stats.packed_again - before);
-        }
-        (passes, before) = (stats.passes, stats.packed_again);
-    }
-    assert_eq!(steps, [4 * 2048, 4 * 452]);
-    assert_eq!(subject.cold().moved, pages);
-    assert!(subject.disk.stats().compressed_bytes < quick.compressed_bytes / 50 * 49);
-    subject.go(40);
-    assert_eq!(subject.disk.tier_stats().packed_again, pages, "once is enough");
-    subject.disk.validate();
-}
-
 #[test]
 fn a_packed_page_that_is_used_again_comes_up_alone_and_its_extent_is_made_anew() {
     let subject = Subject::new(Budgets::default());

@@ -19,11 +19,6 @@ pub struct Packing {
 }
 
 impl Packing {
-    /// Sets the levels ([`ExtentPacker::set_levels`]).
-    pub fn set_levels(&mut self, low: Option<i32>, high: Option<i32>) {
-        self.packer.set_levels(low, high);
-    }
-
     /// The priority of the codec.
     #[must_use]
     pub fn priority(&self) -> u8 {

@@ -21,13 +21,3 @@ pub const OUT: usize = 3;
 pub const WARM_PRIORITY: u8 = 1;
 /// The codec of the warm tier, if the device has no other, and its level.
 pub const WARM_CODEC: (&str, i32) = ("zstd", 1);
-/// The level of a new extent, and the one that finds out which pages go together: on dumps of
-/// programs it takes three times the time of level 1, for 7 percent of the bytes less. Level 6
-/// takes a third longer, for one percent more.
-pub const QUICK_LEVEL: i32 = 5;
-/// The level of an extent that is packed once more: ten times the time, for 2 to 10 percent of the
-/// bytes less. Reads take as long. It is the lowest level with which libzstd finds matches of three
-/// bytes, of which pointers have many.
-pub const THOROUGH_LEVEL: i32 = 12;
-/// Seconds that pages of an extent must not have been used until it is packed once more.
-pub const THOROUGH_AGE: u32 = 128;

@@ -27,9 +27,7 @@ mod round;
 mod waits;
 
 pub use allowance::{Allowance, Spell};
-pub use forms::{
-    COLD, OUT, QUICK_LEVEL, THOROUGH_AGE, THOROUGH_LEVEL, TIERS, WARM, WARM_CODEC, WARM_PRIORITY,
-};
+pub use forms::{COLD, OUT, TIERS, WARM, WARM_CODEC, WARM_PRIORITY};
 pub use intervals::{GENERATIONS, Intervals, generation};
 pub use memory::Memory;
 pub use policy::{Action, Budgets, News, Pass, Policy, Seen, TIMES_OLDER, Tier, TierPass, Verdict};

@@ -113,8 +113,6 @@ pub struct Pass {
     pub memory: u64,
     /// Tier by tier.
     pub tiers: [TierPass; MOST_TIERS],
-    /// Pages that were made smaller once more, in the tier where they are.
-    pub again: u64,
     /// The intervals between uses that ended.
     pub ended: Intervals,
     /// Those that have not ended, as long as they will probably be.
@@ -167,8 +165,6 @@ pub struct Policy {
     /// Pages that moved since memory was last put together.
     loose: u64,
     compact: bool,
-    /// See [`Policy::wants_memory`].
-    wants: bool,
 }
 
 /// The guess of what a move saves, in bytes, until there are moves.
@@ -196,7 +192,6 @@ impl Policy {
             saved: 0,
             loose: 0,
             compact: false,
-            wants: false,
         };
         policy.plan(&Pass::default());
         policy
@@ -219,13 +214,6 @@ impl Policy {
     pub fn pause(&self) -> u32 {
         let best = self.usable().map(|tier| self.best[tier]).min();
         best.map_or(u32::MAX, |age| (age / 8).clamp(1, PAUSE))
-    }
-
-    /// Whether the pages took more than the memory to aim at when they were last counted: those
-    /// that move now should move quickly.
-    #[must_use]
-    pub fn wants_memory(&self) -> bool {
-        self.wants
     }
 
     /// Whether the device should put its memory together now.
@@ -316,10 +304,9 @@ impl Policy {
             self.saved += tier.saved;
             self.loose += tier.moved;
         }
-        self.loose += pass.again;
         self.plan(pass);
         let pages: u64 = pass.tiers.iter().map(|tier| tier.pages).sum();
-        let moved = pass.again + pass.tiers.iter().map(|tier| tier.moved).sum::<u64>();
+        let moved = pass.tiers.iter().map(|tier| tier.moved).sum::<u64>();
         let at_rest = moved <= pages / LOOSE && self.loose > pages / LOOSE;
         self.compact = at_rest || self.loose > pages / 4;
     }
@@ -339,7 +326,6 @@ impl Policy {
         self.ages = [None; MOST_TIERS];
         let target = self.budgets.target;
         let mut needed = pass.memory.saturating_sub(target);
-        self.wants = target > 0 && needed > 0;
         let each = self.saved.checked_div(self.moved).map_or(SAVED, |saved| saved.max(1));
         for tier in self.usable() {
             let Tier { worth, on_device, .. } = self.tiers[tier];

@@ -157,18 +157,6 @@ fn a_page_that_was_tried_in_vain_goes_on_to_the_next_tier() {
 }
 
 #[test]
-fn memory_is_wanted_above_a_target() {
-    let wants = |target, memory| {
-        let mut policy = Policy::new(&TIERS, Budgets { target, ..Budgets::default() });
-        policy.learn(&Pass { memory, ..Pass::default() });
-        policy.wants_memory()
-    };
-    assert!(wants(1 << 20, (1 << 20) + 1));
-    assert!(!wants(1 << 20, 1 << 20));
-    assert!(!wants(0, 1 << 20), "without a target");
-}
-
-#[test]
 fn pages_that_cannot_move_do_not_count_for_a_target() {
     let budgets = Budgets { target: 1 << 20, ..Budgets::default() };
     let mut policy = Policy::new(&TIERS[..2], budgets);

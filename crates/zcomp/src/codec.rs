@@ -14,7 +14,11 @@ pub(crate) mod lz4_rust;
 #[cfg(feature = "lz4")]
 pub(crate) mod lz4hc;
 pub(crate) mod lzo;
+#[cfg(feature = "zstd")]
+mod matches;
 mod names;
+#[cfg(feature = "zstd")]
+mod sequences;
 #[cfg(feature = "zstd")]
 pub(crate) mod zstd;
 

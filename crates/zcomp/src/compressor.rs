@@ -133,10 +133,6 @@ pub trait Block: Send {
 
 /// The private state of a thread that compresses extents: a few pages as one unit.
 pub trait Packer: Send {
-    /// Sets the level of what is compressed from now on: the codec's, or `level` if that is higher.
-    /// With a dictionary it stays the codec's.
-    fn set_level(&mut self, level: Option<i32>);
-
     /// Compresses `pages`, up to [`EXTENT_PAGES`] pages one behind the other, into the beginning of
     /// `into`, and returns the number of bytes; `None` when they do not fit.
     fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize>;

@@ -1,5 +1,4 @@
-//! Extents: neighbouring pages that are compressed as one object. A low level finds out which pages
-//! go together, a high one makes the extents.
+//! Extents: neighbouring pages that are compressed as one object.
 
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
@@ -7,10 +6,6 @@ use core::ops::Range;
 use units::{PAGE_SIZE, Page};
 
 use crate::{CodecError, EXTENT_PAGES, Packer};
-
-/// Pages that a low level makes longer than this do not become shorter than a page at a high one:
-/// on dumps of programs that takes up to a tenth more away.
-const HOPELESS: usize = PAGE_SIZE + PAGE_SIZE / 8;
 
 /// All pages as one take no more than any parts of them. Parts that take no more than this part of
 /// it above that are good enough: it costs more time to find better ones than they are worth.
@@ -22,8 +17,6 @@ const RUNS: usize = 5;
 /// What packs the pages of a group. One thread needs one; nothing is added to its memory later.
 pub struct ExtentPacker {
     packer: Box<dyn Packer>,
-    low: Option<i32>,
-    high: Option<i32>,
     /// The pages of the group, one behind the other.
     pages: Vec<u8>,
     /// For what is being compressed.
@@ -37,11 +30,9 @@ pub struct ExtentPacker {
 #[derive(Default)]
 struct Run {
     pages: Range<usize>,
-    /// The length at the low level; `None` if that takes more than the pages.
-    low: Option<usize>,
-    /// The length of the extent, once it was made; `None` if it is no shorter than a page.
-    made: Option<Option<usize>>,
-    /// The bytes at the level of `made`, before that those of the low level if they fit.
+    /// The length of the extent; `None` if it takes more than the pages.
+    length: Option<usize>,
+    /// The extent, if it is shorter than a page.
     bytes: Vec<u8>,
 }
 
@@ -71,13 +62,9 @@ pub struct ToPlan {
     pub now: usize,
     /// Some are in an extent now, so that it is a change if all get objects of their own.
     pub is_packed: bool,
-    /// A plan of as many bytes as now is good enough.
-    pub again: bool,
 }
 
 impl ExtentPacker {
-    /// With the codec's level for all, until [`ExtentPacker::set_levels`].
-    ///
     /// # Errors
     /// [`CodecError`] when memory is out.
     pub fn new(packer: Box<dyn Packer>) -> Result<ExtentPacker, CodecError> {
@@ -93,12 +80,7 @@ impl ExtentPacker {
             run.bytes = room(PAGE_SIZE - 1)?;
         }
         let (pages, room) = (room(EXTENT_PAGES * PAGE_SIZE)?, room(EXTENT_PAGES * PAGE_SIZE)?);
-        Ok(ExtentPacker { packer, low: None, high: None, pages, room, runs, tried: 0 })
-    }
-
-    /// Sets the level that finds out, and the one that makes extents ([`Packer::set_level`]).
-    pub fn set_levels(&mut self, low: Option<i32>, high: Option<i32>) {
-        (self.low, self.high, self.tried) = (low, high, 0);
+        Ok(ExtentPacker { packer, pages, room, runs, tried: 0 })
     }
 
     /// The place of a page of the group.
@@ -117,51 +99,31 @@ impl ExtentPacker {
         self.pages.as_chunks().0
     }
 
-    /// Makes an extent of a run of the pages: at the high level, or at the low one in the rare case
-    /// that this is shorter. `None` if it is no shorter than a page. Takes time once for a run.
+    /// Makes an extent of a run of the pages. `None` if it is no shorter than a page. Takes time
+    /// once for a run.
     pub fn compress(&mut self, pages: Range<usize>) -> Option<&[u8]> {
-        let number = self.try_run(pages)?;
-        let run = &mut self.runs[number];
-        if run.made.is_none() {
-            let low = run.low.filter(|low| *low <= HOPELESS);
-            run.made = Some(low.filter(|low| *low < PAGE_SIZE));
-            if let Some(low) = low.filter(|_| self.low != self.high) {
-                let bytes = run.pages.start * PAGE_SIZE..run.pages.end * PAGE_SIZE;
-                self.packer.set_level(self.high);
-                let high = self.packer.compress(&self.pages[bytes], &mut self.room);
-                if let Some(high) = high.filter(|high| *high <= low && *high < PAGE_SIZE) {
-                    run.bytes[..high].copy_from_slice(&self.room[..high]);
-                    run.made = Some(Some(high));
-                }
-            }
-        }
-        let length = run.made.flatten()?;
+        let length = self.length(pages.clone()).filter(|length| *length < PAGE_SIZE)?;
+        let run = self.runs[..self.tried].iter().find(|run| run.pages == pages)?;
         Some(&run.bytes[..length])
     }
 
-    /// The bytes of an extent of a run at the low level, which may be more than those of a page;
-    /// `None` if they are more than those of the run. Takes time once for a run.
+    /// The bytes of an extent of a run, which may be more than those of a page; `None` if they are
+    /// more than those of the run, or if more runs are tried than [`ExtentPacker::plan`] tries.
+    /// Takes time once for a run.
     pub fn length(&mut self, pages: Range<usize>) -> Option<usize> {
-        let number = self.try_run(pages)?;
-        self.runs[number].low
-    }
-
-    /// The place of a run, which is compressed at the low level there. There is one, but for
-    /// callers that try more runs than [`ExtentPacker::plan`].
-    fn try_run(&mut self, pages: Range<usize>) -> Option<usize> {
-        if let Some(number) = self.runs[..self.tried].iter().position(|run| run.pages == pages) {
-            return Some(number);
+        if let Some(run) = self.runs[..self.tried].iter().find(|run| run.pages == pages) {
+            return run.length;
         }
         let run = self.runs.get_mut(self.tried)?;
-        self.packer.set_level(self.low);
         let bytes = &self.pages[pages.start * PAGE_SIZE..pages.end * PAGE_SIZE];
-        run.low = self.packer.compress(bytes, &mut self.room).filter(|low| *low <= bytes.len());
-        if let Some(low) = run.low.filter(|low| *low < PAGE_SIZE) {
-            run.bytes[..low].copy_from_slice(&self.room[..low]);
+        let length = self.packer.compress(bytes, &mut self.room);
+        run.length = length.filter(|length| *length <= bytes.len());
+        if let Some(length) = run.length.filter(|length| *length < PAGE_SIZE) {
+            run.bytes[..length].copy_from_slice(&self.room[..length]);
         }
-        (run.pages, run.made) = (pages, None);
+        run.pages = pages;
         self.tried += 1;
-        Some(self.tried - 1)
+        run.length
     }
 
     /// A plan by which the pages of a group take about the least memory; `None` if that is no less
@@ -185,12 +147,11 @@ impl ExtentPacker {
         let enough = all.map_or(0, |all| all + all / CLOSE);
         let plans: [[Range<usize>; 2]; 4] = [
             [0..count.saturating_sub(1), 0..0],
-            [1.min(count)..count, 0..0],
             [0..count / 2, count / 2..count],
+            [1.min(count)..count, 0..0],
             [0..0, 0..0],
         ];
-        // The present plan is as good as any at the low level. The high one makes it smaller.
-        let (mut most, mut best) = (group.now + usize::from(group.again), None);
+        let (mut most, mut best) = (group.now, None);
         for runs in plans {
             let is_none = runs.iter().all(Range::is_empty);
             let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;

@@ -57,3 +57,24 @@ fn streams_leave_the_heap_alone() {
         assert_eq!(calls > 0, borrows, "{name}: {calls} calls");
     }
 }
+
+#[test]
+fn packers_leave_the_heap_alone() {
+    let mut rng = Rng::new(testkit::seed("packers_leave_the_heap_alone"));
+    let kinds = pages(&mut rng);
+    let mut into = vec![0; 5 * units::PAGE_SIZE];
+    for level in [1, 12] {
+        let codec = zcomp::Zstd::new(&zcomp::Params::at_level(Some(level))).unwrap();
+        let mut packer = codec.packer().unwrap().unwrap();
+        let inputs: Vec<Vec<u8>> = (1..=zcomp::EXTENT_PAGES)
+            .flat_map(|count| kinds.iter().map(move |(_, page)| page.repeat(count)))
+            .collect();
+        // Smaller ones for long, and larger ones again.
+        let (calls, ()) = calls_during(|| {
+            for input in inputs.iter().flat_map(|input| [input; 10]).chain(&inputs) {
+                packer.compress(input, &mut into);
+            }
+        });
+        assert_eq!(calls, 0, "level {level}");
+    }
+}

@@ -104,10 +104,10 @@ impl Content {
 /// What a pass has to do with a page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Due {
-    /// To make it smaller soon.
-    Quick,
-    /// To make it as small as it gets.
-    Thorough,
+    /// To pack it with its neighbours, or to make it smaller alone if that cannot be.
+    First,
+    /// To pack it with its neighbours after all.
+    Last,
 }
 
 /// Stands in place of the word of an object.
@@ -406,7 +406,7 @@ impl Entries {
             || state.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         let is_due = is_aged && passes >= u64::from(wanted) && before & TRIED == 0;
         let is_first = before & (WARM | NO_SMALLER) == 0;
-        is_due.then_some(if is_first { Due::Quick } else { Due::Thorough })
+        is_due.then_some(if is_first { Due::First } else { Due::Last })
     }
 
     /// Whether the page was not read for this many passes. The present one may have come by or not.
@@ -415,13 +415,16 @@ impl Entries {
         state & READ == 0 && ((state & PASSES) >> PASSES_SHIFT) + 1 >= u64::from(wanted)
     }
 
-    /// Marks that the entry was recompressed. It is due once more, unless this was thorough. The
-    /// caller keeps the entry.
-    pub(crate) fn set_recompressed(&self, number: u32, how: Due) {
+    /// Marks that the entry was recompressed. It is due once more, unless it was packed. The caller
+    /// keeps the entry.
+    pub(crate) fn set_recompressed(&self, number: u32, is_packed: bool) {
         let state = &self.table.get(number as usize)[STATE];
-        let tried = if how == Due::Thorough { TRIED } else { 0 };
         self.rest_again(number);
-        state.fetch_or(WARM | tried, Ordering::Relaxed);
+        state.fetch_or(WARM, Ordering::Relaxed);
+        match is_packed {
+            true => state.fetch_or(TRIED, Ordering::Relaxed),
+            false => state.fetch_and(!TRIED, Ordering::Relaxed),
+        };
     }
 
     /// Marks that the page would be no smaller alone. It is due once more. The caller keeps the

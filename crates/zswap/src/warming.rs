@@ -6,9 +6,9 @@ use control::{ControlError, Errno};
 use objects::Packing;
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
-use tiers::{QUICK_LEVEL, Round, THOROUGH_LEVEL};
+use tiers::Round;
 use units::{PAGE_SIZE, Page};
-use zcomp::{Compressor, EXTENT_PAGES, Stream};
+use zcomp::{Compressor, Stream};
 
 /// The state of recompression. Any number of threads may use it at once.
 pub(crate) struct Warming {
@@ -49,30 +49,24 @@ pub(crate) struct Walk {
     pub(crate) round: Round,
     /// Nanoseconds since the pass began.
     pub(crate) since: u64,
-    /// Groups that the pass may still pack once more.
-    pub(crate) thorough: u32,
-    /// The first entry of which it does so, or the next pass if it may not.
-    pub(crate) thorough_from: u32,
     /// Pages recompressed, and read soon afterwards, when the pass before ended.
     pub(crate) before: (u64, u64),
 }
 
 impl Walk {
-    /// Begins with the counts `before`, and packs once, so that the codec has its memory.
+    /// Begins with the counts `before`.
     ///
     /// # Errors
     /// `ENOMEM` when memory is out.
     pub(crate) fn new(
         compressor: &dyn Compressor,
-        mut packing: Packing,
+        packing: Packing,
         before: (u64, u64),
     ) -> Result<Walk, ControlError> {
         let stream = Stream::new(compressor)
             .map_err(|error| ControlError::new(Errno::ENOMEM, format!("{error}")))?;
-        packing.set_levels(Some(QUICK_LEVEL), Some(THOROUGH_LEVEL));
-        packing.compress(0..EXTENT_PAGES);
         let tool = Tool { stream, page: Box::new([0; PAGE_SIZE]), packing };
         let round = Round::default();
-        Ok(Walk { tool, round, since: 0, thorough: 0, thorough_from: 0, before })
+        Ok(Walk { tool, round, since: 0, before })
     }
 }

@@ -195,7 +195,7 @@ fn measure(corpus: &Corpus, idle: u32, args: &DensityArgs) -> Result<Value> {
         }
         let waits = disk.move_pages(1_000_000_000, &host::thread_cpu_time)?;
         let tiers = disk.tier_stats();
-        let now = tiers.packed_again + tiers.tiers.iter().map(|tier| tier.moved).sum::<u64>();
+        let now = tiers.tiers.iter().map(|tier| tier.moved).sum::<u64>();
         still = if waits || now != moved { 0 } else { still + 1 };
         moved = now;
         taken.push(disk.stats().pool_bytes);

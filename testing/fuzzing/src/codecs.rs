@@ -7,7 +7,7 @@ use std::sync::Arc;
 use units::{PAGE_SIZE, Page};
 use zcomp::{
     Compressor, Context, DEFLATE, Deflate, EIGHT42, EXTENT_PAGES, Eight42, LZ4, LZ4HC, LZO,
-    LZO_RLE, Lz4, Lz4hc, Lzo, LzoRle, Params, ZSTD, Zstd,
+    LZO_RLE, Lz4, Lz4hc, Lzo, LzoRle, Packer, Params, ZSTD, Zstd,
 };
 
 /// A codec with a context of this thread.
@@ -17,6 +17,7 @@ struct Codec {
 }
 
 thread_local! {
+    static PACKER: RefCell<(Box<dyn Packer>, Box<dyn Context>)> = RefCell::new(packer());
     static CODECS: RefCell<Vec<Codec>> = RefCell::new(codecs());
 }
 
@@ -47,6 +48,13 @@ fn codecs() -> Vec<Codec> {
         Codec { compressor, context }
     };
     compressors.into_iter().map(ready).collect()
+}
+
+/// What packs pages, and what reads them.
+fn packer() -> (Box<dyn Packer>, Box<dyn Context>) {
+    let zstd = Zstd::new(&Params::default()).expect("good parameters");
+    let packer = zstd.packer().expect("memory for a packer").expect("zstd packs pages");
+    (packer, zstd.context().expect("memory for a context"))
 }
 
 /// Runs `work` on each codec with one of these names.
@@ -115,6 +123,28 @@ fn decode_parts(Codec { context, .. }: &mut Codec, input: &[u8]) {
             }
         }
     }
+}
+
+/// Packs pages that repeat the bytes here and there, and then the first of them. Each page must
+/// come out of the extents as it was.
+pub fn pack_pages(input: &[u8]) {
+    let Some((&first, rest)) = input.split_first() else { return };
+    let step = usize::from(first);
+    let byte = |at: usize| rest.get((at + at / 97 * step) % rest.len().max(1)).copied();
+    let pages: Vec<u8> =
+        (0..EXTENT_PAGES * PAGE_SIZE).map(|at| byte(at).unwrap_or_default()).collect();
+    PACKER.with_borrow_mut(|(packer, context)| {
+        let mut room = vec![0; 2 * pages.len()];
+        for count in [EXTENT_PAGES, 1 + step % EXTENT_PAGES] {
+            let packed = &pages[..count * PAGE_SIZE];
+            let length = packer.compress(packed, &mut room).expect("there is room");
+            for (part, before) in packed.chunks(PAGE_SIZE).enumerate() {
+                let mut page = [0; PAGE_SIZE];
+                let read = context.decompress_part(&room[..length], (part, count), &mut page);
+                assert!(read.is_ok() && page == before, "page {part} of {count}");
+            }
+        }
+    });
 }
 
 /// Gives the bytes to deflate.

@@ -24,7 +24,8 @@ mod value_store;
 mod vhost_chains;
 
 pub use codecs::{
-    decompress, decompress_842, decompress_deflate, decompress_lz4, decompress_lzo, decompress_zstd,
+    decompress, decompress_842, decompress_deflate, decompress_lz4, decompress_lzo,
+    decompress_zstd, pack_pages,
 };
 pub use disk_targets::{attribute_stores, sealed_blocks};
 pub use fuse_client::fuse_requests;

@@ -64,6 +64,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "decompress_lzo", run: codecs::decompress_lzo, seeds: codecs::lzo_seeds },
     Target { name: "decompress_lz4", run: codecs::decompress_lz4, seeds: codecs::lz4_seeds },
     Target { name: "decompress_zstd", run: codecs::decompress_zstd, seeds: codecs::zstd_seeds },
+    Target { name: "pack_pages", run: codecs::pack_pages, seeds: codecs::seeds },
     Target {
         name: "decompress_deflate",
         run: codecs::decompress_deflate,

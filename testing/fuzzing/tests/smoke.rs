@@ -46,6 +46,7 @@ smoked! {
     decompress_lzo
     decompress_lz4
     decompress_zstd
+    pack_pages
     decompress_deflate
     decompress_842
 }

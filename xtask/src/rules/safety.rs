@@ -54,6 +54,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/values/src/engine/contents.rs",
     "crates/zcomp/src/codec/deflate.rs",
     "crates/zcomp/src/codec/liblz4.rs",
+    "crates/zcomp/src/codec/sequences.rs",
     "crates/zram/src/engine/contents.rs",
     "crates/zram/src/slots.rs",
     "crates/zram/src/slots/bit_lock.rs",

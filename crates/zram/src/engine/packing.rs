@@ -33,14 +33,12 @@ pub(crate) struct Packable {
     pub(crate) select: Select,
     /// A bit for each page of the group, the lowest for the first.
     pub(crate) members: u32,
-    /// Pages of whole extents are packed once more, too.
-    pub(crate) again: bool,
 }
 
 impl Packable {
     /// All pages of a kind.
     pub(crate) fn all(select: Select) -> Packable {
-        Packable { select, members: u32::MAX, again: false }
+        Packable { select, members: u32::MAX }
     }
 }
 
@@ -58,7 +56,7 @@ pub(crate) struct Packed {
 impl Engine {
     /// Packs the chosen pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
     /// then. Those that are in an extent are packed anew, or get objects of their own, if half of
-    /// it is gone, or if it has room for a page that comes to it, or if that is asked for.
+    /// it is gone, or if it has room for a page that comes to it.
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the pages have their contents.
@@ -75,10 +73,7 @@ impl Engine {
         let slots = || group.clone().filter(is_chosen).map(|index| self.slots.peek(index));
         let select = which.select;
         let comes = slots().any(|slot| slot.object().is_some() && select.admits(slot));
-        let packs = |slot: Slot| {
-            let is_packed = matches!(slot.kind(), Kind::Shared(Part { packed: true, .. }));
-            which.again && is_packed || self.packs(slot, select, comes)
-        };
+        let packs = |slot: Slot| self.packs(slot, select, comes);
         let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
         let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
@@ -94,7 +89,7 @@ impl Engine {
                 count += 1;
             }
         }
-        let packed = self.pack_members(reader, cpu, &members[..count], which.again, packing);
+        let packed = self.pack_members(reader, cpu, &members[..count], packing);
         let unused = group.filter(|index| self.unmark(*index)).count();
         packed.map(|it| Packed { in_use: it.pages + it.saved == 0 && unused < count, ..it })
     }
@@ -146,12 +141,11 @@ impl Engine {
         reader: &Reader<'_>,
         cpu: Cpu,
         members: &[Member],
-        again: bool,
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
         let is_packed = members.iter().any(|member| member.entry != 0);
         let now = self.bytes_now(members);
-        let group = ToPlan { pages: members.len(), now, is_packed, again };
+        let group = ToPlan { pages: members.len(), now, is_packed };
         let priority = packing.priority();
         let alone = |n: usize, page: &Page| match members[n].entry {
             0 => Some(members[n].bytes),

@@ -18,7 +18,7 @@ use block::IoError;
 use objects::{Object, Packing, Recompressed};
 use pagealloc::MemoryProvider;
 use sync::{Reader, ReaderEpochs};
-use tiers::{COLD, Memory, QUICK_LEVEL, THOROUGH_LEVEL, WARM, WARM_PRIORITY};
+use tiers::{COLD, Memory, WARM, WARM_PRIORITY};
 use units::{PAGE_SIZE, Page};
 use zcomp::EXTENT_PAGES;
 
@@ -80,8 +80,6 @@ pub(crate) struct Group {
     pub(crate) with_cold: Members,
     /// An extent is to be packed anew because half of its pages are gone.
     pub(crate) is_wasted: bool,
-    /// Extents are to be packed once more, at [`THOROUGH_LEVEL`]. No page becomes cold then.
-    pub(crate) is_thorough: bool,
     /// What to remember of each page once it has moved.
     pub(crate) memories: [Memory; EXTENT_PAGES],
 }
@@ -103,9 +101,7 @@ impl Group {
 
     /// Pages that would be packed.
     pub(crate) fn packs(&self) -> bool {
-        self.is_wasted
-            || self.is_thorough
-            || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
+        self.is_wasted || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
     }
 
     /// Whether nothing is to be done.
@@ -206,11 +202,9 @@ impl Mover {
         let reader = readers.enter(CPU);
         let packing = self.packing.as_mut().filter(|it| engine.objects().is_current(&reader, it));
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
-        let (members, again) = (group.to_cold | group.with_cold, group.is_thorough);
-        packing
-            .set_levels(Some(QUICK_LEVEL), Some(if again { THOROUGH_LEVEL } else { QUICK_LEVEL }));
+        let members = group.to_cold | group.with_cold;
         let pages: Range<usize> = group.first..group.end;
-        let which = Packable { select: Select::Any, members, again };
+        let which = Packable { select: Select::Any, members };
         engine.pack(&reader, CPU, pages, which, packing)
     }
 

@@ -7,8 +7,6 @@ use alloc::vec::Vec;
 pub struct TierStats {
     /// Tier by tier, the hot one first.
     pub tiers: Vec<TierCounts>,
-    /// Pages that were packed once more, at a high level.
-    pub packed_again: u64,
     /// Passes over all pages.
     pub passes: u64,
     /// Times that memory was put together.

@@ -10,10 +10,10 @@ use block::IoError;
 use objects::Recompressed;
 use pagealloc::{LazyTable, NoMemory};
 use sync::Reader;
-use sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, Ordering};
 use tiers::{
     Action, Allowance, Budgets, COLD, MOST_TIERS, Memory, OUT, Pass, Policy, Round, Seen, Spell,
-    THOROUGH_AGE, TIERS, Tier, TierPass, Verdict, WARM,
+    TIERS, Tier, TierPass, Verdict, WARM,
 };
 use units::PAGE_SIZE;
 use zcomp::EXTENT_PAGES;
@@ -29,12 +29,6 @@ use crate::tiering::stats::{TierCounts, TierStats};
 pub(crate) const LOOKS: usize = 4096;
 /// Times of last use are compared among this many times the pages, or groups, that move.
 pub(crate) const SAMPLES: usize = 4;
-/// Groups that a pass packs once more: some two seconds of CPU time. The others wait for the next
-/// pass, or a pass over a large device would come too seldom to see which pages are used.
-const THOROUGH: u32 = 2048;
-/// Groups of a word.
-const WORD: usize = u64::BITS as usize;
-
 /// A page that a pass looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Looked {
@@ -52,17 +46,12 @@ pub(crate) struct TierWalk {
     pub(crate) out: Out,
     /// What the policy remembers of each page.
     pub(crate) memory: LazyTable<AtomicU32>,
-    /// A bit for each group that was packed quickly the last time. What another process packed so
-    /// stays as it is.
-    quick: LazyTable<AtomicU64>,
     /// The present pass; its next page is the first of a group.
     round: Round,
     /// The next page of those who need memory at once.
     pub(crate) hand: usize,
     /// Since this was cleared, a page that was to move was used meanwhile.
     pub(crate) in_use: bool,
-    /// Groups that this pass may still pack once more.
-    thorough: u32,
     pass: Pass,
     /// When the present or last pass began, and when the last one ended, in seconds.
     begun: Option<u32>,
@@ -83,18 +72,15 @@ impl TierWalk {
         let Place { engine, provider, pages, .. } = *place;
         let counts = |tier: &Tier| TierCounts { name: tier.name, ..TierCounts::default() };
         let no_memory = |error: NoMemory| alloc::format!("{error}");
-        let words = engine.capacity().div_ceil(EXTENT_PAGES * WORD);
         Ok(TierWalk {
             generation,
             policy: Policy::new(&TIERS, budgets),
             mover: Mover::new(provider, pages)?,
             out: Out::new(budgets.written_a_day),
             memory: LazyTable::new(provider, engine.capacity()).map_err(no_memory)?,
-            quick: LazyTable::new(provider, words).map_err(no_memory)?,
             round: Round::default(),
             hand: 0,
             in_use: false,
-            thorough: 0,
             pass: Pass::default(),
             begun: None,
             ended: None,
@@ -153,8 +139,6 @@ impl TierWalk {
             self.round.begin(0);
             self.mover.begin(place);
             self.out.begin();
-            // What is quick pays more.
-            self.thorough = if self.policy.wants_memory() { 0 } else { THOROUGH };
         }
         let end = pages.min(engine.capacity());
         let mut round = self.round;
@@ -172,26 +156,6 @@ impl TierWalk {
             self.finish(engine, now);
         }
         !ended
-    }
-
-    /// The word and the bit of a group in `quick`.
-    fn quick(&self, group: &Group) -> (&AtomicU64, u64) {
-        let number = group.first / EXTENT_PAGES;
-        (self.quick.get(number / WORD), 1 << (number % WORD))
-    }
-
-    /// Whether the cold pages of a group are packed once more in this pass: that was done quickly,
-    /// and none of them was used for long.
-    fn is_thorough(&self, group: &Group, seen: &[Option<Looked>; EXTENT_PAGES], now: u32) -> bool {
-        let is_cold = |page: &&Looked| group.with_cold >> (page.index - group.first) & 1 == 1;
-        let rests = |page: &Looked| now.saturating_sub(page.seen.last_used) >= THOROUGH_AGE;
-        let (word, bit) = self.quick(group);
-        self.thorough > 0
-            && group.to_cold == 0
-            && !group.is_wasted
-            && group.with_cold.count_ones() > 1
-            && word.load(Ordering::Relaxed) & bit != 0
-            && seen.iter().flatten().filter(is_cold).all(rests)
     }
 
     /// The bytes that the moves of the present pass saved.
@@ -244,9 +208,6 @@ impl TierWalk {
             let mut seen = [None; EXTENT_PAGES];
             for index in engine.touched(index..group.end) {
                 seen[index - group.first] = self.see(place, reader, index, &mut group);
-            }
-            if self.is_thorough(&group, &seen, now) {
-                (group.is_thorough, self.thorough) = (true, self.thorough - 1);
             }
             self.note_lonely(&group, &seen, now);
             next = group.end;
@@ -385,13 +346,8 @@ impl TierWalk {
         match self.mover.pack(place, group) {
             Ok(Packed { in_use: true, .. }) => self.in_use = true,
             Ok(packed) => {
-                let (word, bit) = self.quick(group);
-                // One thread walks, so nobody else changes the word.
-                let bits = word.load(Ordering::Relaxed) & !bit;
-                word.store(bits | if group.is_thorough { 0 } else { bit }, Ordering::Relaxed);
                 let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
-                *saved += packed.saved;
-                *(if group.is_thorough { &mut self.pass.again } else { moved }) += packed.pages;
+                (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
                 // Also those that were not packed: they would take no less memory.
                 group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
             }
@@ -418,7 +374,6 @@ impl TierWalk {
             counts.too_soon += soon;
             counts.late += late;
         }
-        self.stats.packed_again += self.pass.again;
         self.stats.passes += 1;
         (self.ended, self.pass) = (Some(now), Pass::default());
     }

@@ -8,7 +8,6 @@
 
 use objects::{Compressed, Object, Packing, Plan, Shared, ToPlan};
 use sync::Reader;
-use tiers::{QUICK_LEVEL, THOROUGH_LEVEL};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{EXTENT_PAGES, Stream};
 
@@ -71,8 +70,8 @@ impl Zswap {
     /// Packs the page of an entry with those of its group that rest, too. The calling thread is no
     /// reader, and has no stream and no lock that a reader may want.
     pub(super) fn pack(&self, cpu: Cpu, number: u32, wanted: Wanted, tool: &mut Tool) -> Packed {
-        let thorough = wanted.due == Due::Thorough;
-        let mut packed = Packed { is_done: thorough, ..Packed::default() };
+        let is_last = wanted.due == Due::Last;
+        let mut packed = Packed { is_done: is_last, ..Packed::default() };
         if !self.packs.has_room() {
             self.ring_for_memory();
             return packed;
@@ -83,17 +82,15 @@ impl Zswap {
         if !self.may_recompress() || !self.objects.is_current(&reader, packing) {
             return packed;
         }
-        let level = if thorough { THOROUGH_LEVEL } else { QUICK_LEVEL };
-        packing.set_levels(Some(QUICK_LEVEL), Some(level));
         let mut group = self.gather(&reader, cpu, number, wanted, packing).unwrap_or_default();
-        if let Some((plan, saved)) = self.plan(&group, thorough, (stream, packing)) {
+        if let Some((plan, saved)) = self.plan(&group, (stream, packing)) {
             let tools = (stream, packing);
-            packed.pages = self.carry_out(&reader, cpu, &mut group, (&plan, wanted.due), tools);
+            packed.pages = self.carry_out(&reader, cpu, &mut group, &plan, tools);
             packed.has_moved = group.displaced.iter().any(Option::is_some);
             packed.saved = if packed.has_moved { saved } else { 0 };
         }
         packed.is_done |= group.has_moved(number);
-        if thorough {
+        if is_last {
             group.members().for_each(|member| self.settle(cpu, member.word));
         }
         drop(reader);
@@ -105,7 +102,6 @@ impl Zswap {
     fn plan(
         &self,
         group: &Group,
-        again: bool,
         (stream, packing): (&mut Stream, &mut Packing),
     ) -> Option<(Plan, u64)> {
         let (pages, is_packed) = (group.members().count(), group.members().any(Member::is_part));
@@ -114,7 +110,7 @@ impl Zswap {
         }
         let now = self.bytes_now(group);
         let alone = |n: usize, page: &Page| self.alone(group.members[n]?, page, stream);
-        let plan = packing.plan(&self.objects, ToPlan { pages, now, is_packed, again }, alone)?;
+        let plan = packing.plan(&self.objects, ToPlan { pages, now, is_packed }, alone)?;
         let saved = now.saturating_sub(plan.bytes) as u64;
         Some((plan, saved))
     }
@@ -125,14 +121,14 @@ impl Zswap {
         reader: &Reader<'_>,
         cpu: Cpu,
         group: &mut Group,
-        (plan, due): (&Plan, Due),
+        plan: &Plan,
         (stream, packing): (&mut Stream, &mut Packing),
     ) -> u64 {
         let mut packed = 0;
         for run in plan.runs.iter().filter(|run| !run.is_empty()) {
             let places = (&group.members[run.clone()], &mut group.displaced[run.clone()]);
             if let Some(made) = packing.compress(run.clone()) {
-                packed += self.make_pack(reader, cpu, places, made, due);
+                packed += self.make_pack(reader, cpu, places, made);
             }
         }
         for n in (0..EXTENT_PAGES).filter(|n| plan.leaves_alone(*n)) {
@@ -168,7 +164,7 @@ impl Zswap {
             let now = self.entries.content(word.number());
             let packs = match now {
                 Content::Stored(object) => matches!(object, Object::Compressed { .. }),
-                Content::Part(part) => due == Due::Thorough || self.is_wasted(part.pack),
+                Content::Part(part) => due == Due::Last || self.is_wasted(part.pack),
                 Content::SameFilled(_) => false,
             };
             let rests = word == own || self.entries.rests(word.number(), passes);
@@ -178,7 +174,7 @@ impl Zswap {
                 count += 1;
             }
         }
-        let goes_on = due == Due::Thorough || gathered.members().any(Member::is_part);
+        let goes_on = due == Due::Last || gathered.members().any(Member::is_part);
         (goes_on || !waits).then_some(gathered)
     }
 
@@ -230,7 +226,6 @@ impl Zswap {
         cpu: Cpu,
         (members, displaced): (&[Option<Member>], &mut [Option<Content>]),
         made: Compressed<'_>,
-        due: Due,
     ) -> u64 {
         let codec = made.codec;
         let Ok(object) = self.store_again(cpu, made, None) else { return 0 };
@@ -247,7 +242,7 @@ impl Zswap {
                 self.packs.hold(pack);
                 Some(Content::Part(part))
             };
-            let exchanged = self.put_in_place(reader, cpu, member.word, due, make);
+            let exchanged = self.put_in_place(reader, cpu, member.word, make);
             packed += u64::from(exchanged.is_some());
             *old = exchanged.map(|it| it.old);
         }
@@ -273,7 +268,7 @@ impl Zswap {
             };
             object.ok().map(Content::Stored)
         };
-        let exchanged = self.put_in_place(reader, cpu, member.word, Due::Quick, make);
+        let exchanged = self.put_in_place(reader, cpu, member.word, make);
         exchanged.map(|Exchanged { old, .. }| old)
     }
 

@@ -20,8 +20,6 @@ use crate::warming::Walk;
 
 /// Entries between two looks at the CPU time.
 const STRETCH: u32 = 256;
-/// Groups that a pass packs once more. The passes must not become so long that pages wait for them.
-const THOROUGH: u32 = 512;
 /// The pool is compacted after a pass if that gains one in this many frames.
 const LOOSE: u64 = 32;
 
@@ -61,7 +59,7 @@ impl Zswap {
     }
 
     /// Recompresses pages that were not read for [`crate::Policy::auto_age`], neighbours together,
-    /// if that is on. What was not read for as long again is packed once more, thoroughly.
+    /// if that is on. One that had no old neighbours is tried with them once more, as long again later.
     /// `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of the
     /// calling thread in nanoseconds. It takes no more of it than
     /// [`crate::Policy::auto_cpu_percent`] of the elapsed time, on average. Returns whether pages
@@ -91,14 +89,10 @@ impl Zswap {
 
     /// Begins a pass, unless one is under way. Returns whether there is one now.
     fn begin_pass(&self, walk: &mut Walk) -> bool {
-        let Walk { round, since, thorough, thorough_from, .. } = walk;
+        let Walk { round, since, .. } = walk;
         if !round.is_under_way() && *since >= self.policy.auto_age_ns() / u64::from(PASSES) {
             round.begin(1);
-            // It goes on where the one before had no more left.
-            if *thorough > 0 {
-                *thorough_from = 0;
-            }
-            (*since, *thorough) = (0, THOROUGH);
+            *since = 0;
         }
         round.is_under_way()
     }
@@ -115,13 +109,8 @@ impl Zswap {
         let ended = round.go_on(end as usize + 1, spell, |next| {
             let first = next as u32;
             let until = first.saturating_add(STRETCH).min(end + 1);
-            let may = |number| number >= walk.thorough_from && walk.thorough > 0;
-            let due = |number| self.due(number, wanted, may(number)).map(|due| (number, due));
+            let due = |number| self.due(number, wanted).map(|due| (number, due));
             let Some((old, due)) = (first..until).find_map(due) else { return until as usize };
-            walk.thorough -= u32::from(due == Due::Thorough);
-            if walk.thorough == 0 && due == Due::Thorough {
-                walk.thorough_from = old + 1;
-            }
             moved |= self.move_counted(cpu, old, Wanted { due, passes: wanted }, walk);
             old as usize + 1
         });
@@ -136,14 +125,14 @@ impl Zswap {
         ended
     }
 
-    /// Lets an entry grow older. Returns what is due then, with packing once more or without.
-    fn due(&self, number: u32, passes: u8, may_be_thorough: bool) -> Option<Due> {
+    /// Lets an entry grow older. Returns what is due then.
+    fn due(&self, number: u32, passes: u8) -> Option<Due> {
         let content = self.entries.in_pool(number)?;
         let due = self.entries.pass_by(number, passes);
-        match (due.filter(|due| may_be_thorough || *due == Due::Quick), content) {
+        match (due, content) {
             (None, Content::Part(part)) => {
                 let is_wasted = self.is_wasted(part.pack) && self.entries.rests(number, passes);
-                is_wasted.then_some(Due::Quick)
+                is_wasted.then_some(Due::First)
             }
             (due, _) => due,
         }
@@ -155,7 +144,7 @@ impl Zswap {
         self.counts.add(cpu, Count::Recompressed, packed.pages as i64);
         self.counts.add(cpu, Count::RecompressSaved, packed.saved as i64);
         if packed.is_done {
-            if !packed.has_moved && wanted.due == Due::Quick {
+            if !packed.has_moved && wanted.due == Due::First {
                 // What is left of its pack takes no less in another way, for now.
                 self.entries.rest_again(number);
                 self.counts.add(cpu, Count::RecompressVain, 1);

@@ -13,7 +13,7 @@ use units::Cpu;
 use super::Zswap;
 use super::exchange::Exchanged;
 use crate::Word;
-use crate::entry::{Content, Due};
+use crate::entry::Content;
 use crate::warming::Tool;
 
 /// Frames that recompression leaves to stores.
@@ -51,7 +51,7 @@ impl Zswap {
             let stored = self.store_again(cpu, Compressed { bytes, codec }, Some(now));
             stored.ok().map(Content::Stored)
         };
-        let exchanged = self.put_in_place(&reader, cpu, word, Due::Quick, store);
+        let exchanged = self.put_in_place(&reader, cpu, word, store);
         let Some(Exchanged { old, new }) = exchanged else {
             return Recompressed::InUse;
         };
@@ -101,7 +101,6 @@ impl Zswap {
         reader: &Reader<'_>,
         cpu: Cpu,
         word: Word,
-        due: Due,
         store: impl FnOnce(Content) -> Option<Content>,
     ) -> Option<Exchanged> {
         let _reading = self.retired.read(cpu);
@@ -111,7 +110,7 @@ impl Zswap {
         let make = |now, old| if now == word { store(old) } else { None };
         let exchanged = self.exchange(reader, cpu, number, make)?;
         self.account_replaced(cpu, memcg, exchanged.old, exchanged.new);
-        self.entries.set_recompressed(number, due);
+        self.entries.set_recompressed(number, matches!(exchanged.new, Content::Part(_)));
         Some(exchanged)
     }
 }
