@@ -85,6 +85,8 @@ pub struct Scenario {
     ballast: u64,
     /// These pages become packs, of which most are given up again, whole.
     packs: bool,
+    /// Where in the area the pages of owners are.
+    place: fn(u64) -> u64,
 }
 
 impl Scenario {
@@ -99,6 +101,7 @@ impl Scenario {
         limit: 0,
         ballast: 0,
         packs: false,
+        place: |number| 1 + number,
     };
     /// Objects are moved while they are used, written back and given up.
     pub const COMPACTED: Scenario = Scenario {
@@ -114,6 +117,8 @@ impl Scenario {
     pub const RECOMPRESSED: Scenario = Scenario {
         actions: &[Action::Recompress, Action::Recompress, Action::Compact, Action::Reclaim],
         others: 2,
+        // Without neighbours, with which they would be packed.
+        place: |number| 1 + number * 4,
         ..Scenario::BASE
     };
     /// Packs are made, moved and taken apart while their pages are used and written back.
@@ -122,6 +127,7 @@ impl Scenario {
         others: 2,
         ballast: 32,
         packs: true,
+        place: |number| number,
         ..Scenario::BASE
     };
     /// Pages are written back while their owners use them.
@@ -189,7 +195,8 @@ impl Scenario {
             Run { cache: make(), devices_below, scenario: *self, history: History::default() };
         run.set_up();
         let run = Arc::new(run);
-        let mut owners: Vec<Owner> = (0..self.owners).map(|n| Owner::new(n, rng.fork())).collect();
+        let mut owners: Vec<Owner> =
+            (0..self.owners).map(|n| Owner::new(n, rng.fork(), self.place)).collect();
         let mut crowd: Vec<User> = (0..self.crowd).map(|n| User::new(n, rng.fork())).collect();
         run.store_ballast();
         owners.iter_mut().for_each(|owner| owner.store(&run, 0));
@@ -384,14 +391,15 @@ const OWN: usize = 2;
 /// A thread with pages of its own: it knows each byte of them.
 struct Owner {
     number: usize,
+    place: fn(u64) -> u64,
     rng: Rng,
     stored: u32,
     newest: [Option<Version>; OWN],
 }
 
 impl Owner {
-    fn new(number: usize, rng: Rng) -> Owner {
-        Owner { number, rng, stored: 0, newest: [None; OWN] }
+    fn new(number: usize, rng: Rng, place: fn(u64) -> u64) -> Owner {
+        Owner { number, place, rng, stored: 0, newest: [None; OWN] }
     }
 
     fn cpu(&self) -> Cpu {
@@ -399,7 +407,7 @@ impl Owner {
     }
 
     fn swap_page(&self, which: usize) -> SwapPage {
-        SwapPage { area: 0, offset: (1 + self.number * OWN + which) as u64 }
+        SwapPage { area: 0, offset: (self.place)((self.number * OWN + which) as u64) }
     }
 
     fn act(&mut self, run: &Run) {
