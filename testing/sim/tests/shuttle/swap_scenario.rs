@@ -116,15 +116,20 @@ impl Scenario {
     /// Objects are replaced by smaller ones while they are used, moved, written back and given up.
     pub const RECOMPRESSED: Scenario = Scenario {
         actions: &[Action::Recompress, Action::Recompress, Action::Compact, Action::Reclaim],
+        steps: 8,
         others: 2,
+        count: 4,
         // Without neighbours, with which they would be packed.
         place: |number| 1 + number * 4,
         ..Scenario::BASE
     };
     /// Packs are made, moved and taken apart while their pages are used and written back.
     pub const PACKED: Scenario = Scenario {
-        actions: &[Action::Recompress, Action::Compact, Action::Compact, Action::Reclaim],
+        actions: &[Action::Recompress, Action::Recompress, Action::Compact, Action::Reclaim],
+        owners: 3,
+        steps: 8,
         others: 2,
+        count: 4,
         ballast: 32,
         packs: true,
         place: |number| number,
