@@ -208,8 +208,8 @@ pub(crate) fn served(daemon: &Daemon) -> String {
 }
 
 /// Keeps what users store out of core dumps, and out of other swap space if that is wanted; allows
-/// descriptors for many devices; chooses what threads that serve may do. Call it before anything is stored, and before the first thread
-/// is started.
+/// descriptors for many devices; chooses what threads that serve may do. Call it before anything is
+/// stored, and before the first thread is started.
 pub(crate) fn confine(frontends: &FrontendOptions) -> Result<(), ControlError> {
     if let Err(error) = host::no_core_dumps() {
         tracing::warn!("a core dump of this process would have what is stored in it: {error}");

@@ -75,8 +75,8 @@ impl Coder {
         Ok(coder)
     }
 
-    /// Codes `sequences`, which make up `bytes` and end with one without a match, into the beginning of `into`, and returns the
-    /// number of bytes; `None` when they do not fit.
+    /// Codes `sequences`, which make up `bytes` and end with one without a match, into the
+    /// beginning of `into`, and returns the number of bytes; `None` when they do not fit.
     pub(super) fn code(
         &mut self,
         sequences: &[Sequence],

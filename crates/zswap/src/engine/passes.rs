@@ -59,9 +59,9 @@ impl Zswap {
     }
 
     /// Recompresses pages that were not read for [`crate::Policy::auto_age`], neighbours together,
-    /// if that is on. One that had no old neighbours is tried with them once more, as long again later.
-    /// `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of the
-    /// calling thread in nanoseconds. It takes no more of it than
+    /// if that is on. One that had no old neighbours is tried with them once more, as long again
+    /// later. `elapsed` are the nanoseconds since the call before; `spent` reads the CPU time of
+    /// the calling thread in nanoseconds. It takes no more of it than
     /// [`crate::Policy::auto_cpu_percent`] of the elapsed time, on average. Returns whether pages
     /// wait for CPU time. A call begins one pass at most, and there are up to eight in `auto_age`:
     /// to a caller that comes less often, pages are old later.
