@@ -121,7 +121,7 @@ fn stored_by_tier(pages: &[u8]) -> [u64; 3] {
     }
     // The slot, the time of last use, what is remembered of the page, and its fingerprint.
     let tables = whole.len() as u64 * (8 + 4 + 4 + 4);
-    // Hot, warm before pages are packed, and packed once more.
+    // Hot, warm before pages are packed, and packed.
     [0, 48, 400].map(|seconds| {
         for _ in (0..seconds).step_by(4) {
             now += 4;

@@ -16,6 +16,10 @@ const MADV_POPULATE_WRITE: libc::c_int = 23;
 /// populates it if needed.
 const LARGE: u64 = 1 << 20;
 
+/// What glibc reserves for an arena, the heap of some threads: aligned to its length, of which the
+/// first part is in use, and the rest has no access (`HEAP_MAX_SIZE`).
+const ARENA: u64 = 64 << 20;
+
 /// A line of /proc/self/maps (proc_pid_maps(5)).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Mapped {
@@ -41,6 +45,18 @@ impl Mapped {
         Some(Mapped { start: number(start)?, end: number(end)?, readable, writable, shared, name })
     }
 
+    /// Whether it is the part in use of an arena, `next` being the mapping after it.
+    pub fn is_arena(&self, next: Option<&Mapped>) -> bool {
+        let is_rest = |it: &Mapped| {
+            let follows = it.start == self.end && it.end == self.start + ARENA;
+            follows && it.name.is_empty() && !it.readable && !it.writable
+        };
+        self.name.is_empty()
+            && self.writable
+            && self.start.is_multiple_of(ARENA)
+            && next.is_some_and(is_rest)
+    }
+
     /// The advice that populates it; None to leave it.
     pub fn advice(&self) -> Option<libc::c_int> {
         let wanted = match &*self.name {
@@ -58,8 +74,8 @@ impl Mapped {
     }
 }
 
-/// Populates the code and the data of this program and its libraries, the heap, the stack of its
-/// first thread and small mappings. After [`crate::lock_memory`] they stay in memory, and so does
+/// Populates the code and the data of this program and its libraries, the heap and the arenas of
+/// glibc, the stack of its first thread and small mappings. After [`crate::lock_memory`] they stay in memory, and so does
 /// all that is mapped later.
 ///
 /// # Errors
@@ -72,8 +88,10 @@ pub fn make_resident() -> io::Result<()> {
     let at = &raw const here as usize / page * page;
     populate(at, page, MADV_POPULATE_READ)?;
     let text = fs::read_to_string("/proc/self/maps")?;
-    for mapped in text.lines().filter_map(Mapped::parse) {
-        let Some(advice) = mapped.advice() else { continue };
+    let all: Vec<Mapped> = text.lines().filter_map(Mapped::parse).collect();
+    for (n, mapped) in all.iter().enumerate() {
+        let arena = || mapped.is_arena(all.get(n + 1)).then_some(MADV_POPULATE_WRITE);
+        let Some(advice) = mapped.advice().or_else(arena) else { continue };
         let length = (mapped.end - mapped.start) as usize;
         if let Err(error) = populate(mapped.start as usize, length, advice) {
             match error.raw_os_error() {

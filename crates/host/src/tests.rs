@@ -426,6 +426,16 @@ fn code_data_heap_and_stack_are_made_resident_and_regions_are_not() {
     assert_eq!(line("1000-9000 rw-p 0 00:00 0"), write);
     assert_eq!(line("1000-9000000 rw-p 0 00:00 0"), None, "a large one");
     assert_eq!(line("1000-9000 ---p 0 00:00 0"), None);
+    // The heap of a thread: its part in use begins with 64 MiB that are reserved.
+    let is_arena = |texts: [&str; 2]| {
+        let [part, rest] = texts.map(|text| crate::resident::Mapped::parse(text).unwrap());
+        (part.is_arena(Some(&rest)), part.is_arena(None))
+    };
+    let part = "7f0000000000-7f0000300000 rw-p 0 00:00 0";
+    assert_eq!(is_arena([part, "7f0000300000-7f0004000000 ---p 0 00:00 0"]), (true, false));
+    for rest in ["7f0000300000-7f0008000000 ---p", "7f0000300000-7f0004000000 rw-p"] {
+        assert_eq!(is_arena([part, &format!("{rest} 0 00:00 0")]), (false, false));
+    }
     assert_eq!(line("1000-9000 rw-s 0 00:00 3 anon_inode:[io_uring]"), None);
     assert_eq!(line("1000-9000 r--p 0 00:00 0 [vvar]"), None);
     crate::make_resident().unwrap();

@@ -147,7 +147,7 @@ fn pages_in_use_stay_and_pages_that_come_back_come_up() {
     subject.disk.validate();
 }
 
-/// After so many seconds all of them are packed, and packed once more.
+/// After so many seconds all of them are packed.
 const COLD_AGE: u32 = 256 + 20;
 
 #[test]

@@ -11,6 +11,7 @@ use units::PAGE_SIZE;
 use zswap::{AreaOptions, AreaStats, Headroom, PARAMETERS, SwapDevice, SwapType, Zswap};
 
 use super::name;
+use super::protections;
 use super::report::PoolReport;
 use crate::engine::Machine;
 use crate::latency::Timed;
@@ -181,6 +182,8 @@ pub fn follow(machine: &Machine, changes: &Asked) -> Followed {
             followed.note((option, value), "the swap cache", &stored);
         }
     }
+    // A new codec has memory that no thread has touched.
+    protections::make_resident();
     followed
 }
 

@@ -133,7 +133,7 @@ impl Finder {
             };
             while found.length < LONG {
                 let most = if found.length < FAIR { 2 } else { 1 };
-                let later = |ahead| Some((ahead, search.better(found, at + ahead, taken)?));
+                let later = |ahead| Some((ahead, search.better(found, at + ahead)?));
                 let Some((ahead, better)) = (1..=most).find_map(later) else { break };
                 (at, found) = (at + ahead, better);
             }
@@ -213,11 +213,11 @@ impl Search<'_> {
 
     /// The match at a later place that saves more than `than`.
     #[inline]
-    fn better(&mut self, than: Match, at: usize, taken: usize) -> Option<Match> {
+    fn better(&mut self, than: Match, at: usize) -> Option<Match> {
         if at + TAIL > self.bytes.len() {
             return None;
         }
-        self.best(at, at == taken).filter(|later| later.gain > than.gain)
+        self.best(at, false).filter(|later| later.gain > than.gain)
     }
 
     /// Notes that a match of this distance was taken.

@@ -2,7 +2,8 @@
 //!
 //! # Why unsafe
 //! Calls into C. Each call passes whole slices with their lengths, and a context that lives as long
-//! as its owner. libzstd checks the sequences: none reads or writes outside of these slices.
+//! as its owner. That sequences stay within the slice is checked here: libzstd adds their lengths
+//! in 32 bits. It checks the rest.
 
 use alloc::format;
 use core::ptr::NonNull;
@@ -83,10 +84,13 @@ impl Coder {
         bytes: &[u8],
         into: &mut [u8],
     ) -> Option<usize> {
-        // libzstd looks for the end.
-        sequences.last().filter(|last| last.matchLength == 0)?;
+        let is_right = make_up(sequences, bytes.len());
+        debug_assert!(is_right, "they make up {} bytes", bytes.len());
+        if !is_right {
+            return None;
+        }
         // SAFETY: the context is there and used by nobody else; the slices come with their
-        // lengths, and the parameters say that sequences are checked.
+        // lengths, and the sequences stay within `bytes` and have an end.
         let code = unsafe {
             ZSTD_compressSequences(
                 self.0.as_ptr(),
@@ -100,6 +104,21 @@ impl Coder {
         };
         (!is_error(code)).then_some(code)
     }
+}
+
+/// Whether sequences make up so many bytes, look back at none before the first, and end with one
+/// without a match, as libzstd expects.
+fn make_up(sequences: &[Sequence], bytes: usize) -> bool {
+    let mut place = 0_u64;
+    let fits = |it: &Sequence| {
+        place += u64::from(it.litLength);
+        let looks_back = u64::from(it.offset) <= place && (it.matchLength == 0 || it.offset > 0);
+        place += u64::from(it.matchLength);
+        looks_back && place <= bytes as u64
+    };
+    let (ends, fit) =
+        (sequences.last().is_some_and(|it| it.matchLength == 0), sequences.iter().all(fits));
+    ends && fit && place == bytes as u64
 }
 
 impl Drop for Coder {

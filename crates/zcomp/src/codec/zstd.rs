@@ -33,9 +33,9 @@ const BOUND: usize = PAGE_SIZE + 64;
 /// The same for an extent.
 const EXTENT_BOUND: usize = EXTENT_PAGES * PAGE_SIZE + 256;
 
-/// The least level at which libzstd weighs all ways through its input: it makes extents half a
+/// The least level at which libzstd finds matches of three bytes: it makes extents up to half a
 /// percent shorter than our search does, in five times the time.
-const WEIGHS_ALL: i32 = 12;
+const FINDS_SHORT: i32 = 12;
 
 /// The window of an extent.
 const WINDOW_BITS: i32 = (EXTENT_PAGES * PAGE_SIZE).ilog2() as i32;
@@ -117,7 +117,7 @@ impl Compressor for Zstd {
 
     fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
         let scratch = room(EXTENT_BOUND)?;
-        let mut packer: Box<dyn Packer> = if self.dictionary.is_none() && self.level < WEIGHS_ALL {
+        let mut packer: Box<dyn Packer> = if self.dictionary.is_none() && self.level < FINDS_SHORT {
             let (finder, coder) = (Finder::new()?, Coder::new(WINDOW_BITS)?);
             Box::new(FindingPacker { finder, coder, scratch })
         } else {
@@ -129,7 +129,9 @@ impl Compressor for Zstd {
             Box::new(LevelPacker { compressor, scratch, _dictionary })
         };
         // libzstd takes memory for the largest extent now.
-        packer.compress(&room(EXTENT_PAGES * PAGE_SIZE)?, &mut room(EXTENT_BOUND)?);
+        packer
+            .compress(&room(EXTENT_PAGES * PAGE_SIZE)?, &mut room(EXTENT_BOUND)?)
+            .ok_or_else(|| out_of_memory(NAME))?;
         Ok(Some(packer))
     }
 

@@ -92,6 +92,8 @@ impl Zswap {
         packed.is_done |= group.has_moved(number);
         if is_last {
             group.members().for_each(|member| self.settle(cpu, member.word));
+            // It may be none of them. A mark on another life keeps a page as it is, no more.
+            self.entries.set_settled(number);
         }
         drop(reader);
         group.displaced.into_iter().flatten().for_each(|old| self.retire_old(cpu, old));
