@@ -75,8 +75,8 @@ impl Mapped {
 }
 
 /// Populates the code and the data of this program and its libraries, the heap and the arenas of
-/// glibc, the stack of its first thread and small mappings. After [`crate::lock_memory`] they stay in memory, and so does
-/// all that is mapped later.
+/// glibc, the stack of its first thread and small mappings. After [`crate::lock_memory`] they stay
+/// in memory, and so does all that is mapped later.
 ///
 /// # Errors
 /// The error of madvise(2) for the first part that could not be populated; `EINVAL` before Linux
