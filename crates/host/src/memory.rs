@@ -81,13 +81,10 @@ impl Inherited {
 }
 
 /// What limits the memory of this process, each by its name and value: its own limits on data and
-/// addresses, those of its control groups, and that on descriptors if few are left, as memory that
-/// outlives the process is files. Empty if nothing does.
+/// addresses, and those of its control groups. Empty if nothing does.
 #[must_use]
 pub fn limits_on_memory() -> String {
-    let files = lacks_descriptors().then_some(Inherited::Descriptors);
-    let own = [Inherited::Data, Inherited::Addresses].into_iter().chain(files);
-    let own = own.filter_map(Inherited::named);
+    let own = [Inherited::Data, Inherited::Addresses].into_iter().filter_map(Inherited::named);
     let groups = group_limits();
     own.chain(groups.iter().map(GroupLimit::to_string)).collect::<Vec<_>>().join(", ")
 }
@@ -107,15 +104,6 @@ pub fn has_room_for(bytes: u64) -> bool {
         libc::munmap(at, bytes);
     }
     true
-}
-
-/// Whether this process has fewer descriptors left than one kept disk has.
-fn lacks_descriptors() -> bool {
-    const DISK: u64 = 16;
-    match fs::read_dir("/proc/self/fd") {
-        Ok(open) => open.count() as u64 + DISK > Inherited::Descriptors.get().rlim_cur,
-        Err(error) => error.raw_os_error() == Some(libc::EMFILE),
-    }
 }
 
 /// Lets this process, and those that it starts, have as many descriptors as it may raise its limit

@@ -124,6 +124,17 @@ pub fn parameters(machine: &Machine) -> Result<Bound<Zswap>, ControlError> {
     Ok(Bound::new(machine.swap()?, PARAMETERS))
 }
 
+/// Sets a parameter, and has in memory what that brought: no thread has touched the contexts of a
+/// new codec yet, and those that serve must not wait for their pages.
+///
+/// # Errors
+/// That of the parameter; nothing has changed then.
+pub fn store(rows: &Bound<Zswap>, name: &str, value: &str) -> Result<(), ControlError> {
+    rows.store(name, value)?;
+    protections::make_resident();
+    Ok(())
+}
+
 /// The percentage of memory for the pool without a backing device, by default. Pages that do not
 /// fit in the pool stay in memory uncompressed, so a larger pool is better there.
 const WITHOUT_DEVICE: &str = "75";
@@ -178,12 +189,10 @@ pub fn follow(machine: &Machine, changes: &Asked) -> Followed {
     for (option, value) in changes {
         let (device, name) = of_device(option);
         if device.is_none_or(|device| device.starts_with("swap")) {
-            let stored = parameters(machine).and_then(|rows| rows.store(name, value));
+            let stored = parameters(machine).and_then(|rows| store(&rows, name, value));
             followed.note((option, value), "the swap cache", &stored);
         }
     }
-    // A new codec has memory that no thread has touched.
-    protections::make_resident();
     followed
 }
 
@@ -204,7 +213,7 @@ pub fn set(
     let policy = policy.policy();
     let untouched = (policy.max_pool_percent(), policy.max_pool_bytes()) == (USUAL_PERCENT, 0);
     for Attribute { name, value } in wanted(options, has_device, untouched, is_first) {
-        let was = rows.show(&name).and_then(|was| rows.store(&name, &value).map(|()| was));
+        let was = rows.show(&name).and_then(|was| store(&rows, &name, &value).map(|()| was));
         match was {
             Ok(value) => before.push(Attribute { name, value }),
             Err(error) => {
@@ -227,7 +236,7 @@ pub fn set(
 pub fn restore(machine: &Machine, before: &[Attribute]) {
     let Ok(rows) = parameters(machine) else { return };
     for Attribute { name, value } in before.iter().rev() {
-        if let Err(error) = rows.store(name, value) {
+        if let Err(error) = store(&rows, name, value) {
             tracing::error!("{name} is not what it was: {error}");
         }
     }

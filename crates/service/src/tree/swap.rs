@@ -8,7 +8,7 @@ use zswap::{DEBUG, MEMCG_ATTRIBUTES, PARAMETERS, Zswap};
 
 use crate::devices::Devices;
 use crate::engine::Machine;
-use crate::swap::protections;
+use crate::swap::cache;
 
 /// `module/zswap`.
 pub(super) fn module(devices: &Arc<Devices>) -> Fixed {
@@ -46,9 +46,8 @@ impl Object for CacheFiles {
     }
 
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
-        Bound::new(self.devices.machine().swap()?, self.rows).store(name, value)?;
-        // A new codec has memory that no thread has touched.
-        protections::make_resident();
+        let rows = Bound::new(self.devices.machine().swap()?, self.rows);
+        cache::store(&rows, name, value)?;
         // The next daemon sets it again.
         self.devices.save()
     }

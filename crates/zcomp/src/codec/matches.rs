@@ -1,11 +1,10 @@
 //! Finds what repeats in a few pages, for [`sequences`](super::sequences) to code.
 //!
 //! Many words of a program's pages are pointers, whose upper three bytes are those of others.
-//! libzstd looks for matches as short as that at the levels only that weigh all ways through their
-//! input, from 12 on. This finds them in one pass, as its lazy levels do: of a match here and those
-//! that begin one or two bytes later, the one is taken that promises to save most bits. On dumps of
-//! programs the result is as long as that of level 12, or half a percent longer, in a fifth of the
-//! time.
+//! libzstd looks for matches as short as that from level 12 on alone. This finds them in one pass,
+//! as its lazy levels do: of a match here and those that begin one or two bytes later, the one is
+//! taken that promises to save most bits. On dumps of programs the result is as long as that of
+//! level 12, or half a percent longer, in a fifth of the time.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -29,6 +29,7 @@ use crate::tiering::stats::{TierCounts, TierStats};
 pub(crate) const LOOKS: usize = 4096;
 /// Times of last use are compared among this many times the pages, or groups, that move.
 pub(crate) const SAMPLES: usize = 4;
+
 /// A page that a pass looked at.
 #[derive(Clone, Copy)]
 pub(crate) struct Looked {
