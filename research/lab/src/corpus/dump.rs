@@ -6,7 +6,6 @@
 //! takes no memory of its own.
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
@@ -43,9 +42,7 @@ pub fn wanted_pages(process: u32) -> Result<Vec<u64>> {
     let writable = MMPermissions::READ | MMPermissions::WRITE | MMPermissions::PRIVATE;
     let own = MemoryPageFlags::PRESENT | MemoryPageFlags::MMAP_EXCLUSIVE;
     let is_wanted = |state: &PageInfo| match state {
-        PageInfo::MemoryPage(state) => {
-            state.contains(own) && !state.contains(MemoryPageFlags::FILE)
-        }
+        PageInfo::MemoryPage(state) => *state & (own | MemoryPageFlags::FILE) == own,
         PageInfo::SwapPage(_) => false,
     };
     let mut addresses = Vec::new();
@@ -80,9 +77,8 @@ pub fn take(process: u32, most: usize) -> Result<Vec<u8>> {
     for address in addresses {
         match memory.read_exact_at(&mut page, address) {
             Ok(()) => contents.extend_from_slice(&page),
-            // Guard pages and device memory look ordinary but cannot be read.
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
-            Err(error) if error.raw_os_error() == Some(nix::libc::EIO) => {}
+            // Guard pages and device memory look ordinary but cannot be read: there is nothing.
+            Err(error) if [None, Some(nix::libc::EIO)].contains(&error.raw_os_error()) => {}
             Err(error) => return Err(error).context("its memory"),
         }
     }
