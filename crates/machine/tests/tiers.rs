@@ -318,6 +318,26 @@ fn work_stops_when_its_cpu_time_is_spent_and_goes_on_later() {
 }
 
 #[test]
+fn a_disk_at_rest_is_left_alone_until_it_is_used() {
+    let subject = Subject::new(Budgets::default());
+    let passes = || subject.disk.tier_stats().passes;
+    subject.go(1000);
+    let before = passes();
+    subject.go(640);
+    assert!((9..=11).contains(&(passes() - before)), "{} to {}", before, passes());
+    let uses: [&dyn Fn(); 3] = [&|| subject.load(7), &|| subject.store(7, &page(7)), &|| {
+        subject.disk.discard_pages(CPU, 7, 1).unwrap()
+    }];
+    for used in uses {
+        subject.go(1000);
+        let before = passes();
+        used();
+        subject.go(5);
+        assert!(passes() > before, "a use is heard before the next one");
+    }
+}
+
+#[test]
 fn at_the_target_pages_stay() {
     let all = Subject::new(Budgets::default());
     let most = all.disk.stats().pool_bytes;

@@ -111,6 +111,8 @@ pub struct Pass {
     pub seconds: u32,
     /// Bytes of memory that the pages take now.
     pub memory: u64,
+    /// Seconds since the last use of a page, if there are pages.
+    pub unused: Option<u32>,
     /// Tier by tier.
     pub tiers: [TierPass; MOST_TIERS],
     /// The intervals between uses that ended.
@@ -124,6 +126,7 @@ impl Pass {
     pub fn count(&mut self, page: &Seen, verdict: &Verdict, now: u32) {
         let age = now.saturating_sub(page.last_used);
         self.tiers[page.tier].pages += 1;
+        self.unused = Some(self.unused.map_or(age, |unused| unused.min(age)));
         // A page that became no smaller stays, whatever its age.
         if verdict.action != Action::Stay || verdict.memory.tier() <= page.tier {
             self.tiers[page.tier].ages[generation(age)] += 1;
@@ -165,12 +168,19 @@ pub struct Policy {
     /// Pages that moved since memory was last put together.
     loose: u64,
     compact: bool,
+    /// The pause of a device at rest, if that is longer.
+    rest: u32,
 }
 
 /// The guess of what a move saves, in bytes, until there are moves.
 const SAVED: u64 = 256;
 /// The most seconds between passes. A use is seen only if a pass comes before the next one.
 const PAUSE: u32 = 4;
+/// The most between passes while nothing is used, and the part of the time since the last use that
+/// they may come late.
+const REST: u32 = 64;
+/// See [`REST`].
+const LATE: u32 = 8;
 /// A page that moves to a tier on a device is this many times as old as one that moves to the tier
 /// before.
 pub const TIMES_OLDER: u32 = 4;
@@ -192,6 +202,7 @@ impl Policy {
             saved: 0,
             loose: 0,
             compact: false,
+            rest: 0,
         };
         policy.plan(&Pass::default());
         policy
@@ -216,6 +227,13 @@ impl Policy {
         best.map_or(u32::MAX, |age| (age / 8).clamp(1, PAUSE))
     }
 
+    /// The same if the device was not used since the last pass began. There is little to do, and a
+    /// look at all pages costs the same each time.
+    #[must_use]
+    pub fn rest(&self) -> u32 {
+        self.pause().max(self.rest)
+    }
+
     /// Whether the device should put its memory together now.
     #[must_use]
     pub fn wants_compaction(&self) -> bool {
@@ -229,7 +247,9 @@ impl Policy {
 
     /// Changes the budgets, from the next pass on.
     pub fn set_budgets(&mut self, budgets: Budgets) {
-        self.budgets = budgets;
+        if budgets != self.budgets {
+            (self.budgets, self.rest) = (budgets, 0);
+        }
     }
 
     /// What to do with a page in the second `now`.
@@ -304,11 +324,15 @@ impl Policy {
             self.saved += tier.saved;
             self.loose += tier.moved;
         }
+        let planned = self.ages;
         self.plan(pass);
         let pages: u64 = pass.tiers.iter().map(|tier| tier.pages).sum();
         let moved = pass.tiers.iter().map(|tier| tier.moved).sum::<u64>();
         let at_rest = moved <= pages / LOOSE && self.loose > pages / LOOSE;
         self.compact = at_rest || self.loose > pages / 4;
+        // By other ages, the next pass may move pages.
+        let rests = moved == 0 && self.ages == planned;
+        self.rest = pass.unused.filter(|_| rests).map_or(0, |unused| (unused / LATE).min(REST));
     }
 
     /// The tiers that are fast enough, and may be written.

@@ -215,6 +215,35 @@ fn what_was_seen_long_ago_counts_less() {
 }
 
 #[test]
+fn a_device_at_rest_is_looked_at_less_often() {
+    let mut policy = Policy::new(&TIERS, Budgets::default());
+    let rest_after = |policy: &mut Policy, ages: &[u32], moved| {
+        let mut pass = Pass { memory: 1 << 30, ..Pass::default() };
+        for age in ages {
+            let page = seen(0, 1000 - age, Memory::default());
+            pass.count(&page, &policy.judge(page, 1000), 1000);
+        }
+        pass.tiers[1].moved = moved;
+        policy.learn(&pass);
+        (policy.rest(), policy.rest() == policy.pause())
+    };
+    assert!(rest_after(&mut policy, &[], 0).1, "nothing is there");
+    rest_after(&mut policy, &[80, 900], 0);
+    assert_eq!(rest_after(&mut policy, &[80, 900], 0), (10, false), "an eighth of the time");
+    assert_eq!(rest_after(&mut policy, &[800, 900], 0), (64, false), "a minute at most");
+    assert!(rest_after(&mut policy, &[800, 900], 1).1, "more may move");
+    assert_eq!(rest_after(&mut policy, &[800, 900], 0), (64, false));
+    policy.set_budgets(Budgets::default());
+    assert_eq!(policy.rest(), 64, "nothing has changed");
+    policy.set_budgets(Budgets { target: 1 << 31, ..Budgets::default() });
+    assert_eq!(policy.rest(), policy.pause(), "a new budget is heard at once");
+    rest_after(&mut policy, &[800, 900], 0);
+    assert_eq!(rest_after(&mut policy, &[800, 900], 0), (64, false), "no page needs to move");
+    policy.set_budgets(Budgets { target: 1 << 20, ..Budgets::default() });
+    assert!(rest_after(&mut policy, &[800, 900], 0).1, "the next pass moves pages");
+}
+
+#[test]
 fn memory_is_put_together_after_moves() {
     let mut policy = Policy::new(&TIERS, Budgets::default());
     let mut pass = Pass { seconds: 1, ..Pass::default() };

@@ -18,6 +18,7 @@ use control::{ControlError, Errno};
 use tiers::{Budgets, WARM_CODEC};
 use zcomp::Params;
 
+use crate::counts::Count;
 use crate::disk::{Disk, Moved};
 use crate::engine::Engine;
 use moves::Place;
@@ -160,12 +161,14 @@ impl Disk {
     }
 
     fn place<'a>(&'a self, engine: &'a Engine) -> Place<'a> {
+        let uses = [Count::Reads, Count::Writes, Count::NotifyFree];
         Place {
             engine,
             readers: &self.readers,
             provider: &*self.resources.provider,
             pages: self.reach(),
             now: self.now(),
+            uses: uses.into_iter().map(|it| self.counts.sum(it)).sum(),
         }
     }
 }

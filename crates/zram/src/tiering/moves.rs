@@ -117,6 +117,8 @@ pub(crate) struct Place<'a> {
     pub(crate) provider: &'a dyn MemoryProvider,
     pub(crate) pages: usize,
     pub(crate) now: u32,
+    /// How often pages were read, written and freed so far.
+    pub(crate) uses: u64,
 }
 
 /// What one thread needs to move pages.

@@ -56,6 +56,8 @@ pub(crate) struct TierWalk {
     pass: Pass,
     /// When the present or last pass began, and when the last one ended, in seconds.
     begun: Option<u32>,
+    /// The uses of the device when it began.
+    uses: u64,
     ended: Option<u32>,
     stats: TierStats,
 }
@@ -84,6 +86,7 @@ impl TierWalk {
             in_use: false,
             pass: Pass::default(),
             begun: None,
+            uses: 0,
             ended: None,
             stats: TierStats { tiers: TIERS.iter().map(counts).collect(), ..Default::default() },
         })
@@ -130,13 +133,16 @@ impl TierWalk {
 
     /// Goes on with the pass, or begins one if it is time. Returns whether it ran out of time.
     pub(crate) fn go_on(&mut self, place: &Place<'_>, spell: Spell<'_>) -> bool {
-        let Place { engine, readers, pages, now, .. } = *place;
+        let Place { engine, readers, pages, now, uses, .. } = *place;
         if self.is_between() {
-            let is_due = |begun| now.saturating_sub(begun) >= self.policy.pause();
-            if !self.begun.is_none_or(is_due) {
+            let pause = match self.uses == uses {
+                true => self.policy.rest(),
+                false => self.policy.pause(),
+            };
+            if self.begun.is_some_and(|begun| now.saturating_sub(begun) < pause) {
                 return false;
             }
-            self.begun = Some(now);
+            (self.begun, self.uses) = (Some(now), uses);
             self.round.begin(0);
             self.mover.begin(place);
             self.out.begin();
