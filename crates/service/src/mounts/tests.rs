@@ -38,7 +38,7 @@ fn whoever_has_a_file_open_is_found() {
     assert_eq!(used_by(&place), "");
     let _open = File::create(place.join("file")).unwrap();
     let holders = holders(|path| path.starts_with(&place));
-    assert_eq!(holders.len(), 1);
-    assert_eq!(holders[0].pid, std::process::id());
+    // A program that another test starts has it, too, until it runs.
+    assert!(holders.iter().any(|holder| holder.pid == std::process::id()));
     assert!(used_by(&place).contains("/file"));
 }
