@@ -176,10 +176,10 @@ pub struct Policy {
 const SAVED: u64 = 256;
 /// The most seconds between passes. A use is seen only if a pass comes before the next one.
 const PAUSE: u32 = 4;
-/// The most between passes while nothing is used, and the part of the time since the last use that
-/// they may come late.
+/// The same while nothing is used.
 const REST: u32 = 64;
-/// See [`REST`].
+/// A pass comes late by one in so many parts of the age at which pages move, or of that of the
+/// youngest page at rest.
 const LATE: u32 = 8;
 /// A page that moves to a tier on a device is this many times as old as one that moves to the tier
 /// before.
@@ -224,7 +224,7 @@ impl Policy {
     #[must_use]
     pub fn pause(&self) -> u32 {
         let best = self.usable().map(|tier| self.best[tier]).min();
-        best.map_or(u32::MAX, |age| (age / 8).clamp(1, PAUSE))
+        best.map_or(u32::MAX, |age| (age / LATE).clamp(1, PAUSE))
     }
 
     /// The same if the device was not used since the last pass began. There is little to do, and a

@@ -58,7 +58,8 @@ struct Places {
     threes: Box<[u16; 1 << THREE_BITS]>,
     /// By the hash of four bytes: the last place with it.
     fours: Box<[u16; 1 << FOUR_BITS]>,
-    /// By place: the one before with the same hash of four bytes.
+    /// By place: the one before with the same hash of four bytes. The remainder of a place by the
+    /// length is the place itself, and needs no check.
     before: Box<[u16; LONGEST]>,
 }
 
