@@ -99,7 +99,7 @@ impl TierTrial {
     pub fn end(&mut self, costs: &Costs) -> [Found; TIERS.len()] {
         let slots = self.objects.iter().map(|bytes| costs.slot(*bytes));
         let (pages, now) = (self.objects.len(), slots.sum());
-        let group = ToPlan { pages, now, is_packed: false };
+        let group = ToPlan { pages, now, anew: false };
         let start = Instant::now();
         let alone = |n: usize, _: &Page| Some(costs.slot(self.objects[n]));
         let plan = self.packer.plan(group, |length| costs.slot(length) + ENTRY, alone);

@@ -136,4 +136,12 @@ pub trait Packer: Send {
     /// Compresses `pages`, up to [`EXTENT_PAGES`] pages one behind the other, into the beginning of
     /// `into`, and returns the number of bytes; `None` when they do not fit.
     fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize>;
+
+    /// How much of the result is due to the first of these pages, to the first two, and so on: the
+    /// numbers compare with each other, and are not bytes. `None` if that takes as long as to
+    /// compress them. After [`Packer::compress`] of the same pages it takes little time.
+    fn shares(&mut self, pages: &[u8]) -> Option<[usize; EXTENT_PAGES]> {
+        let _ = pages;
+        None
+    }
 }

@@ -9,7 +9,7 @@ use crate::{CodecError, EXTENT_PAGES, Packer};
 
 /// All pages as one take no more than any parts of them. Parts that take no more than this part of
 /// it above that are good enough: it costs more time to find better ones than they are worth.
-const CLOSE: usize = 32;
+const CLOSE: usize = 20;
 
 /// More runs of the pages of a group are not tried.
 const RUNS: usize = 5;
@@ -60,8 +60,8 @@ pub struct ToPlan {
     pub pages: usize,
     /// The bytes that come free when all of them leave their objects.
     pub now: usize,
-    /// Some are in an extent now, so that it is a change if all get objects of their own.
-    pub is_packed: bool,
+    /// A page that is left alone gets a new object, so that it is a change if all are.
+    pub anew: bool,
 }
 
 impl ExtentPacker {
@@ -127,8 +127,9 @@ impl ExtentPacker {
     }
 
     /// A plan by which the pages of a group take about the least memory; `None` if that is no less
-    /// than now. All as one extent is the first choice. `extent` is how many bytes one of a length
-    /// takes, `alone` how many a page takes by itself; `None` if that cannot be told.
+    /// than now. All as one extent is the first choice. `extent` is how many bytes one takes
+    /// that is shorter than a page, `alone` how many a page takes by itself; `None` if that cannot
+    /// be told.
     pub fn plan(
         &mut self,
         group: ToPlan,
@@ -143,33 +144,60 @@ impl ExtentPacker {
         {
             return Some(Plan { runs: [0..count, 0..0], bytes });
         }
+        let mut known = [None; EXTENT_PAGES];
+        let mut alone = |n: usize, page: &Page| *known[n].get_or_insert_with(|| alone(n, page));
         let all = if count > 1 { self.length(0..count) } else { None };
         let enough = all.map_or(0, |all| all + all / CLOSE);
-        let plans: [[Range<usize>; 2]; 4] = [
-            [0..count.saturating_sub(1), 0..0],
-            [0..count / 2, count / 2..count],
-            [1.min(count)..count, 0..0],
-            [0..0, 0..0],
-        ];
+        let first = [0..count.saturating_sub(1), 0..0];
+        let pairs = [0..count / 2, count / 2..count];
+        let last = [1.min(count)..count, 0..0];
+        // What `first` takes, as far as that is known before it is made.
+        let about = match all {
+            Some(all) if count > 2 => self.about(count, all, &extent, &mut alone),
+            _ => 0,
+        };
+        let plans = [first.clone(), pairs, first, last, [0..0, 0..0]];
         let (mut most, mut best) = (group.now, None);
-        for runs in plans {
-            let is_none = runs.iter().all(Range::is_empty);
-            let fits = |run: &Range<usize>| run.is_empty() || run.len() > 1;
-            // Without an extent, only pages of another extent change.
-            let is_change = if is_none { group.is_packed } else { count > 2 };
-            if !is_change || !runs.iter().all(fits) {
-                continue;
-            }
-            if let Some(bytes) = self.bytes_by(count, &runs, &extent, &mut alone)
+        for (number, runs) in plans.iter().enumerate() {
+            let is_wanted = match number {
+                // Extents save little.
+                4 => group.anew && most > group.now / 4 * 3,
+                _ if count < 3 => false,
+                0 => about <= enough,
+                1 => count > 3,
+                2 => about > enough && about < most,
+                // It is searched from its beginning once more.
+                _ => best.is_none(),
+            };
+            if is_wanted
+                && let Some(bytes) = self.bytes_by(count, runs, &extent, &mut alone)
                 && bytes < most
             {
-                (most, best) = (bytes, Some(Plan { runs, bytes }));
+                (most, best) = (bytes, Some(Plan { runs: runs.clone(), bytes }));
                 if bytes <= enough {
                     break;
                 }
             }
         }
         best
+    }
+
+    /// About the bytes of a group of which the last page is alone, and the others are an extent, if
+    /// that of all is `all` bytes long: 0 if that is not known, and very many if they do not fit.
+    fn about(
+        &mut self,
+        count: usize,
+        all: usize,
+        extent: &impl Fn(usize) -> usize,
+        alone: &mut impl FnMut(usize, &Page) -> Option<usize>,
+    ) -> usize {
+        let Some(shares) = self.packer.shares(&self.pages[..count * PAGE_SIZE]) else { return 0 };
+        let length = all * shares[count - 2] / shares[count - 1].max(1);
+        if length > PAGE_SIZE + PAGE_SIZE / CLOSE {
+            return usize::MAX;
+        }
+        let bytes = extent(length.min(PAGE_SIZE - 1));
+        alone(count - 1, &self.pages()[count - 1]).map_or(usize::MAX, |last| bytes + last)
     }
 
     /// The bytes that the pages take with these runs at most; `None` if it is impossible.

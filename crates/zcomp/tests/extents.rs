@@ -96,6 +96,13 @@ fn extents_of_anything_come_back_and_hold_pointers_well() {
             assert!(length <= fresh + fresh / 20 + 8, "{length} for {fresh}, {pages:?}");
         }
     }
+    let mut length = |count: usize| packer.compress(&pointers[..count * PAGE_SIZE], &mut bytes);
+    let lengths = [1, 2, 3, 4].map(|count| length(count).unwrap());
+    let shares = packer.shares(&pointers).unwrap();
+    for (share, length) in shares.into_iter().zip(lengths) {
+        let about = lengths[3] * share / shares[3];
+        assert!(about.abs_diff(length) < length / 20, "{about} for {length} of {shares:?}");
+    }
     // From level 12 on libzstd weighs all ways through the pages.
     let [own, best] = [1, 12].map(by);
     assert!(own < best + best / 50, "{own} {best}");
@@ -140,6 +147,7 @@ fn a_context_that_has_read_an_extent_tells_others_from_it() {
 /// An extent of `pages` pages has `lengths[pages - 1]` bytes. It counts what it makes.
 struct Planned {
     lengths: [usize; EXTENT_PAGES],
+    shares: Option<[usize; EXTENT_PAGES]>,
     made: Arc<AtomicUsize>,
 }
 
@@ -150,18 +158,32 @@ impl Packer for Planned {
         into.get_mut(..length)?.fill(1);
         Some(length)
     }
+
+    fn shares(&mut self, _: &[u8]) -> Option<[usize; EXTENT_PAGES]> {
+        self.shares
+    }
 }
 
 /// A packer with these lengths, and the number of extents that it made.
-fn planned(lengths: [usize; EXTENT_PAGES]) -> (ExtentPacker, Arc<AtomicUsize>) {
+fn planned(
+    lengths: [usize; EXTENT_PAGES],
+    shares: Option<[usize; EXTENT_PAGES]>,
+) -> (ExtentPacker, Arc<AtomicUsize>) {
     let made = Arc::new(AtomicUsize::new(0));
-    (ExtentPacker::new(Box::new(Planned { lengths, made: made.clone() })).unwrap(), made)
+    let packer = Planned { lengths, shares, made: made.clone() };
+    (ExtentPacker::new(Box::new(packer)).unwrap(), made)
+}
+
+/// The bytes of an extent of a length.
+fn extent(length: usize) -> usize {
+    assert!(length < PAGE_SIZE, "an extent of {length} bytes");
+    length + 100
 }
 
 #[test]
 fn a_run_is_compressed_once_until_a_page_changes() {
     for (length, made) in [(4000, Some(4000)), (4096, None), (4700, None)] {
-        let (mut packer, count) = planned([length; EXTENT_PAGES]);
+        let (mut packer, count) = planned([length; EXTENT_PAGES], None);
         for _ in 0..2 {
             assert_eq!(packer.length(0..2), Some(length));
             assert_eq!(packer.compress(0..2).map(<[u8]>::len), made, "no shorter than a page");
@@ -176,8 +198,8 @@ fn a_run_is_compressed_once_until_a_page_changes() {
 #[test]
 fn the_pages_of_a_group_are_put_together_so_that_they_take_little() {
     let none = [0..0, 0..0];
-    let group = ToPlan { pages: 4, now: 6000, is_packed: false };
-    let packed = ToPlan { is_packed: true, ..group };
+    let group = ToPlan { pages: 4, now: 6000, anew: false };
+    let packed = ToPlan { anew: true, ..group };
     // The lengths of extents of one to four pages, what a page takes by itself, the group, and the
     // plan with its bytes, of which an extent has 100 more than its length.
     let cases = [
@@ -209,8 +231,8 @@ fn the_pages_of_a_group_are_put_together_so_that_they_take_little() {
         ([0, 0, 0, 0], 1500, ToPlan { pages: 1, ..group }, None, "one"),
     ];
     for (lengths, alone, group, wanted, why) in cases {
-        let (mut packer, count) = planned(lengths);
-        let plan = packer.plan(group, |length| length + 100, |_, _| Some(alone));
+        let (mut packer, count) = planned(lengths, None);
+        let plan = packer.plan(group, extent, |_, _| Some(alone));
         let found = plan.as_ref().map(|plan| (plan.runs.clone(), plan.bytes));
         assert_eq!(found, wanted, "{why}");
         let before = count.load(Ordering::Relaxed);
@@ -223,6 +245,30 @@ fn the_pages_of_a_group_are_put_together_so_that_they_take_little() {
             assert_eq!(before, 2, "nothing else was tried");
         }
     }
+}
+
+#[test]
+fn what_promises_to_take_little_is_made_first() {
+    let group = ToPlan { pages: 4, now: 7000, anew: false };
+    let (pairs, first) = ([0..2, 2..4], [0..3, 0..0]);
+    // Lengths, the shares of the pages, the plan, and how many extents were made.
+    let cases = [
+        ([0, 2700, 3850, 5200], [20, 40, 59, 80], (&first, 5450), 2, "it is good enough"),
+        ([0, 2700, 3900, 5200], [1, 2, 4, 4], (&pairs, 5600), 3, "three promise not to fit"),
+        ([0, 2750, 3900, 5200], [10, 20, 32, 40], (&first, 5500), 4, "better than the pairs"),
+        ([0, 2500, 3900, 5200], [10, 20, 32, 40], (&pairs, 5200), 3, "pairs are good enough"),
+        ([0, 4100, 3900, 5200], [10, 20, 33, 40], (&first, 5500), 3, "no pair fits"),
+    ];
+    for (lengths, shares, (runs, bytes), made, why) in cases {
+        let (mut packer, count) = planned(lengths, Some(shares));
+        let plan = packer.plan(group, extent, |_, _| Some(1500)).unwrap();
+        assert_eq!((&plan.runs, plan.bytes), (runs, bytes), "{why}");
+        assert_eq!(count.load(Ordering::Relaxed), made, "{why}");
+    }
+    let (mut packer, count) = planned([0, 4100, 3990, 6000], Some([1, 2, 4, 4]));
+    let plan = packer.plan(group, extent, |_, _| Some(1500)).unwrap();
+    assert_eq!(plan.runs, [1..4, 0..0], "the last three, if nothing else fits");
+    assert_eq!(count.load(Ordering::Relaxed), 3);
 }
 
 #[test]

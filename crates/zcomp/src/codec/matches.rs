@@ -44,6 +44,9 @@ const MATCH: i32 = 5;
 /// Bits that a match costs whose distance is that of the last one, and of an earlier one.
 const AGAIN: [i32; 2] = [5, 7];
 
+/// The last distances before there was one.
+const FIRST: [usize; 3] = [1, 4, 8];
+
 /// Finds matches. It takes no memory later.
 pub(super) struct Finder {
     places: Places,
@@ -99,6 +102,27 @@ impl Finder {
         &self.sequences
     }
 
+    /// The bits of what was searched last, up to the end of each page, by the prices below.
+    pub(super) fn shares(&self) -> [usize; EXTENT_PAGES] {
+        let (mut ends, mut at, mut bits, mut recent) = ([0; EXTENT_PAGES], 0, 0, FIRST);
+        let mut add = |length: usize, price: i32| {
+            bits += price as usize;
+            let ended = at / PAGE_SIZE..((at + length) / PAGE_SIZE).min(EXTENT_PAGES);
+            ends[ended].fill(bits);
+            at += length;
+        };
+        for it in &self.sequences {
+            let [literals, length, distance] =
+                [it.litLength, it.matchLength, it.offset].map(|it| it as usize);
+            add(literals, literals as i32 * BYTE);
+            let again = recent.iter().position(|it| *it == distance);
+            let price = again.map_or_else(|| far(distance), |it| AGAIN[usize::from(it > 0)]);
+            add(length, if length > 0 { price } else { 0 });
+            recent = after(recent, distance);
+        }
+        ends
+    }
+
     /// Leaves the sequences that make up the first `left` bytes.
     fn cut(&mut self, mut left: usize) {
         let bytes = |it: &Sequence| [it.litLength as usize, it.matchLength as usize];
@@ -123,7 +147,7 @@ impl Finder {
         self.places.fours.fill(0);
         self.sequences.clear();
         let places = &mut self.places;
-        let mut search = Search { bytes, places, entered: 0, recent: [1, 4, 8] };
+        let mut search = Search { bytes, places, entered: 0, recent: FIRST };
         let (mut at, mut taken) = (0, 0);
         while at + TAIL <= bytes.len() {
             let Some(mut found) = search.best(at, PLACES, at == taken) else {
@@ -192,7 +216,7 @@ impl Search<'_> {
             let longer = self.bytes.get(from + best.length) == self.bytes.get(at + best.length);
             if longer && self.four(from) == four {
                 let (length, distance) = (self.equal(from, at), at - from);
-                let gain = length as i32 * BYTE - MATCH - bits(distance);
+                let gain = length as i32 * BYTE - far(distance);
                 if gain > best.gain {
                     best = Match { length, distance, gain };
                 }
@@ -203,7 +227,7 @@ impl Search<'_> {
             && three(self.four(from)) == three(four)
         {
             let (length, distance) = (self.equal(from, at), at - from);
-            let gain = length as i32 * BYTE - MATCH - 1 - bits(distance);
+            let gain = length as i32 * BYTE - far(distance) - 1;
             best = Match { length, distance, gain };
         }
         (best.gain > 0).then_some(best)
@@ -220,12 +244,7 @@ impl Search<'_> {
 
     /// Notes that a match of this distance was taken.
     fn take(&mut self, distance: usize) {
-        let [first, second, third] = self.recent;
-        self.recent = match distance {
-            _ if distance == first => self.recent,
-            _ if distance == second => [second, first, third],
-            _ => [distance, first, second],
-        };
+        self.recent = after(self.recent, distance);
     }
 
     /// Makes the places below `end` known.
@@ -276,6 +295,16 @@ impl Search<'_> {
     }
 }
 
+/// The last distances after a match.
+fn after(recent: [usize; 3], distance: usize) -> [usize; 3] {
+    let [first, second, third] = recent;
+    match distance {
+        _ if distance == first => recent,
+        _ if distance == second => [second, first, third],
+        _ => [distance, first, second],
+    }
+}
+
 /// The first three of four bytes.
 #[inline]
 fn three(four: u32) -> u32 {
@@ -287,8 +316,8 @@ fn hash(bytes: u32, bits: u32) -> usize {
     (bytes.wrapping_mul(2_654_435_761) >> (u32::BITS - bits)) as usize
 }
 
-/// The bits of a distance, about.
+/// Bits that a match costs at a distance that does not come again, about.
 #[inline]
-fn bits(distance: usize) -> i32 {
-    (distance as u32 + 3).ilog2() as i32
+fn far(distance: usize) -> i32 {
+    MATCH + (distance as u32 + 3).ilog2() as i32
 }

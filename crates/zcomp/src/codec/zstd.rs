@@ -266,6 +266,11 @@ impl Packer for FindingPacker {
         into.get_mut(..length)?.copy_from_slice(&self.scratch[..length]);
         Some(length)
     }
+
+    fn shares(&mut self, pages: &[u8]) -> Option<[usize; EXTENT_PAGES]> {
+        self.finder.find(pages);
+        Some(self.finder.shares())
+    }
 }
 
 /// Compresses at the level of the codec, with its dictionary.

@@ -145,7 +145,7 @@ impl Engine {
     ) -> Result<Packed, IoError> {
         let is_packed = members.iter().any(|member| member.entry != 0);
         let now = self.bytes_now(members);
-        let group = ToPlan { pages: members.len(), now, is_packed };
+        let group = ToPlan { pages: members.len(), now, anew: is_packed };
         let priority = packing.priority();
         let alone = |n: usize, page: &Page| match members[n].entry {
             0 => Some(members[n].bytes),

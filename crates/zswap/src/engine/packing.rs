@@ -112,7 +112,7 @@ impl Zswap {
         }
         let now = self.bytes_now(group);
         let alone = |n: usize, page: &Page| self.alone(group.members[n]?, page, stream);
-        let plan = packing.plan(&self.objects, ToPlan { pages, now, is_packed }, alone)?;
+        let plan = packing.plan(&self.objects, ToPlan { pages, now, anew: is_packed }, alone)?;
         let saved = now.saturating_sub(plan.bytes) as u64;
         Some((plan, saved))
     }
