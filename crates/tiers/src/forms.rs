@@ -7,7 +7,7 @@ use crate::Tier;
 pub const TIERS: [Tier; 4] = [
     Tier { name: "hot", slowest_read: 0, worth: 0, on_device: false },
     Tier { name: "warm", slowest_read: 20, worth: 64, on_device: false },
-    Tier { name: "cold", slowest_read: 40, worth: 96, on_device: false },
+    Tier { name: "cold", slowest_read: 40, worth: 64, on_device: false },
     Tier { name: "out", slowest_read: 1000, worth: 1024, on_device: true },
 ];
 /// See [`TIERS`].

@@ -77,6 +77,8 @@ pub enum News {
 pub struct Verdict {
     /// What to do.
     pub action: Action,
+    /// It moves down, and is old enough for the tier after that, too.
+    pub goes_on: bool,
     /// What to remember, if that was done.
     pub memory: Memory,
     /// What to count, whether it was done or not.
@@ -115,6 +117,8 @@ pub struct Pass {
     pub unused: Option<u32>,
     /// Tier by tier.
     pub tiers: [TierPass; MOST_TIERS],
+    /// Pages that move with the next pass were prepared for it.
+    pub goes_on: bool,
     /// The intervals between uses that ended.
     pub ended: Intervals,
     /// Those that have not ended, as long as they will probably be.
@@ -257,7 +261,8 @@ impl Policy {
     pub fn judge(&self, page: Seen, now: u32) -> Verdict {
         let Seen { tier, last_used, memory } = page;
         let (interval, memory) = (memory.idle(last_used), memory.used(last_used));
-        let stays = Verdict { action: Action::Stay, memory, news: News::Nothing, interval };
+        let (action, news) = (Action::Stay, News::Nothing);
+        let stays = Verdict { action, goes_on: false, memory, news, interval };
         match (interval, memory.tier()) {
             (Some(seconds), was @ 1..) => return self.came_back(tier, was, seconds, stays),
             (Some(_), 0) => return stays,
@@ -266,11 +271,13 @@ impl Policy {
         let age = u64::from(now.saturating_sub(last_used));
         // A page that could not become smaller in a tier is not tried there again until it is used.
         let to = tier.max(memory.tier()) + 1;
-        let wanted = self.ages.get(to).copied().flatten();
-        match wanted.is_some_and(|wanted| age >= u64::from(wanted) << memory.returns()) {
-            true => Verdict { action: Action::Down(to), memory: memory.in_tier(to), ..stays },
-            false => stays,
+        let is_due =
+            |to| self.age(to).is_some_and(|wanted| age >= u64::from(wanted) << memory.returns());
+        if !is_due(to) {
+            return stays;
         }
+        let (action, goes_on) = (Action::Down(to), is_due(to + 1));
+        Verdict { action, goes_on, memory: memory.in_tier(to), ..stays }
     }
 
     /// What to do with a page in the second `now` if memory is needed at once: it moves down
@@ -279,7 +286,7 @@ impl Policy {
     #[must_use]
     pub fn press(&self, page: Seen, now: u32) -> Verdict {
         let judged = self.judge(page, now);
-        let silent = Verdict { news: News::Nothing, interval: None, ..judged };
+        let silent = Verdict { news: News::Nothing, interval: None, goes_on: false, ..judged };
         if let Action::Down(_) = judged.action {
             return silent;
         }
@@ -331,7 +338,7 @@ impl Policy {
         let at_rest = moved <= pages / LOOSE && self.loose > pages / LOOSE;
         self.compact = at_rest || self.loose > pages / 4;
         // By other ages, the next pass may move pages.
-        let rests = moved == 0 && self.ages == planned;
+        let rests = moved == 0 && !pass.goes_on && self.ages == planned;
         self.rest = pass.unused.filter(|_| rests).map_or(0, |unused| (unused / LATE).min(REST));
     }
 

@@ -28,6 +28,9 @@ fn a_page_moves_down_one_tier_at_a_time_when_it_is_old_enough() {
     assert_eq!(action(1, 1256), Action::Down(2));
     assert_eq!(action(2, 9999), Action::Stay);
     assert_eq!(action(0, 900), Action::Stay, "a clock that went back");
+    let goes_on = |tier, now| policy.judge(seen(tier, 1000, Memory::default()), now).goes_on;
+    assert_eq!([1031, 1032, 1255, 1256].map(|now| goes_on(0, now)), [false, false, false, true]);
+    assert!(!goes_on(1, 9999), "there is no tier after the next one");
 }
 
 /// The memory of a page that was last used in second 1000, after a move down.
@@ -46,6 +49,9 @@ fn a_page_of_any_age_moves_down_when_memory_is_needed_at_once() {
     let cold = press(1, 1000, warm.memory);
     assert_eq!((cold.action, cold.memory.tier()), (Action::Down(2), 2));
     assert_eq!(press(2, 1000, cold.memory).action, Action::Stay);
+    // It frees something now, also if it is old enough to go on.
+    let old = press(0, 0, Memory::default());
+    assert_eq!((old.action, old.goes_on), (Action::Down(1), false));
     // One that became no smaller is not tried again until it is used.
     assert_eq!(press(0, 1000, warm.memory).action, Action::Down(2));
     assert_eq!(press(1, 1000, cold.memory).action, Action::Stay);
@@ -232,6 +238,10 @@ fn a_device_at_rest_is_looked_at_less_often() {
     assert_eq!(rest_after(&mut policy, &[80, 900], 0), (10, false), "an eighth of the time");
     assert_eq!(rest_after(&mut policy, &[800, 900], 0), (64, false), "a minute at most");
     assert!(rest_after(&mut policy, &[800, 900], 1).1, "more may move");
+    rest_after(&mut policy, &[800, 900], 0);
+    policy.learn(&Pass { unused: Some(800), goes_on: true, ..Pass::default() });
+    assert_eq!(policy.rest(), policy.pause(), "the next pass packs what this one compared");
+    rest_after(&mut policy, &[800, 900], 0);
     assert_eq!(rest_after(&mut policy, &[800, 900], 0), (64, false));
     policy.set_budgets(Budgets::default());
     assert_eq!(policy.rest(), 64, "nothing has changed");

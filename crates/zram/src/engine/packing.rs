@@ -24,6 +24,15 @@ struct Member {
     bytes: usize,
     /// The extent that it is in, or 0.
     entry: u32,
+    /// It gets a new object if it is left alone.
+    anew: bool,
+}
+
+impl Member {
+    /// The bytes of its own object, if it has one.
+    fn own(&self) -> Option<usize> {
+        (self.entry == 0).then_some(self.bytes)
+    }
 }
 
 /// The pages of a group that may be packed.
@@ -33,12 +42,14 @@ pub(crate) struct Packable {
     pub(crate) select: Select,
     /// A bit for each page of the group, the lowest for the first.
     pub(crate) members: u32,
+    /// Those that are compressed anew, with the codec that packs, if they are left alone.
+    pub(crate) anew: u32,
 }
 
 impl Packable {
     /// All pages of a kind.
     pub(crate) fn all(select: Select) -> Packable {
-        Packable { select, members: u32::MAX }
+        Packable { select, members: u32::MAX, anew: 0 }
     }
 }
 
@@ -77,7 +88,7 @@ impl Engine {
         let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
         let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
-        if count < 2 && !parts {
+        if count < 2 && !parts && which.anew == 0 {
             return Ok(Packed::default());
         }
         let mut members = [Member::default(); EXTENT_PAGES];
@@ -85,7 +96,8 @@ impl Engine {
         for index in group.clone().filter(is_chosen) {
             let page = packing.page(count);
             if let Some(member) = self.take(reader, cpu, index, &packs, page) {
-                members[count] = member;
+                let anew = member.entry != 0 || which.anew >> (index - first) & 1 == 1;
+                members[count] = Member { anew, ..member };
                 count += 1;
             }
         }
@@ -129,9 +141,9 @@ impl Engine {
         match self.read_marked(reader, cpu, index, page)?.kind() {
             Kind::Stored(object) => {
                 let bytes = self.pool().slot_bytes(object.bytes());
-                Some(Member { index, bytes, entry: 0 })
+                Some(Member { index, bytes, ..Member::default() })
             }
-            Kind::Shared(part) => Some(Member { index, bytes: 0, entry: part.entry }),
+            Kind::Shared(part) => Some(Member { index, entry: part.entry, ..Member::default() }),
             _ => None,
         }
     }
@@ -143,17 +155,18 @@ impl Engine {
         members: &[Member],
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
-        let is_packed = members.iter().any(|member| member.entry != 0);
+        let anew = members.iter().any(|member| member.anew);
         let now = self.bytes_now(members);
-        let group = ToPlan { pages: members.len(), now, anew: is_packed };
+        let group = ToPlan { pages: members.len(), now, anew };
         let priority = packing.priority();
-        let alone = |n: usize, page: &Page| match members[n].entry {
-            0 => Some(members[n].bytes),
-            _ => {
-                let bytes = |made: objects::Packed<'_>| made.bytes();
-                let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
-                Some(self.pool().slot_bytes(made))
+        let alone = |n: usize, page: &Page| {
+            let most = members[n].own();
+            if !members[n].anew {
+                return most;
             }
+            let bytes = |made: objects::Packed<'_>| self.pool().slot_bytes(made.bytes());
+            let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
+            Some(most.map_or(made, |most| made.min(most)))
         };
         let Some(plan) = packing.plan(&self.objects, group, alone) else {
             return Ok(Packed::default());
@@ -165,8 +178,8 @@ impl Engine {
             }
         }
         for (n, member) in members.iter().enumerate() {
-            if member.entry != 0 && plan.leaves_alone(n) {
-                self.make_single(reader, cpu, member.index, priority, packing.page(n))?;
+            if member.anew && plan.leaves_alone(n) {
+                self.make_single(reader, cpu, *member, priority, packing.page(n))?;
             }
         }
         Ok(packed)
@@ -239,22 +252,27 @@ impl Engine {
         has_joined
     }
 
-    /// Gives a marked page of an extent an object of its own.
+    /// Gives a marked page a new object of its own, if that is smaller than one that it has.
     fn make_single(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        index: usize,
+        member: Member,
         priority: u8,
         page: &Page,
     ) -> Result<(), IoError> {
-        let object: Object = self.with_space(cpu, || {
-            let store = |packed: objects::Packed<'_>| packed.store(Room::All, None);
+        let made: Option<Object> = self.with_space(cpu, || {
+            let store = |packed: objects::Packed<'_>| {
+                let bytes = self.pool().slot_bytes(packed.bytes());
+                let is_smaller = member.own().is_none_or(|own| bytes < own);
+                is_smaller.then(|| packed.store(Room::All, None)).transpose()
+            };
             let stored = self.objects.compress(reader, cpu, priority, page, store);
             stored.ok_or(IoError::Unsupported)?.map_err(refused)
         })?;
-        let new = Slot::stored(object);
-        if !self.replace_marked(cpu, index, new) {
+        if let Some(new) = made.map(Slot::stored)
+            && !self.replace_marked(cpu, member.index, new)
+        {
             self.release(cpu, new);
         }
         Ok(())

@@ -7,8 +7,8 @@
 //! | cold | packed: up to four neighbours compressed as one |
 //! | out | on the backing device, if writes to it are allowed |
 //!
-//! A page goes down one tier at a time. So a cold page was compared with other idle pages before,
-//! when it became warm; afterwards it is not.
+//! A page goes down one tier at a time, for it is compared with other idle pages when it becomes
+//! warm. If it is old enough to become cold, too, it is only compared, and packed by the next pass.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -74,8 +74,12 @@ pub(crate) struct Group {
     pub(crate) up: Members,
     /// Hot pages that become warm.
     pub(crate) to_warm: Members,
+    /// Those of them that are only compared with others, because they become cold soon.
+    pub(crate) compared: Members,
     /// Pages that become cold.
     pub(crate) to_cold: Members,
+    /// Those of them that are hot.
+    pub(crate) hot: Members,
     /// Pages that may be in an extent with those.
     pub(crate) with_cold: Members,
     /// An extent is to be packed anew because half of its pages are gone.
@@ -102,6 +106,14 @@ impl Group {
     /// Pages that would be packed.
     pub(crate) fn packs(&self) -> bool {
         self.is_wasted || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
+    }
+
+    /// Hot pages that would become cold become warm if the group is not packed.
+    pub(crate) fn settle(&mut self) {
+        if !self.packs() {
+            self.to_warm |= self.hot;
+            self.to_cold &= !self.hot;
+        }
     }
 
     /// Whether nothing is to be done.
@@ -161,7 +173,8 @@ impl Mover {
         self.packing.is_some()
     }
 
-    /// Makes a hot page warm. The caller is no reader.
+    /// Makes a hot page warm, or `compares` it only with those that became so before. The caller is
+    /// no reader.
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
@@ -169,12 +182,18 @@ impl Mover {
         &mut self,
         place: &Place<'_>,
         index: usize,
+        compares: bool,
     ) -> Result<Recompressed, IoError> {
-        let Place { engine, readers, .. } = *place;
-        let from = engine.peek(index).object().map_or(0, Object::bytes);
-        if self.share(engine, index)? {
-            return Ok(Recompressed::Done { from, to: 0 });
+        let from = place.engine.peek(index).object().map_or(0, Object::bytes);
+        match self.share(place, index)? {
+            true => Ok(Recompressed::Done { from, to: 0 }),
+            false if compares => Ok(Recompressed::NoSmaller),
+            false => self.recompress(place, index),
         }
+    }
+
+    fn recompress(&self, place: &Place<'_>, index: usize) -> Result<Recompressed, IoError> {
+        let Place { engine, readers, .. } = *place;
         let (priority, select) = (WARM_PRIORITY, Select::Any);
         let how = Recompression { priority, select, threshold: 0, last: false };
         engine.recompress(&readers.enter(CPU), CPU, index, how)
@@ -182,11 +201,14 @@ impl Mover {
 
     /// Lets a page share the object of an equal page that became warm before. Returns whether it
     /// does.
-    fn share(&mut self, engine: &Engine, index: usize) -> Result<bool, IoError> {
+    fn share(&mut self, place: &Place<'_>, index: usize) -> Result<bool, IoError> {
+        let engine = place.engine;
         let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
         let Some(false) = looked else { return Ok(false) };
         let other = self.fingerprints.swap(fingerprint(&self.page), index);
         let Some(other) = other.filter(|other| *other != index) else { return Ok(false) };
+        // That page was perhaps compared only. The object is that of many pages now.
+        let _ = self.recompress(place, other);
         let alike = &mut self.alike;
         let shared = engine
             .share(CPU, other, Select::Any, alike)
@@ -206,7 +228,7 @@ impl Mover {
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
         let members = group.to_cold | group.with_cold;
         let pages: Range<usize> = group.first..group.end;
-        let which = Packable { select: Select::Any, members };
+        let which = Packable { select: Select::Any, members, anew: group.hot };
         engine.pack(&reader, CPU, pages, which, packing)
     }
 

@@ -74,6 +74,7 @@ impl TierWalk {
                 let last = self.see_pressed(place, &reader, index, &mut group);
                 used = used.max(last.unwrap_or(0));
             }
+            group.settle();
             self.hand = group.end.max(index);
             if !group.is_empty() {
                 found.push((used, group));

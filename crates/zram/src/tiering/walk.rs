@@ -178,7 +178,7 @@ impl TierWalk {
         verdict: &Verdict,
         group: &mut Group,
     ) -> bool {
-        let Looked { index, slot, .. } = *page;
+        let Looked { index, slot, seen } = *page;
         let (member, bit) = (index - group.first, 1 << (index - group.first));
         group.memories[member] = verdict.memory;
         match verdict.action {
@@ -191,8 +191,16 @@ impl TierWalk {
                 group.is_wasted |= self.mover.can_pack() && engine.is_wasted(slot);
             }
             Action::Up => group.up |= bit,
-            Action::Down(WARM) if !slot.is_incompressible() => group.to_warm |= bit,
-            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => group.to_cold |= bit,
+            Action::Down(WARM) if !slot.is_incompressible() => {
+                group.to_warm |= bit;
+                group.compared |= if verdict.goes_on && self.mover.can_pack() { bit } else { 0 };
+            }
+            Action::Down(COLD) if packs(slot) && self.mover.can_pack() => {
+                group.to_cold |= bit;
+                group.hot |= if seen.tier == 0 { bit } else { 0 };
+            }
+            // The codec that packs is gone since it was compared.
+            Action::Down(COLD) if packs(slot) && seen.tier == 0 => group.to_warm |= bit,
             Action::Down(_) => return false,
         }
         true
@@ -216,6 +224,7 @@ impl TierWalk {
             for index in engine.touched(index..group.end) {
                 seen[index - group.first] = self.see(place, reader, index, &mut group);
             }
+            group.settle();
             self.note_lonely(&group, &seen, now);
             next = group.end;
             if !group.is_empty() {
@@ -333,13 +342,17 @@ impl TierWalk {
         }
         let mut outcome = Ok(());
         for (index, memory) in group.pages(group.to_warm) {
-            match self.mover.warm(place, index) {
+            let compares = group.compared >> (index - group.first) & 1 == 1;
+            match self.mover.warm(place, index, compares) {
                 Ok(Recompressed::Done { from, to }) => {
                     let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
                     (*moved, *saved) = (*moved + 1, *saved + from.saturating_sub(to) as u64);
                     self.remember(index, memory);
                 }
-                Ok(Recompressed::NoSmaller) => self.remember(index, memory),
+                Ok(Recompressed::NoSmaller) => {
+                    self.pass.goes_on |= compares;
+                    self.remember(index, memory);
+                }
                 Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
                 // Later.
                 Ok(Recompressed::Skipped | Recompressed::InUse) => self.in_use = true,
