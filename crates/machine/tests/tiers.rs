@@ -294,6 +294,23 @@ fn idle_pages_that_are_equal_share_an_object() {
 }
 
 #[test]
+fn a_page_in_use_stays_hot_when_one_comes_that_it_was_like_before() {
+    let subject = Subject::new(NOT_PACKED);
+    subject.go(AGE);
+    assert!(subject.is_warm(0));
+    // What it had comes to another place. It is in use with something else.
+    subject.store(0, &page(7777));
+    subject.store(500, &page(0));
+    let mut found = [0; PAGE_SIZE];
+    for _ in 0..AGE {
+        subject.go(2);
+        subject.disk.load_page(CPU, 0, &mut found).unwrap();
+    }
+    assert!(subject.is_warm(500) && !subject.is_warm(0));
+    assert_eq!(found, page(7777));
+}
+
+#[test]
 fn pages_that_differ_do_not_share_whatever_their_fingerprints() {
     let subject = Subject::new(Budgets::default());
     subject.go(AGE + 20);

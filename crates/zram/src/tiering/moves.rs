@@ -203,18 +203,25 @@ impl Mover {
     /// does.
     fn share(&mut self, place: &Place<'_>, index: usize) -> Result<bool, IoError> {
         let engine = place.engine;
-        let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
-        let Some(false) = looked else { return Ok(false) };
-        let other = self.fingerprints.swap(fingerprint(&self.page), index);
+        let Some(print) = self.print_of_own(engine, index) else { return Ok(false) };
+        let other = self.fingerprints.swap(print, index);
         let Some(other) = other.filter(|other| *other != index) else { return Ok(false) };
-        // That page was perhaps compared only. The object is that of many pages now.
-        let _ = self.recompress(place, other);
+        if self.print_of_own(engine, other) == Some(print) {
+            // It was compared only. Its object becomes that of many pages.
+            let _ = self.recompress(place, other);
+        }
         let alike = &mut self.alike;
         let shared = engine
             .share(CPU, other, Select::Any, alike)
             .and_then(|_| engine.share(CPU, index, Select::Any, alike));
         engine.end_alike(CPU, alike);
         shared
+    }
+
+    /// The fingerprint of a page that shares no object.
+    fn print_of_own(&mut self, engine: &Engine, index: usize) -> Option<u64> {
+        let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
+        (looked == Some(false)).then(|| fingerprint(&self.page))
     }
 
     /// Packs the pages of a group that become cold with those that may join them.
