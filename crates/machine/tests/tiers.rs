@@ -256,12 +256,45 @@ fn a_page_that_is_packed_with_none_becomes_warm() {
     let after = subject.disk.stats();
     assert!(after.compressed_bytes < before.compressed_bytes);
     assert_eq!(after.huge_pages, before.huge_pages, "{after:?}");
+    let (warm, cold) = (subject.warm(), subject.cold());
+    assert_eq!((warm.moved, cold.moved, cold.saved), (PAGES / 4, 0, 0));
+    assert!(warm.saved > 0 && subject.disk.tier_stats().compactions > 0, "{warm:?}");
     let mut found = [0; PAGE_SIZE];
     for index in 0..PAGES {
         subject.disk.load_page(CPU, index, &mut found).unwrap();
         assert_eq!(found, noise(index), "page {index}");
     }
     subject.disk.validate();
+}
+
+#[test]
+fn a_page_waits_for_a_neighbour_that_is_compared() {
+    let subject = Subject::new(Budgets::default());
+    subject.go(AGE);
+    assert_eq!(subject.cold().moved, PAGES);
+    subject.disk.discard_pages(CPU, 0, 4).unwrap();
+    subject.store(0, &page(0));
+    subject.go(1);
+    subject.store(1, &page(1));
+    subject.go(20);
+    assert_eq!(subject.disk.density().packed_pages, PAGES - 2);
+    assert_eq!(subject.warm().moved, 0);
+}
+
+#[test]
+fn pages_that_were_compared_become_warm_if_none_is_to_be_packed_any_more() {
+    for seconds in AGE / 2..AGE / 2 + 6 {
+        let subject = Subject::new(Budgets::default());
+        subject.go(seconds);
+        subject.disk.set_budgets(NOT_PACKED).unwrap();
+        subject.go(20);
+        let (warm, cold) = (subject.warm(), subject.cold());
+        assert_eq!(warm.pages + cold.pages, PAGES, "after {seconds} s: {warm:?} {cold:?}");
+        // They are packed when they may be.
+        subject.disk.set_budgets(Budgets::default()).unwrap();
+        subject.go(20);
+        assert_eq!(subject.cold().pages, PAGES);
+    }
 }
 
 #[test]

@@ -55,7 +55,7 @@ pub struct Seen {
 pub enum Action {
     /// Nothing.
     Stay,
-    /// It moves down to this tier, the next one.
+    /// It moves down to this tier.
     Down(usize),
     /// It moves up to tier 0.
     Up,
@@ -77,7 +77,8 @@ pub enum News {
 pub struct Verdict {
     /// What to do.
     pub action: Action,
-    /// It moves down, and is old enough for the tier after that, too.
+    /// It is of tier 0, is to move to tier 1, and is old enough for tier 2, too. If it is only
+    /// [`Memory::compared`] with others, it moves to that one next time.
     pub goes_on: bool,
     /// What to remember, if that was done.
     pub memory: Memory,
@@ -117,7 +118,7 @@ pub struct Pass {
     pub unused: Option<u32>,
     /// Tier by tier.
     pub tiers: [TierPass; MOST_TIERS],
-    /// Pages that move with the next pass were prepared for it.
+    /// Pages were compared that the next pass moves.
     pub goes_on: bool,
     /// The intervals between uses that ended.
     pub ended: Intervals,
@@ -270,13 +271,15 @@ impl Policy {
         }
         let age = u64::from(now.saturating_sub(last_used));
         // A page that could not become smaller in a tier is not tried there again until it is used.
-        let to = tier.max(memory.tier()) + 1;
+        let next = tier.max(memory.tier()) + 1;
         let is_due =
             |to| self.age(to).is_some_and(|wanted| age >= u64::from(wanted) << memory.returns());
-        if !is_due(to) {
+        if !is_due(next) {
             return stays;
         }
-        let (action, goes_on) = (Action::Down(to), is_due(to + 1));
+        let goes_on = tier == 0 && next == 1 && is_due(2);
+        let to = if goes_on && memory.is_compared() { 2 } else { next };
+        let (action, goes_on) = (Action::Down(to), goes_on && to == 1);
         Verdict { action, goes_on, memory: memory.in_tier(to), ..stays }
     }
 

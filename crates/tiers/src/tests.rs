@@ -31,6 +31,18 @@ fn a_page_moves_down_one_tier_at_a_time_when_it_is_old_enough() {
     let goes_on = |tier, now| policy.judge(seen(tier, 1000, Memory::default()), now).goes_on;
     assert_eq!([1031, 1032, 1255, 1256].map(|now| goes_on(0, now)), [false, false, false, true]);
     assert!(!goes_on(1, 9999), "there is no tier after the next one");
+    // One that was compared goes on, if it is still old enough.
+    let compared = Memory::default().used(1000).compared();
+    let verdict = |tier, now| policy.judge(seen(tier, 1000, compared), now);
+    assert_eq!(verdict(0, 1256).action, Action::Down(2));
+    assert_eq!((verdict(0, 1256).memory.tier(), verdict(0, 1256).goes_on), (2, false));
+    assert_eq!((verdict(0, 1255).action, verdict(0, 1255).goes_on), (Action::Down(1), false));
+    assert_eq!(verdict(1, 9999).action, Action::Down(2), "it shares an object");
+    let used = policy.judge(seen(0, 1001, compared), 9999);
+    assert_eq!((used.action, used.news), (Action::Stay, News::Nothing));
+    assert!(!used.memory.is_compared() && verdict(0, 1000).memory.is_compared());
+    assert_eq!(policy.press(seen(0, 1000, compared), 1001).action, Action::Down(1));
+    assert!([0, 1, 2].iter().all(|tier| !compared.in_tier(*tier).is_compared()));
 }
 
 /// The memory of a page that was last used in second 1000, after a move down.

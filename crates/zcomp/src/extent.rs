@@ -60,7 +60,7 @@ pub struct ToPlan {
     pub pages: usize,
     /// The bytes that come free when all of them leave their objects.
     pub now: usize,
-    /// A page that is left alone gets a new object, so that it is a change if all are.
+    /// Some page gets a new object if it is left alone, so that it is a change if all are.
     pub anew: bool,
 }
 
@@ -127,9 +127,9 @@ impl ExtentPacker {
     }
 
     /// A plan by which the pages of a group take about the least memory; `None` if that is no less
-    /// than now. All as one extent is the first choice. `extent` is how many bytes one takes
-    /// that is shorter than a page, `alone` how many a page takes by itself; `None` if that cannot
-    /// be told.
+    /// than now. All as one extent is the first choice. `extent` is how many bytes one of a
+    /// length below a page takes, `alone` how many a page takes by itself; `None` if that cannot be
+    /// told.
     pub fn plan(
         &mut self,
         group: ToPlan,

@@ -24,8 +24,8 @@ struct Member {
     bytes: usize,
     /// The extent that it is in, or 0.
     entry: u32,
-    /// It gets a new object if it is left alone.
-    anew: bool,
+    /// If it is left alone, it is compressed anew with the codec of this priority.
+    anew: Option<u8>,
 }
 
 impl Member {
@@ -42,14 +42,14 @@ pub(crate) struct Packable {
     pub(crate) select: Select,
     /// A bit for each page of the group, the lowest for the first.
     pub(crate) members: u32,
-    /// Those that are compressed anew, with the codec that packs, if they are left alone.
-    pub(crate) anew: u32,
+    /// Those that are compressed anew if they are left alone, and the priority of the codec.
+    pub(crate) anew: (u32, u8),
 }
 
 impl Packable {
     /// All pages of a kind.
     pub(crate) fn all(select: Select) -> Packable {
-        Packable { select, members: u32::MAX, anew: 0 }
+        Packable { select, members: u32::MAX, anew: (0, 0) }
     }
 }
 
@@ -60,6 +60,8 @@ pub(crate) struct Packed {
     pub(crate) pages: u64,
     /// Bytes of the pool that this saved at least, if no page was used meanwhile.
     pub(crate) saved: u64,
+    /// Pages that were left alone and compressed anew, and the bytes that this saved.
+    pub(crate) alone: (u64, u64),
     /// Nothing was saved, but pages were used meanwhile.
     pub(crate) in_use: bool,
 }
@@ -67,7 +69,7 @@ pub(crate) struct Packed {
 impl Engine {
     /// Packs the chosen pages of a group of up to [`EXTENT_PAGES`] pages if they take less memory
     /// then. Those that are in an extent are packed anew, or get objects of their own, if half of
-    /// it is gone, or if it has room for a page that comes to it.
+    /// it is gone, or if it has room for a page that comes to it. See [`Packable::anew`].
     ///
     /// # Errors
     /// `NoMemory`, `NoSpace`; the pages have their contents.
@@ -87,8 +89,9 @@ impl Engine {
         let packs = |slot: Slot| self.packs(slot, select, comes);
         let fits = slots().filter(|slot| packs(*slot));
         let is_part = |slot: Slot| matches!(slot.kind(), Kind::Shared(_));
-        let (count, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
-        if count < 2 && !parts && which.anew == 0 {
+        let (fits, parts) = fits.fold((0, false), |(n, p), slot| (n + 1, p || is_part(slot)));
+        let (anew, priority) = which.anew;
+        if fits < 2 && !parts && anew == 0 {
             return Ok(Packed::default());
         }
         let mut members = [Member::default(); EXTENT_PAGES];
@@ -96,14 +99,16 @@ impl Engine {
         for index in group.clone().filter(is_chosen) {
             let page = packing.page(count);
             if let Some(member) = self.take(reader, cpu, index, &packs, page) {
-                let anew = member.entry != 0 || which.anew >> (index - first) & 1 == 1;
-                members[count] = Member { anew, ..member };
+                let is_anew = anew >> (index - first) & 1 == 1;
+                let of_part = (member.entry != 0).then_some(packing.priority());
+                members[count] = Member { anew: of_part.or(is_anew.then_some(priority)), ..member };
                 count += 1;
             }
         }
         let packed = self.pack_members(reader, cpu, &members[..count], packing);
         let unused = group.filter(|index| self.unmark(*index)).count();
-        packed.map(|it| Packed { in_use: it.pages + it.saved == 0 && unused < count, ..it })
+        let is_nothing = |it: Packed| it.pages + it.saved + it.alone.0 == 0;
+        packed.map(|it| Packed { in_use: is_nothing(it) && unused < fits, ..it })
     }
 
     /// Whether a page may become a part of a new extent. `comes`: one of its group does that has
@@ -155,15 +160,12 @@ impl Engine {
         members: &[Member],
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
-        let anew = members.iter().any(|member| member.anew);
+        let anew = members.iter().any(|member| member.anew.is_some());
         let now = self.bytes_now(members);
         let group = ToPlan { pages: members.len(), now, anew };
-        let priority = packing.priority();
         let alone = |n: usize, page: &Page| {
             let most = members[n].own();
-            if !members[n].anew {
-                return most;
-            }
+            let Some(priority) = members[n].anew else { return most };
             let bytes = |made: objects::Packed<'_>| self.pool().slot_bytes(made.bytes());
             let made = self.objects.compress(reader, cpu, priority, page, bytes)?;
             Some(most.map_or(made, |most| made.min(most)))
@@ -171,15 +173,20 @@ impl Engine {
         let Some(plan) = packing.plan(&self.objects, group, alone) else {
             return Ok(Packed::default());
         };
-        let mut packed = Packed { pages: 0, saved: (now - plan.bytes) as u64, in_use: false };
+        let mut packed = Packed { saved: (now - plan.bytes) as u64, ..Packed::default() };
         for run in plan.runs.iter().filter(|run| !run.is_empty()) {
             if let Some(made) = packing.compress(run.clone()) {
                 packed.pages += self.make_extent(cpu, &members[run.clone()], made)?;
             }
         }
         for (n, member) in members.iter().enumerate() {
-            if member.anew && plan.leaves_alone(n) {
-                self.make_single(reader, cpu, *member, priority, packing.page(n))?;
+            if plan.leaves_alone(n)
+                && let Some(bytes) = self.make_single(reader, cpu, *member, packing.page(n))?
+                && let Some(saved) = member.own().map(|own| own.saturating_sub(bytes) as u64)
+            {
+                let (pages, before) = packed.alone;
+                packed.alone = (pages + 1, before + saved);
+                packed.saved = packed.saved.saturating_sub(saved);
             }
         }
         Ok(packed)
@@ -252,29 +259,30 @@ impl Engine {
         has_joined
     }
 
-    /// Gives a marked page a new object of its own, if that is smaller than one that it has.
+    /// Compresses a marked page anew that was left alone, if it becomes smaller than it is by
+    /// itself. Returns the bytes of the pool that it takes then.
     fn make_single(
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
         member: Member,
-        priority: u8,
         page: &Page,
-    ) -> Result<(), IoError> {
+    ) -> Result<Option<usize>, IoError> {
+        let Some(priority) = member.anew else { return Ok(None) };
+        let bytes = |object: usize| self.pool().slot_bytes(object);
         let made: Option<Object> = self.with_space(cpu, || {
             let store = |packed: objects::Packed<'_>| {
-                let bytes = self.pool().slot_bytes(packed.bytes());
-                let is_smaller = member.own().is_none_or(|own| bytes < own);
+                let is_smaller = member.own().is_none_or(|own| bytes(packed.bytes()) < own);
                 is_smaller.then(|| packed.store(Room::All, None)).transpose()
             };
             let stored = self.objects.compress(reader, cpu, priority, page, store);
             stored.ok_or(IoError::Unsupported)?.map_err(refused)
         })?;
-        if let Some(new) = made.map(Slot::stored)
-            && !self.replace_marked(cpu, member.index, new)
-        {
-            self.release(cpu, new);
+        let Some(made) = made else { return Ok(None) };
+        if self.replace_marked(cpu, member.index, Slot::stored(made)) {
+            return Ok(Some(bytes(made.bytes())));
         }
-        Ok(())
+        self.release(cpu, Slot::stored(made));
+        Ok(None)
     }
 }

@@ -7,8 +7,8 @@
 //! | cold | packed: up to four neighbours compressed as one |
 //! | out | on the backing device, if writes to it are allowed |
 //!
-//! A page goes down one tier at a time, for it is compared with other idle pages when it becomes
-//! warm. If it is old enough to become cold, too, it is only compared, and packed by the next pass.
+//! A page is compared with other idle pages before it becomes warm. If it is old enough to become
+//! cold, too, it is only compared, and the next pass packs it with its neighbours.
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -74,12 +74,13 @@ pub(crate) struct Group {
     pub(crate) up: Members,
     /// Hot pages that become warm.
     pub(crate) to_warm: Members,
-    /// Those of them that are only compared with others, because they become cold soon.
-    pub(crate) compared: Members,
+    /// Those of them that are only compared with others: the next pass packs them.
+    pub(crate) to_compare: Members,
     /// Pages that become cold.
     pub(crate) to_cold: Members,
-    /// Those of them that are hot.
-    pub(crate) hot: Members,
+    /// Hot pages that were compared, and not compressed again yet: some of those that become cold,
+    /// or warm if the group is not packed.
+    pub(crate) compared: Members,
     /// Pages that may be in an extent with those.
     pub(crate) with_cold: Members,
     /// An extent is to be packed anew because half of its pages are gone.
@@ -108,12 +109,25 @@ impl Group {
         self.is_wasted || self.to_cold != 0 && (self.to_cold | self.with_cold).count_ones() > 1
     }
 
-    /// Hot pages that would become cold become warm if the group is not packed.
+    /// Hot pages that cannot become cold, because no neighbour does, become warm; but they wait for
+    /// neighbours that are compared.
     pub(crate) fn settle(&mut self) {
-        if !self.packs() {
-            self.to_warm |= self.hot;
-            self.to_cold &= !self.hot;
+        if self.packs() {
+            return;
         }
+        let alone = self.to_cold & self.compared;
+        self.to_cold &= !alone;
+        if self.to_compare == 0 {
+            self.to_warm |= alone;
+            let memories = self.memories.iter_mut().enumerate();
+            let of_alone = memories.filter(|(member, _)| alone >> member & 1 == 1);
+            of_alone.for_each(|(_, memory)| *memory = memory.in_tier(WARM));
+        }
+    }
+
+    /// Whether a set has a page of the group.
+    pub(crate) fn has(&self, members: Members, index: usize) -> bool {
+        members >> (index - self.first) & 1 == 1
     }
 
     /// Whether nothing is to be done.
@@ -173,8 +187,7 @@ impl Mover {
         self.packing.is_some()
     }
 
-    /// Makes a hot page warm, or `compares` it only with those that became so before. The caller is
-    /// no reader.
+    /// Makes a hot page warm. See [`Mover::compare`].
     ///
     /// # Errors
     /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
@@ -182,32 +195,47 @@ impl Mover {
         &mut self,
         place: &Place<'_>,
         index: usize,
-        compares: bool,
+        is_compared: &dyn Fn(usize) -> bool,
     ) -> Result<Recompressed, IoError> {
-        let from = place.engine.peek(index).object().map_or(0, Object::bytes);
-        match self.share(place, index)? {
-            true => Ok(Recompressed::Done { from, to: 0 }),
-            false if compares => Ok(Recompressed::NoSmaller),
-            false => self.recompress(place, index),
+        match self.compare(place, index, is_compared)? {
+            Recompressed::NoSmaller => self.recompress(place, index),
+            done => Ok(done),
         }
     }
 
-    fn recompress(&self, place: &Place<'_>, index: usize) -> Result<Recompressed, IoError> {
+    /// Makes a page warm that was compared. The caller is no reader.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
+    pub(crate) fn recompress(
+        &self,
+        place: &Place<'_>,
+        index: usize,
+    ) -> Result<Recompressed, IoError> {
         let Place { engine, readers, .. } = *place;
         let (priority, select) = (WARM_PRIORITY, Select::Any);
         let how = Recompression { priority, select, threshold: 0, last: false };
         engine.recompress(&readers.enter(CPU), CPU, index, how)
     }
 
-    /// Lets a page share the object of an equal page that became warm before. Returns whether it
-    /// does.
-    fn share(&mut self, place: &Place<'_>, index: usize) -> Result<bool, IoError> {
+    /// Lets a hot page share the object of an equal page that was compared before; `NoSmaller` if
+    /// there is none. `is_compared` tells of pages that are still hot. The caller is no reader.
+    ///
+    /// # Errors
+    /// `Corrupt`, `NoMemory`, `NoSpace`; the page is unchanged.
+    pub(crate) fn compare(
+        &mut self,
+        place: &Place<'_>,
+        index: usize,
+        is_compared: &dyn Fn(usize) -> bool,
+    ) -> Result<Recompressed, IoError> {
         let engine = place.engine;
-        let Some(print) = self.print_of_own(engine, index) else { return Ok(false) };
-        let other = self.fingerprints.swap(print, index);
-        let Some(other) = other.filter(|other| *other != index) else { return Ok(false) };
-        if self.print_of_own(engine, other) == Some(print) {
-            // It was compared only. Its object becomes that of many pages.
+        let from = engine.peek(index).object().map_or(0, Object::bytes);
+        let Some(print) = self.print_of_own(engine, index) else { return Ok(Recompressed::InUse) };
+        let other = self.fingerprints.swap(print, index).filter(|other| *other != index);
+        let Some(other) = other else { return Ok(Recompressed::NoSmaller) };
+        // Its object becomes that of many pages.
+        if is_compared(other) && self.print_of_own(engine, other) == Some(print) {
             let _ = self.recompress(place, other);
         }
         let alike = &mut self.alike;
@@ -215,7 +243,10 @@ impl Mover {
             .share(CPU, other, Select::Any, alike)
             .and_then(|_| engine.share(CPU, index, Select::Any, alike));
         engine.end_alike(CPU, alike);
-        shared
+        Ok(match shared? {
+            true => Recompressed::Done { from, to: 0 },
+            false => Recompressed::NoSmaller,
+        })
     }
 
     /// The fingerprint of a page that shares no object.
@@ -235,7 +266,8 @@ impl Mover {
         let Some(packing) = packing else { return Err(IoError::Unsupported) };
         let members = group.to_cold | group.with_cold;
         let pages: Range<usize> = group.first..group.end;
-        let which = Packable { select: Select::Any, members, anew: group.hot };
+        let anew = (group.compared, WARM_PRIORITY);
+        let which = Packable { select: Select::Any, members, anew };
         engine.pack(&reader, CPU, pages, which, packing)
     }
 

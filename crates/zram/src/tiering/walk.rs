@@ -193,14 +193,23 @@ impl TierWalk {
             Action::Up => group.up |= bit,
             Action::Down(WARM) if !slot.is_incompressible() => {
                 group.to_warm |= bit;
-                group.compared |= if verdict.goes_on && self.mover.can_pack() { bit } else { 0 };
+                if verdict.goes_on && self.mover.can_pack() {
+                    group.to_compare |= bit;
+                    group.memories[member] = verdict.memory.compared();
+                }
             }
             Action::Down(COLD) if packs(slot) && self.mover.can_pack() => {
                 group.to_cold |= bit;
-                group.hot |= if seen.tier == 0 { bit } else { 0 };
+                if seen.tier == 0 && seen.memory.is_compared() {
+                    group.compared |= bit;
+                }
             }
             // The codec that packs is gone since it was compared.
-            Action::Down(COLD) if packs(slot) && seen.tier == 0 => group.to_warm |= bit,
+            Action::Down(COLD) if packs(slot) && seen.tier == 0 && seen.memory.is_compared() => {
+                group.to_warm |= bit;
+                group.compared |= bit;
+                group.memories[member] = verdict.memory.in_tier(WARM);
+            }
             Action::Down(_) => return false,
         }
         true
@@ -342,8 +351,17 @@ impl TierWalk {
         }
         let mut outcome = Ok(());
         for (index, memory) in group.pages(group.to_warm) {
-            let compares = group.compared >> (index - group.first) & 1 == 1;
-            match self.mover.warm(place, index, compares) {
+            let word = |index| self.memory.get(index).load(Ordering::Relaxed);
+            let is_compared = |index| Memory::from_bits(word(index)).is_compared();
+            let compares = group.has(group.to_compare, index);
+            let made = if group.has(group.compared, index) {
+                self.mover.recompress(place, index)
+            } else if compares {
+                self.mover.compare(place, index, &is_compared)
+            } else {
+                self.mover.warm(place, index, &is_compared)
+            };
+            match made {
                 Ok(Recompressed::Done { from, to }) => {
                     let TierPass { moved, saved, .. } = &mut self.pass.tiers[WARM];
                     (*moved, *saved) = (*moved + 1, *saved + from.saturating_sub(to) as u64);
@@ -366,8 +384,11 @@ impl TierWalk {
         match self.mover.pack(place, group) {
             Ok(Packed { in_use: true, .. }) => self.in_use = true,
             Ok(packed) => {
-                let TierPass { moved, saved, .. } = &mut self.pass.tiers[COLD];
-                (*moved, *saved) = (*moved + packed.pages, *saved + packed.saved);
+                let moves = [(COLD, (packed.pages, packed.saved)), (WARM, packed.alone)];
+                for (tier, (pages, bytes)) in moves {
+                    let TierPass { moved, saved, .. } = &mut self.pass.tiers[tier];
+                    (*moved, *saved) = (*moved + pages, *saved + bytes);
+                }
                 // Also those that were not packed: they would take no less memory.
                 group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
             }
