@@ -133,16 +133,36 @@ const OPERATIONS: &[Operation] = &[
     },
     Operation { prepare: all_idle, run: pack, ..of("pack") },
     Operation { prepare: all_idle, run: share, alike: true, ..of("share") },
-    Operation { prepare: all_old, run: move_pages, alike: true, ..of("move down to warm") },
+    Operation { prepare: all_old, run: move_pages, alike: true, ..of("compare") },
     Operation {
         prepare: |it| {
             all_old(it);
+            allow_reads_of(it, 20);
+        },
+        run: move_pages,
+        alike: true,
+        ..of("move down to warm")
+    },
+    Operation {
+        prepare: |it| {
+            all_old(it);
+            allow_reads_of(it, 20);
             move_pages(it);
+            allow_reads_of(it, 0);
             it.set_clock(OLD + 600);
         },
         run: move_pages,
         alike: true,
         ..of("move down to cold")
+    },
+    Operation {
+        prepare: |it| {
+            all_old(it);
+            pass(it);
+            it.set_clock(OLD + 600);
+        },
+        run: move_pages,
+        ..of("move down past warm")
     },
     Operation {
         prepare: |it| {
@@ -487,7 +507,7 @@ fn all_idle(machine: &Machine) {
     disk(machine).mark_idle(None).unwrap();
 }
 
-/// The second in which all pages are old enough to become warm. In second 0 they were written.
+/// The second in which all pages are old enough to move. In second 0 they were written.
 const OLD: u32 = 200;
 
 fn all_old(machine: &Machine) {
@@ -495,8 +515,18 @@ fn all_old(machine: &Machine) {
     machine.set_clock(OLD);
 }
 
-fn move_pages(machine: &Machine) {
+/// No page moves where reads are slower than so many microseconds; 0 allows all.
+fn allow_reads_of(machine: &Machine, slowest_read: u32) {
+    let budgets = Budgets { slowest_read, ..Budgets::default() };
+    disk(machine).set_budgets(budgets).unwrap();
+}
+
+fn pass(machine: &Machine) {
     assert!(!disk(machine).move_pages(1 << 40, &|| 0).unwrap(), "it had time for all");
+}
+
+fn move_pages(machine: &Machine) {
+    pass(machine);
     let tiers = disk(machine).tier_stats().tiers;
     assert!(tiers.iter().any(|tier| tier.moved + tier.raised > 20), "{tiers:?}");
 }
@@ -506,7 +536,7 @@ fn all_cold(machine: &Machine) {
     let budgets = Budgets { written_a_day: u64::MAX, ..Budgets::default() };
     disk(machine).set_budgets(budgets).unwrap();
     all_old(machine);
-    move_pages(machine);
+    pass(machine);
     machine.set_clock(OLD + 600);
     move_pages(machine);
 }
