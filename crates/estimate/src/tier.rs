@@ -120,13 +120,13 @@ impl TierTrial {
                 found.stored += costs.of(*bytes);
             }
         }
-        for run in runs {
-            for (part, n) in run.clone().enumerate() {
-                let page = self.packer.pages()[n];
-                let Some(extent) = self.packer.compress(run.clone()) else { continue };
-                let read = self.warm.read_part(extent, (part, run.len()), &page);
-                found.decompression = (found.decompression.0 + 1, found.decompression.1 + read);
-            }
+        for run in runs.into_iter().filter(|run| !run.is_empty()) {
+            let (first, pages) = (self.packer.pages()[run.start], run.len());
+            let Some(extent) = self.packer.compress(run) else { continue };
+            // Any of its pages takes as long, if another extent was read before.
+            let read = self.warm.read_part(extent, (0, pages), &first);
+            let (count, time) = &mut found.decompression;
+            (*count, *time) = (*count + pages as u32, *time + read * pages as u32);
         }
         self.found
     }
