@@ -261,6 +261,9 @@ impl Policy {
     #[must_use]
     pub fn judge(&self, page: Seen, now: u32) -> Verdict {
         let Seen { tier, last_used, memory } = page;
+        // An equal page was found: it shares an object, as does one that others came to.
+        let has_moved = memory.is_compared() && tier > 0;
+        let memory = if has_moved { memory.in_tier(tier) } else { memory };
         let (interval, memory) = (memory.idle(last_used), memory.used(last_used));
         let (action, news) = (Action::Stay, News::Nothing);
         let stays = Verdict { action, goes_on: false, memory, news, interval };

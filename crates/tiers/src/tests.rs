@@ -38,6 +38,8 @@ fn a_page_moves_down_one_tier_at_a_time_when_it_is_old_enough() {
     assert_eq!((verdict(0, 1256).memory.tier(), verdict(0, 1256).goes_on), (2, false));
     assert_eq!((verdict(0, 1255).action, verdict(0, 1255).goes_on), (Action::Down(1), false));
     assert_eq!(verdict(1, 9999).action, Action::Down(2), "it shares an object");
+    let back = policy.judge(seen(1, 1010, compared), 1010);
+    assert_eq!((back.action, back.news), (Action::Up, News::TooSoon(1)));
     let used = policy.judge(seen(0, 1001, compared), 9999);
     assert_eq!((used.action, used.news), (Action::Stay, News::Nothing));
     assert!(!used.memory.is_compared() && verdict(0, 1000).memory.is_compared());
