@@ -441,6 +441,26 @@ fn code_data_heap_and_stack_are_made_resident_and_regions_are_not() {
     crate::make_resident().unwrap();
 }
 
+/// An arena keeps what it grew by, and all of it is made resident.
+#[test]
+fn what_settles_the_heap_leaves_little_in_it() {
+    let arena = || {
+        let piece = std::hint::black_box(vec![1_u8; 4096]);
+        let at = piece.as_ptr() as u64;
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut all = maps.lines().filter_map(crate::resident::Mapped::parse);
+        let here = all.find(|it| (it.start..it.end).contains(&at)).unwrap();
+        here.end - here.start
+    };
+    let grown = thread::spawn(move || {
+        let before = arena();
+        crate::heap::settle();
+        arena().saturating_sub(before)
+    });
+    let grown = grown.join().unwrap();
+    assert!(grown <= MIB as u64, "{grown} bytes");
+}
+
 #[test]
 fn regions_are_populated_where_it_is_asked_for() {
     let region = pagealloc::MemoryProvider::reserve(&MmapAhead, 4 << 20).unwrap();

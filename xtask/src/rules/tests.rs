@@ -131,7 +131,9 @@ fn both_workspaces_build_alike() {
     let at =
         |research: &str| found(&[("Cargo.toml", product), ("research/Cargo.toml", research)]).len();
     assert_eq!(at(product), 0);
+    let small = |what| product.replace("[works", &format!("[profile.{what}]\nx = 1\n[works"));
     assert_eq!(at(&product.replace("thin", "fat")), 1);
+    assert_eq!([at(&small("release.package")), at(&small("other.package"))], [0, 1]);
     assert_eq!(at(&product.replace("\"1\"", "{ version = \"1\", features = [] }")), 1);
     assert_eq!(at(&product.replace("serde = \"1\"", "anyhow = \"1\"")), 0);
 }
