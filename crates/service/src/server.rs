@@ -178,6 +178,7 @@ fn accept(
     handler: &Arc<Handler>,
     is_over: &AtomicBool,
 ) {
+    let mut was_told = false;
     loop {
         let accepted = listener.accept();
         if is_over.load(Ordering::Relaxed) {
@@ -187,12 +188,17 @@ fn accept(
             Ok((stream, _)) => stream,
             Err(error) => {
                 if !matches!(error.raw_os_error(), Some(errno::EINTR | errno::ECONNABORTED)) {
-                    tracing::warn!("control socket: {error}");
+                    // Clients may wait for a descriptor for long, and nothing else has changed.
+                    if !was_told {
+                        tracing::warn!("control socket: {error}; clients wait");
+                    }
+                    was_told = true;
                     thread::sleep(PAUSE);
                 }
                 continue;
             }
         };
+        was_told = false;
         let Some(place) = admit(clients, &stream) else { continue };
         let handler = handler.clone();
         let thread = thread::Builder::new().name("control-client".into()).stack_size(STACK);
