@@ -6,15 +6,20 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::Arc;
 
 use rampack::{DiskOptions, PAGE_SIZE};
 
 use crate::call::{Failure, call};
+use crate::calls::Owner;
 use crate::instance::Rampack;
 use crate::memory::{Growing, algorithm, bytes, bytes_mut, fill, of, options, put};
 
 /// A compressed disk of this process. Any number of threads may use it at once.
-pub struct RampackDisk(pub(crate) rampack::Disk);
+pub struct RampackDisk {
+    pub(crate) disk: rampack::Disk,
+    _pressure: Arc<Owner>,
+}
 
 /// The options of a disk.
 #[repr(C)]
@@ -94,7 +99,8 @@ pub unsafe extern "C" fn rampack_disk_new(
         // SAFETY: as the caller says.
         let algorithm = unsafe { algorithm(settings.algorithm)? };
         let options = DiskOptions::new(size).algorithm(algorithm).mem_limit(settings.mem_limit);
-        put(made, "made", Box::new(RampackDisk(rampack.0.disk(options)?)))
+        let (disk, _pressure) = (rampack.rampack.disk(options)?, rampack.pressure.clone());
+        put(made, "made", Box::new(RampackDisk { disk, _pressure }))
     })
 }
 
@@ -112,7 +118,7 @@ pub extern "C" fn rampack_disk_free(disk: Option<Box<RampackDisk>>) {
 pub extern "C" fn rampack_disk_size(disk: Option<&RampackDisk>) -> u64 {
     let mut size = 0;
     call(|| {
-        size = of(disk, "disk")?.0.size();
+        size = of(disk, "disk")?.disk.size();
         Ok(())
     });
     size
@@ -134,7 +140,7 @@ pub unsafe extern "C" fn rampack_disk_read(
     call(|| {
         // SAFETY: as the caller says.
         let into = unsafe { bytes_mut(into, length, "into")? };
-        Ok(of(disk, "disk")?.0.read_at(offset, into)?)
+        Ok(of(disk, "disk")?.disk.read_at(offset, into)?)
     })
 }
 
@@ -155,7 +161,7 @@ pub unsafe extern "C" fn rampack_disk_write(
     call(|| {
         // SAFETY: as the caller says.
         let from = unsafe { bytes(from, length, "from")? };
-        Ok(of(disk, "disk")?.0.write_at(offset, from)?)
+        Ok(of(disk, "disk")?.disk.write_at(offset, from)?)
     })
 }
 
@@ -176,7 +182,7 @@ pub extern "C" fn rampack_disk_discard(
             let message = format!("{offset} and {length} are not both multiples of {page}");
             return Err(Failure::invalid(message));
         }
-        Ok(disk.0.discard(offset / page, length / page)?)
+        Ok(disk.disk.discard(offset / page, length / page)?)
     })
 }
 
@@ -184,7 +190,7 @@ pub extern "C" fn rampack_disk_discard(
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_disk_set_limit(disk: Option<&RampackDisk>, bytes: u64) -> c_int {
     call(|| {
-        of(disk, "disk")?.0.set_mem_limit(bytes);
+        of(disk, "disk")?.disk.set_mem_limit(bytes);
         Ok(())
     })
 }
@@ -198,7 +204,7 @@ pub extern "C" fn rampack_disk_compact(
     freed: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
     call(|| {
-        let bytes = of(disk, "disk")?.0.compact()?;
+        let bytes = of(disk, "disk")?.disk.compact()?;
         if let Some(freed) = freed {
             freed.write(bytes);
         }
@@ -216,7 +222,7 @@ pub unsafe extern "C" fn rampack_disk_get_stats(
     stats: *mut RampackDiskStats,
 ) -> c_int {
     call(|| {
-        let now = of(disk, "disk")?.0.stats();
+        let now = of(disk, "disk")?.disk.stats();
         let filled = RampackDiskStats {
             struct_size: 0,
             pages: now.pages,

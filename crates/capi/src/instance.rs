@@ -6,15 +6,21 @@
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 use std::ptr;
+use std::sync::Arc;
 
 use rampack::{Pressure, Upkeep};
 
 use crate::call::call;
+use crate::calls::Owner;
 use crate::memory::{Data, Growing, fill, of, options, put};
 
 /// Memory of this process for compressed data. It ends with `rampack_free`, but what was made of
 /// it stays until it is freed, too.
-pub struct Rampack(pub(crate) rampack::Rampack);
+pub struct Rampack {
+    pub(crate) rampack: rampack::Rampack,
+    /// Each that is made of it has one: the last that is freed ends the calls of `on_pressure`.
+    pub(crate) pressure: Arc<Owner>,
+}
 
 /// Programs of this system wait for memory.
 pub const RAMPACK_PRESSURE_SYSTEM: c_int = 1;
@@ -96,17 +102,18 @@ pub unsafe extern "C" fn rampack_new(
         if settings.manual_upkeep != 0 {
             builder = builder.upkeep(Upkeep::Manual);
         }
+        let pressure = Arc::new(Owner::default());
         if let Some(tell) = settings.on_pressure {
-            let data = Data::of(settings.on_pressure_data);
+            let (data, calls) = (Data::of(settings.on_pressure_data), pressure.calls());
             builder = builder.on_pressure(move |pressure| {
                 let why = match pressure {
                     Pressure::Limit(_) => RAMPACK_PRESSURE_LIMIT,
                     _ => RAMPACK_PRESSURE_SYSTEM,
                 };
-                tell(data.pointer(), why);
+                calls.make(|| tell(data.pointer(), why));
             });
         }
-        put(made, "made", Box::new(Rampack(builder.build()?)))
+        put(made, "made", Box::new(Rampack { rampack: builder.build()?, pressure }))
     })
 }
 
@@ -125,7 +132,7 @@ pub extern "C" fn rampack_free(rampack: Option<Box<Rampack>>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_upkeep(rampack: Option<&Rampack>) -> c_int {
     call(|| {
-        of(rampack, "rampack")?.0.upkeep()?;
+        of(rampack, "rampack")?.rampack.upkeep()?;
         Ok(())
     })
 }
@@ -140,7 +147,7 @@ pub unsafe extern "C" fn rampack_get_stats(
     stats: *mut RampackStats,
 ) -> c_int {
     call(|| {
-        let memory = of(rampack, "rampack")?.0.memory();
+        let memory = of(rampack, "rampack")?.rampack.memory();
         let filled = RampackStats {
             struct_size: 0,
             used_bytes: memory.used_bytes,

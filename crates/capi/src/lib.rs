@@ -16,6 +16,7 @@
 //! C names the functions, so their names stay as they are.
 
 mod call;
+mod calls;
 mod disk;
 mod instance;
 mod memory;

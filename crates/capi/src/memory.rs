@@ -1,10 +1,12 @@
-//! Memory of the caller: texts, bytes, structs with a size, places for results.
+//! What the caller has: texts, bytes, structs with a size, places for results, files.
 //!
 //! # Why unsafe
-//! C says where memory is with a pointer, and how long it is with a number.
+//! C says where memory is with a pointer, how long it is and which file it means with numbers.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::fs::File;
 use std::mem::MaybeUninit;
+use std::os::fd::BorrowedFd;
 use std::{ptr, slice};
 
 use control::Errno;
@@ -197,6 +199,17 @@ pub unsafe fn fill<T: Growing>(into: *mut T, name: &str, value: T) -> Result<(),
         into.cast::<usize>().write(size);
     }
     Ok(())
+}
+
+/// Another descriptor of the file of the caller, who keeps his.
+pub fn file(fd: c_int) -> Result<File, Failure> {
+    if fd < 0 {
+        return Err(Failure::plain(Errno::EINVAL, c"fd is no open file"));
+    }
+    // SAFETY: it is used for the time of the call. If the caller has no such file, the system says
+    // so.
+    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
+    file.map(File::from).map_err(|_| Failure::plain(Errno::EINVAL, c"fd is no open file"))
 }
 
 #[cfg(test)]

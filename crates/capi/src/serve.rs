@@ -48,7 +48,7 @@ pub unsafe extern "C" fn rampack_disk_serve_nbd(
         let name = unsafe { text(name) }.map_or("disk".into(), |name| name.to_string_lossy());
         // SAFETY: as the caller says.
         let path = unsafe { text(path) }.ok_or_else(|| Failure::invalid("path is NULL"))?;
-        let served = serve(&disk.0, &name, Path::new(OsStr::from_bytes(path.to_bytes())))?;
+        let served = serve(&disk.disk, &name, Path::new(OsStr::from_bytes(path.to_bytes())))?;
         put(made, "made", Box::new(RampackServer(served)))
     })
 }

@@ -4,19 +4,19 @@
 //! C calls the functions, with pointers.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::fs::File;
 use std::mem::MaybeUninit;
-use std::os::fd::BorrowedFd;
 use std::ptr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use control::Errno;
 use rampack::{Reason, StoreOptions};
 
 use crate::call::{Failure, call, status};
+use crate::calls::Owner;
 use crate::instance::Rampack;
 use crate::memory::{
-    Data, Growing, algorithm, bytes, bytes_mut, fill, items_mut, of, options, put,
+    Data, Growing, algorithm, bytes, bytes_mut, file, fill, items_mut, of, options, put,
 };
 
 /// The most bytes of a key.
@@ -27,7 +27,12 @@ pub const RAMPACK_VALUE_MAX: usize = 16777216;
 const MISS: Failure = Failure::plain(Errno::ENOENT, c"there is no value of this key");
 
 /// Values by keys, compressed. Any number of threads may use it at once.
-pub struct RampackStore(rampack::Store);
+pub struct RampackStore {
+    /// Dropped first: `on_evict` is not called any more then.
+    _evict: Option<Owner>,
+    store: rampack::Store,
+    pressure: Arc<Owner>,
+}
 
 /// The memory of a value was needed.
 pub const RAMPACK_EVICTED: c_int = 1;
@@ -186,8 +191,9 @@ pub unsafe extern "C" fn rampack_store_new(
             let after = Duration::from_secs(settings.recompress_after.into());
             options = options.recompress(second, after);
         }
+        let evict = Owner::default();
         if let Some(tell) = settings.on_evict {
-            let data = Data::of(settings.on_evict_data);
+            let (data, calls) = (Data::of(settings.on_evict_data), evict.calls());
             options = options.on_evict(move |left| {
                 let why = match left.reason() {
                     Reason::Expired => RAMPACK_EXPIRED,
@@ -196,10 +202,12 @@ pub unsafe extern "C" fn rampack_store_new(
                 let (key, value) = (left.key(), left.value().ok());
                 let (bytes, length) =
                     value.as_ref().map_or((ptr::null(), 0), |it| (it.as_ptr().cast(), it.len()));
-                tell(data.pointer(), why, key.as_ptr().cast(), key.len(), bytes, length);
+                let key_bytes = key.as_ptr().cast();
+                calls.make(|| tell(data.pointer(), why, key_bytes, key.len(), bytes, length));
             });
         }
-        put(made, "made", Box::new(RampackStore(rampack.0.store(options)?)))
+        let (store, pressure) = (rampack.rampack.store(options)?, rampack.pressure.clone());
+        put(made, "made", Box::new(RampackStore { _evict: Some(evict), store, pressure }))
     })
 }
 
@@ -214,8 +222,9 @@ pub extern "C" fn rampack_store_clone(
     made: Option<&mut MaybeUninit<Box<RampackStore>>>,
 ) -> c_int {
     call(|| {
-        let clone = of(store, "store")?.0.clone_contents()?;
-        put(made, "made", Box::new(RampackStore(clone)))
+        let store = of(store, "store")?;
+        let (clone, pressure) = (store.store.clone_contents()?, store.pressure.clone());
+        put(made, "made", Box::new(RampackStore { _evict: None, store: clone, pressure }))
     })
 }
 
@@ -245,7 +254,7 @@ pub unsafe extern "C" fn rampack_store_put(
     ttl: u32,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         let (key, value) =
             unsafe { (bytes(key, key_length, "key")?, bytes(value, length, "value")?) };
@@ -271,7 +280,7 @@ pub unsafe extern "C" fn rampack_store_get(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         let key = unsafe { bytes(key, key_length, "key")? };
         // SAFETY: as the caller says.
@@ -357,7 +366,7 @@ unsafe fn for_each(
 ) -> c_int {
     let mut first = 0;
     let done = call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         for item in unsafe { items_mut(items, count, "items")? } {
             let failed = each(store, item);
@@ -419,7 +428,7 @@ pub unsafe extern "C" fn rampack_store_get_range(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         let key = unsafe { bytes(key, key_length, "key")? };
         // SAFETY: as the caller says.
@@ -442,7 +451,7 @@ pub unsafe extern "C" fn rampack_store_length(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         let key = unsafe { bytes(key, key_length, "key")? };
         put(length, "length", store.len_of(key).ok_or(MISS)?)
@@ -462,7 +471,7 @@ pub unsafe extern "C" fn rampack_store_remove(
     key_length: usize,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         // SAFETY: as the caller says.
         let key = unsafe { bytes(key, key_length, "key")? };
         if store.remove(key) { Ok(()) } else { Err(MISS) }
@@ -473,7 +482,7 @@ pub unsafe extern "C" fn rampack_store_remove(
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_store_clear(store: Option<&RampackStore>) -> c_int {
     call(|| {
-        of(store, "store")?.0.clear();
+        of(store, "store")?.store.clear();
         Ok(())
     })
 }
@@ -493,7 +502,7 @@ pub extern "C" fn rampack_store_keys(
     data: *mut c_void,
 ) -> c_int {
     call(|| {
-        let store = &of(store, "store")?.0;
+        let store = &of(store, "store")?.store;
         let visit = visit.ok_or_else(|| Failure::invalid("visit is NULL"))?;
         let mut keys = store.keys();
         let _ =
@@ -508,7 +517,7 @@ pub extern "C" fn rampack_store_keys(
 /// Errors: `-EINVAL` for fewer; nothing has changed then.
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_store_set_limit(store: Option<&RampackStore>, bytes: u64) -> c_int {
-    call(|| Ok(of(store, "store")?.0.set_limit(bytes)?))
+    call(|| Ok(of(store, "store")?.store.set_limit(bytes)?))
 }
 
 /// Writes a snapshot of the values, with the lives that they have left, to the open file `fd`, a
@@ -524,7 +533,7 @@ pub extern "C" fn rampack_store_save(
     values: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
     call(|| {
-        let saved = of(store, "store")?.0.save(file(fd)?)?;
+        let saved = of(store, "store")?.store.save(file(fd)?)?;
         if let Some(values) = values {
             values.write(saved);
         }
@@ -545,23 +554,12 @@ pub extern "C" fn rampack_store_load(
     values: Option<&mut MaybeUninit<u64>>,
 ) -> c_int {
     call(|| {
-        let loaded = of(store, "store")?.0.load(file(fd)?)?;
+        let loaded = of(store, "store")?.store.load(file(fd)?)?;
         if let Some(values) = values {
             values.write(loaded);
         }
         Ok(())
     })
-}
-
-/// Another descriptor of the file of the caller, who keeps his.
-fn file(fd: c_int) -> Result<File, Failure> {
-    if fd < 0 {
-        return Err(Failure::plain(Errno::EINVAL, c"fd is no open file"));
-    }
-    // SAFETY: it is used for the time of the call. If the caller has no such file, the system says
-    // so.
-    let file = unsafe { BorrowedFd::borrow_raw(fd) }.try_clone_to_owned();
-    file.map(File::from).map_err(|_| Failure::plain(Errno::EINVAL, c"fd is no open file"))
 }
 
 /// The statistics of a store now.
@@ -574,7 +572,7 @@ pub unsafe extern "C" fn rampack_store_get_stats(
     stats: *mut RampackStoreStats,
 ) -> c_int {
     call(|| {
-        let now = of(store, "store")?.0.stats();
+        let now = of(store, "store")?.store.stats();
         let filled = RampackStoreStats {
             struct_size: 0,
             values: now.values,
