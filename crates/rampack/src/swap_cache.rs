@@ -1,6 +1,7 @@
 //! A compressed cache of pages, in front of a file.
 
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -78,17 +79,31 @@ impl SwapCache {
     /// cannot be used, with the reason; [`Error::NoMemory`].
     pub fn new(options: SwapOptions) -> Result<SwapCache, Error> {
         let SwapOptions { pages, memory, file } = options;
+        if pages == 0 {
+            return Err(Error::Invalid("a cache has one page at least".into()));
+        }
         let device = file.map(|path| -> Result<_, Error> {
             let bytes = pages.saturating_mul(PAGE_SIZE as u64);
             let failed = |error: std::io::Error| Error::System {
                 errno: error.raw_os_error().unwrap_or(Errno::EIO.0),
                 message: format!("{}: {error}", path.display()).into(),
             };
-            let open = File::options().write(true).create(true).truncate(false).open(&path);
-            let opened = open.map_err(failed)?;
+            // Other users see no page of this program in a new file.
+            let mut open = File::options();
+            open.write(true).create(true).truncate(false).mode(0o600);
+            let opened = open.open(&path).map_err(failed)?;
             if opened.metadata().map_err(failed)?.is_file() {
+                // What another cache or daemon has there is not cut off.
+                opened.try_lock().map_err(|error| match error {
+                    TryLockError::WouldBlock => {
+                        Error::Busy(format!("{}: it is in use", path.display()).into())
+                    }
+                    TryLockError::Error(error) => failed(error),
+                })?;
                 opened.set_len(bytes).map_err(failed)?;
             }
+            // The lock ends, and the next one is taken.
+            drop(opened);
             Ok(backing::open(&path, backing::Options::default())?)
         });
         let device = device.transpose()?;
@@ -172,4 +187,26 @@ impl Drop for SwapCache {
 /// The offset of a page.
 fn at(index: u64) -> Result<u64, Error> {
     index.checked_mul(PAGE_SIZE as u64).ok_or(Error::OutOfRange)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_file_in_use_is_not_cut_off_and_a_new_one_is_private() {
+        let directory = testkit::TempDir::new();
+        let path = directory.join("pages");
+        let has = || {
+            let file = std::fs::metadata(&path).unwrap();
+            (file.len(), file.mode() & 0o777)
+        };
+        let _first = SwapCache::new(SwapOptions::new(1000).file(&path)).unwrap();
+        assert_eq!(has(), (1000 * PAGE_SIZE as u64, 0o600));
+        let refused = |pages| SwapCache::new(SwapOptions::new(pages).file(&path)).map(|_| ());
+        assert!(matches!(refused(10), Err(Error::Busy(_))), "{:?}", refused(10));
+        assert!(matches!(refused(0), Err(Error::Invalid(_))), "{:?}", refused(0));
+        assert_eq!(has(), (1000 * PAGE_SIZE as u64, 0o600));
+    }
 }
