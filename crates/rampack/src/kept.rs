@@ -83,7 +83,7 @@ impl Drop for Kept {
         // boot of the system refuses what it finds.
         let sync = |name| File::open(self.path.join(name))?.sync_all();
         if REGIONS.into_iter().try_for_each(sync).is_ok() {
-            let _ = fs::remove_file(self.path.join(OPEN));
+            let _ = fs::remove_file(self.path.join(OPEN)).and_then(|()| sync_names(&self.path));
         }
     }
 }
@@ -114,6 +114,8 @@ pub(crate) fn open(
         None => only_ours(path)?,
     }
     let limit = limit_within(path, &directory.0, memory, limit)?;
+    // A mark that outlives a refusal would spoil the store with the end of the system.
+    values::judge_limit(limit).map_err(|error| refused(path, error))?;
     let makes = left.is_none();
     let record = left.unwrap_or_else(|| {
         let frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
@@ -246,14 +248,20 @@ fn limit_within(
     }
 }
 
-/// Writes a small file whole, or not at all.
+/// Writes a small file whole, or not at all. The disk has it then.
 fn write(path: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let new = path.join(format!("{name}.new"));
     let options = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new);
     let mut file = options?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(new, path.join(name))
+    fs::rename(new, path.join(name))?;
+    sync_names(path)
+}
+
+/// Waits until the disk has the names of the files, too.
+fn sync_names(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
 }
 
 /// Provides the regions, one after the other.

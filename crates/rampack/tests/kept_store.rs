@@ -177,6 +177,9 @@ fn what_is_not_the_same_is_refused_by_name_and_stays() {
     assert!(algorithm.contains("zstd") && algorithm.contains("lz4"), "{algorithm}");
     let limit = refused(options(&path).limit(1 << 60));
     assert!(limit.contains("bytes are free"), "{limit}");
+    let limit = refused(options(&path).limit(512 << 10));
+    assert!(limit.contains("1048576"), "{limit}");
+    assert!(!path.join("open").exists(), "the next boot of the system would refuse the store");
     let record = fs::read(path.join("record")).unwrap();
     for at in 0..record.len() {
         let mut other = record.clone();

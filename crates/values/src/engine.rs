@@ -143,9 +143,7 @@ impl Values {
         let Parts { frames, cpus, codec, seed, options } = parts;
         judge_unit(options.unit)?;
         let limit = options.limit.unwrap_or(u64::MAX);
-        if limit < LEAST {
-            return Err(too_small(limit));
-        }
+        judge_limit(limit)?;
         let cpus = cpus.max(1);
         let cold = options.recompress.map(|it| Cold::new(it, options.unit)).transpose()?;
         let second = cold.as_ref().map(|cold| &*cold.codec);
@@ -445,9 +443,7 @@ impl Values {
     /// [`NoStore`] for less than 1 MiB; nothing has changed then.
     pub fn set_limit(&self, limit: Option<u64>) -> Result<(), NoStore> {
         let limit = limit.unwrap_or(u64::MAX);
-        if limit < LEAST {
-            return Err(too_small(limit));
-        }
+        judge_limit(limit)?;
         self.limit.store(limit, Ordering::Relaxed);
         self.settle();
         Ok(())
@@ -562,8 +558,16 @@ fn no_memory(error: NoMemory) -> NoStore {
     NoStore::NoMemory(format!("{error}"))
 }
 
-fn too_small(limit: u64) -> NoStore {
-    NoStore::Invalid(format!("a limit of {limit} bytes: {LEAST} at least are allowed"))
+/// Judges a limit in bytes, before anything is made.
+///
+/// # Errors
+/// [`NoStore::Invalid`] for less than 1 MiB.
+pub fn judge_limit(limit: u64) -> Result<(), NoStore> {
+    if limit < LEAST {
+        let text = format!("a limit of {limit} bytes: {LEAST} at least are allowed");
+        return Err(NoStore::Invalid(text));
+    }
+    Ok(())
 }
 
 /// A value that was found, for as long as the reader is there.
