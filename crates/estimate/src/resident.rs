@@ -1,6 +1,6 @@
 //! What is in memory of a process or of an image.
 
-/// A run of pages that are in memory, by addresses. Both ends are multiples of a page.
+/// A run of whole pages that are in memory, by addresses. In an image it may begin anywhere.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Run {
     pub start: u64,

@@ -3,7 +3,7 @@
 use units::PAGE_SIZE;
 
 /// Pages that are chosen together, because neighbours are alike: what one of them says is largely
-/// what the others say. It is aligned to its size.
+/// what the others say. It is aligned to its size, as far as pages are.
 pub(crate) const CLUSTER: u64 = 4 * PAGE_SIZE as u64;
 /// The least that is read of a source, if it has so much: an interval means little in a sample of
 /// fewer clusters.
@@ -34,9 +34,11 @@ impl Choice {
         u64::from(random.u32(..)) < self.share
     }
 
-    /// The parts of `start..end` that are in chosen clusters. Each is in one cluster.
+    /// The parts of `start..end` that are in chosen clusters, whole pages from `start` on. Each is
+    /// in one cluster. In a core dump of QEMU pages begin anywhere, so clusters do, too.
     pub fn parts(self, start: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
-        let first = start / CLUSTER * CLUSTER;
+        let before = start % PAGE_SIZE as u64;
+        let first = start / CLUSTER * CLUSTER + before;
         (first..end)
             .step_by(CLUSTER as usize)
             .filter(move |address| self.has(*address))
@@ -57,6 +59,19 @@ mod tests {
         assert!((0.23..0.27).contains(&share), "{share}");
         assert!(parts.iter().all(|(start, end)| start / CLUSTER == (end - 1) / CLUSTER));
         assert!(parts.iter().all(|(start, end)| *start >= 8192 && *end <= 400 << 20));
+    }
+
+    #[test]
+    fn pages_are_whole_wherever_they_begin() {
+        let choice = Choice::new(1, 256 << 20, 1 << 40, 2 << 20);
+        for start in [0, 1000, 4096 + 1000, 3 * 4096 + 4095, 16384 + 1] {
+            let end = start + 9 * 4096;
+            let parts: Vec<_> = choice.parts(start, end).collect();
+            assert!(parts.iter().all(|it| (it.0 - start) % 4096 == 0 && (it.1 - it.0) % 4096 == 0));
+            assert!(parts.iter().all(|it| it.1 - it.0 <= CLUSTER), "{parts:?}");
+            assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{parts:?}");
+            assert_eq!((parts[0].0, parts[parts.len() - 1].1), (start, end));
+        }
     }
 
     #[test]
