@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import os
+import pickle
+import random
 import threading
 import time
 from collections.abc import MutableMapping
@@ -278,6 +280,39 @@ def test_functions_are_memoized(store: rampack.Store) -> None:
         calls.append(())
 
     assert none() is None and none() is None and len(calls) == 5
+
+
+class Scaled:
+    def __init__(self, factor: int) -> None:
+        self.factor = factor
+
+    def of(self, n: int) -> int:
+        return self.factor * n
+
+
+def test_memoized_functions_are_told_apart(store: rampack.Store) -> None:
+    def times(factor: int) -> Any:
+        return store.memoize(lambda n: n * factor)
+
+    assert [times(2)(3), times(3)(3), times(2)(4)] == [6, 9, 8]
+    one, two = store.memoize(lambda n: n + 1), store.memoize(lambda n: n + 2)
+    assert (one(1), two(1), one(1)) == (2, 3, 2)
+    assert (store.memoize("ab".count)("a"), store.memoize("aa".count)("a")) == (1, 2)
+    counts: Any = store.memoize(len), store.memoize(sum)
+    assert (counts[0]([1, 2]), counts[1]([1, 2])) == (2, 3)
+    methods = store.memoize(Scaled(2).of), store.memoize(Scaled(3).of)
+    assert (methods[0](3), methods[1](3)) == (6, 9)
+    kept: Any = type("Kept", (), {"of": store.memoize(Scaled.of)})
+    with pytest.raises((AttributeError, pickle.PicklingError)):
+        kept().of(3)  # Its class is in no module.
+
+
+def test_a_result_that_is_not_kept_is_returned(store: rampack.Store) -> None:
+    long = store.memoize(lambda: bytes(17 << 20))
+    assert len(long()) == 17 << 20 == len(long())
+    full = rampack.Store(limit=1 << 20, evict=False)
+    noise = full.memoize(lambda n: random.Random(n).randbytes(100_000))
+    assert all(len(noise(n)) == 100_000 for n in range(20))
 
 
 def test_disks_hold_bytes_by_offset() -> None:

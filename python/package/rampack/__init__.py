@@ -155,8 +155,9 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
     ) -> Any:
         """Keeps the results of a function in this store, pickled.
 
-        Arguments are compared by their pickles. ``forget`` of what it gives, with the same
-        arguments, takes a result out.
+        Arguments are compared by their pickles, functions by name, code and what they have of the
+        function around them. A result that is too long or finds no room is not kept. ``forget`` of
+        what it gives, with the same arguments, takes a result out.
 
         >>> store = Store()
         >>> @store.memoize(ttl=3600)
