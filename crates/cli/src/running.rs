@@ -200,7 +200,8 @@ pub(crate) fn served(daemon: &Daemon) -> String {
         let _ = writeln!(text, "{}  {}", device.name, places.join("  "));
     }
     // A device without a size has no address yet, and port 0 is another one by now.
-    for address in daemon.devices().nbd().iter().filter(|address| address.starts_with("nbd://")) {
+    let is_by_tcp = |it: &&String| it.starts_with("nbd://") || it.starts_with("nbds://");
+    for address in daemon.devices().nbd().iter().filter(is_by_tcp) {
         let _ = writeln!(text, "NBD over TCP at {address}");
     }
     let _ = writeln!(text, "serving in {}", daemon.root().path().display());

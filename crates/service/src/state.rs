@@ -511,7 +511,10 @@ impl State {
         devices: impl FnOnce() -> Vec<Device>,
     ) -> Result<(), Box<dyn std::error::Error>> {
         if !self.has_manager() {
-            // The devices end with this process, as any without a service manager.
+            // The devices end with this process, as any without a service manager, and clients
+            // need not wait.
+            let mut written = self.written.lock();
+            written.devices = generations(&devices());
             return Ok(());
         }
         let mut written = self.written.lock();

@@ -2,7 +2,7 @@
 //! their daemon.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -171,6 +171,34 @@ fn a_snapshot_that_nobody_reads_holds_nobody_up() {
     daemon.stop();
 }
 
+/// Who sends a snapshot may be slow for as long as it likes; other devices do not wait for it.
+#[test]
+fn a_disk_that_is_being_restored_gets_no_other_size() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "up --transport nbd --size 8M");
+    fill(&daemon, 1);
+    let file = place.path().join("snap");
+    done(with_files(&place, "snapshot zram0", None, Some(&file)));
+    daemon.does("add");
+    let mut writer = program()
+        .arg("--root")
+        .arg(place.root())
+        .args(["restore", "zram1"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut input = writer.stdin.take().unwrap();
+    let snapshot = fs::read(&file).unwrap();
+    input.write_all(&snapshot[..snapshot.len() / 2]).unwrap();
+    wait_until("the restore", || daemon.ask("set zram1 reset=1").err.contains("being restored"));
+    refused(&daemon.ask("set zram1 resize=16M"), 1, &["being restored", "EBUSY"]);
+    daemon.does("add --size 1M");
+    drop(input);
+    writer.wait().unwrap();
+    daemon.stop();
+}
+
 #[test]
 fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
     let place = Place::new();
@@ -226,6 +254,23 @@ fn a_disk_beside_that_of_the_option_is_not_saved() {
     daemon.stop();
     fs::remove_file(&file).unwrap();
     place.is_clean();
+}
+
+/// The next disk of its number is another one.
+#[test]
+fn a_disk_that_was_unloaded_is_not_saved() {
+    let place = Place::new();
+    let file = place.path().join("kept.snap");
+    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let daemon = Daemon::start(&place, &line);
+    fill(&daemon, 1);
+    daemon.stop();
+    let saved = fs::read(&file).unwrap();
+    let daemon = Daemon::start(&place, &line);
+    daemon.does("set class/zram-control unload=1");
+    assert_eq!(daemon.does("add --size 8M").lines().next(), Some("zram0"));
+    daemon.stop();
+    assert!(fs::read(&file).unwrap() == saved, "another disk was saved there");
 }
 
 /// With a file system, which is made once.

@@ -386,6 +386,9 @@ fn a_daemon_without_its_keeper_goes_on_and_is_not_upgraded() {
     }
     // It is as one that nobody keeps: devices come and go, and it can be stopped.
     keeper.does("add --size 1M");
+    let mut other = NbdClient::connect(&keeper.nbd(), "zram1").unwrap();
+    assert_eq!(other.write(0, &contents(3, 1)), 0);
+    drop(other);
     keeper.does("remove zram1");
     keeper.does("set zram0 mem_limit=8M");
     assert_eq!(keeper.said().matches("NOT KEPT").count(), 1, "{}", keeper.said());

@@ -77,6 +77,8 @@ impl Devices {
                 return Err(error.into());
             }
             self.forget_asked(&disk.name());
+            // The next disk of this number is another one.
+            self.save_at_end(disk.id(), None);
         }
         self.unloaded.store(true, Ordering::Relaxed);
         Ok(())

@@ -222,9 +222,10 @@ impl Disk {
     ///
     /// # Errors
     /// `EINVAL` for a size of 0 or a device without a size, `ENOMEM` for more than 16 TiB, or when
-    /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents, or
-    /// the slots there are those of clones. Nothing has changed then.
+    /// addresses for its tables are out, `EBUSY` when a page beyond the new end has contents, the
+    /// slots there are those of clones, or the device is being restored. Nothing has changed then.
     pub fn resize(&self, bytes: u64) -> Result<(), ControlError> {
+        self.refuse_if_restoring()?;
         let _post = self.family().post.lock();
         let engine = self.ready_engine()?;
         let _settings = self.family().settings.lock();
