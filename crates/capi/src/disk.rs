@@ -11,9 +11,9 @@ use std::sync::Arc;
 use rampack::{DiskOptions, PAGE_SIZE};
 
 use crate::call::{Failure, call};
+use crate::caller::{Growing, algorithm, bytes, bytes_mut, fill, of, options, put};
 use crate::calls::Owner;
 use crate::instance::Rampack;
-use crate::memory::{Growing, algorithm, bytes, bytes_mut, fill, of, options, put};
 
 /// A compressed disk of this process. Any number of threads may use it at once.
 pub struct RampackDisk {

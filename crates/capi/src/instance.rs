@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rampack::{Pressure, Upkeep};
 
 use crate::call::call;
+use crate::caller::{Data, Growing, fill, of, options, put};
 use crate::calls::Owner;
-use crate::memory::{Data, Growing, fill, of, options, put};
 
 /// Memory of this process for compressed data. It ends with `rampack_free`, but what was made of
 /// it stays until it is freed, too.

@@ -16,10 +16,10 @@
 //! C names the functions, so their names stay as they are.
 
 mod call;
+mod caller;
 mod calls;
 mod disk;
 mod instance;
-mod memory;
 mod serve;
 mod store;
 

@@ -18,8 +18,8 @@ use control::Errno;
 use rampack::NbdServer as Served;
 
 use crate::call::{Failure, call};
+use crate::caller::{of, put, text};
 use crate::disk::RampackDisk;
-use crate::memory::{of, put, text};
 
 /// A disk that is served to other programs. Any number of threads may use it at once.
 pub struct RampackServer(Served);

@@ -13,11 +13,11 @@ use control::Errno;
 use rampack::{Reason, StoreOptions};
 
 use crate::call::{Failure, call, status};
-use crate::calls::Owner;
-use crate::instance::Rampack;
-use crate::memory::{
+use crate::caller::{
     Data, Growing, algorithm, bytes, bytes_mut, file, fill, items_mut, of, options, put,
 };
+use crate::calls::Owner;
+use crate::instance::Rampack;
 
 /// The most bytes of a key.
 pub const RAMPACK_KEY_MAX: usize = 1024;

@@ -1,6 +1,6 @@
 //! A compressed cache of pages, in front of a file.
 
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -94,16 +94,13 @@ impl SwapCache {
             let opened = open.open(&path).map_err(failed)?;
             if opened.metadata().map_err(failed)?.is_file() {
                 // What another cache or daemon has there is not cut off.
-                opened.try_lock().map_err(|error| match error {
-                    TryLockError::WouldBlock => {
-                        Error::Busy(format!("{}: it is in use", path.display()).into())
-                    }
-                    TryLockError::Error(error) => failed(error),
-                })?;
+                if !host::try_lock(&opened).map_err(failed)? {
+                    return Err(Error::Busy(format!("{}: it is in use", path.display()).into()));
+                }
                 opened.set_len(bytes).map_err(failed)?;
+                // A child that is being started would have it beyond the end of `opened`.
+                opened.unlock().map_err(failed)?;
             }
-            // The lock ends, and the next one is taken.
-            drop(opened);
             Ok(backing::open(&path, backing::Options::default())?)
         });
         let device = device.transpose()?;

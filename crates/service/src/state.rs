@@ -510,15 +510,14 @@ impl State {
         &self,
         devices: impl FnOnce() -> Vec<Device>,
     ) -> Result<(), Box<dyn std::error::Error>> {
+        let mut written = self.written.lock();
+        let devices = devices();
         if !self.has_manager() {
             // The devices end with this process, as any without a service manager, and clients
             // need not wait.
-            let mut written = self.written.lock();
-            written.devices = generations(&devices());
+            written.devices = generations(&devices);
             return Ok(());
         }
-        let mut written = self.written.lock();
-        let devices = devices();
         let now = self.memory.regions();
         // The service manager does not say that it has no room.
         let others: usize = written.others.values().map(|other| other.fds.len()).sum();

@@ -17,6 +17,9 @@ from ._rampack import FullError
 if TYPE_CHECKING:
     from . import Store
 
+# The most bytes of a value.
+LONGEST = 16 << 20
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -77,9 +80,11 @@ class Memoized(Generic[P, R]):
         if kept is not None:
             return pickle.loads(kept)  # type: ignore[no-any-return]
         result = self.__wrapped__(*args, **kwargs)
-        # What is too long or finds no room is not kept.
-        with contextlib.suppress(FullError, ValueError, MemoryError):
-            self._store.put(key, pickle.dumps(result, 5), ttl=self._ttl)
+        pickled = pickle.dumps(result, 5)
+        if len(pickled) <= LONGEST:
+            # What finds no room is not kept.
+            with contextlib.suppress(FullError, MemoryError):
+                self._store.put(key, pickled, ttl=self._ttl)
         return result
 
     def forget(self, *args: P.args, **kwargs: P.kwargs) -> None:

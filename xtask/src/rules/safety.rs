@@ -12,7 +12,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/capi/src/disk.rs",
     "crates/capi/src/instance.rs",
     "crates/capi/src/lib.rs",
-    "crates/capi/src/memory.rs",
+    "crates/capi/src/caller.rs",
     "crates/capi/src/serve.rs",
     "crates/capi/src/store.rs",
     "crates/fuse/src/ring.rs",

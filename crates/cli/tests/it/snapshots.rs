@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use testkit::{Need, met};
@@ -171,6 +171,14 @@ fn a_snapshot_that_nobody_reads_holds_nobody_up() {
     daemon.stop();
 }
 
+/// The file to which the daemon of a command line saves its disk.
+fn saved_at_the_end() -> (Place, PathBuf, String) {
+    let place = Place::new();
+    let file = place.path().join("kept.snap");
+    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    (place, file, line)
+}
+
 /// Who sends a snapshot may be slow for as long as it likes; other devices do not wait for it.
 #[test]
 fn a_disk_that_is_being_restored_gets_no_other_size() {
@@ -201,9 +209,7 @@ fn a_disk_that_is_being_restored_gets_no_other_size() {
 
 #[test]
 fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
-    let place = Place::new();
-    let file = place.path().join("kept.snap");
-    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let (place, file, line) = saved_at_the_end();
     let daemon = Daemon::start(&place, &line);
     fill(&daemon, 1);
     daemon.stop();
@@ -238,9 +244,7 @@ fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
 /// Only the disk of `--snapshot` is saved to its file, also after a death.
 #[test]
 fn a_disk_beside_that_of_the_option_is_not_saved() {
-    let place = Place::new();
-    let file = place.path().join("kept.snap");
-    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let (place, file, line) = saved_at_the_end();
     let mut keeper = Keeper::start(&place, &line);
     let client = |name: &str| NbdClient::connect(&place.root().join("nbd.sock"), name).unwrap();
     assert_eq!(client("zram0").write(0, &text(1)), 0);
@@ -259,9 +263,7 @@ fn a_disk_beside_that_of_the_option_is_not_saved() {
 /// The next disk of its number is another one.
 #[test]
 fn a_disk_that_was_unloaded_is_not_saved() {
-    let place = Place::new();
-    let file = place.path().join("kept.snap");
-    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    let (place, file, line) = saved_at_the_end();
     let daemon = Daemon::start(&place, &line);
     fill(&daemon, 1);
     daemon.stop();
