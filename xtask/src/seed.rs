@@ -10,6 +10,9 @@ use fs_err::File;
 /// The variable that random tests take their seed from.
 pub const VARIABLE: &str = "RAMPACK_SEED";
 
+/// How many tests of a program run at once.
+pub const THREADS: &str = "RUST_TEST_THREADS";
+
 /// The seed of `RAMPACK_SEED`, or one from the system's random numbers.
 pub fn draw() -> Result<String> {
     if let Ok(given) = env::var(VARIABLE) {
@@ -24,8 +27,8 @@ pub fn draw() -> Result<String> {
 /// The command line that runs the test `name` again as the `cargo test` in `command` did, with the
 /// same seed, build and checker.
 pub fn again(command: &Command, name: &str) -> String {
-    // The variables about skips change nothing for a test that ran.
-    let passing = ["RAMPACK_SKIPS", "RAMPACK_STRICT"];
+    // Those about skips change nothing for a test that ran, nor does a number of tests for one.
+    let passing = ["RAMPACK_SKIPS", "RAMPACK_STRICT", THREADS];
     let mut words = Vec::new();
     for (variable, value) in command.get_envs() {
         let variable = variable.to_string_lossy();
@@ -52,14 +55,14 @@ fn quoted(word: &str) -> String {
 mod tests {
     use std::process::Command;
 
-    use super::{VARIABLE, again};
+    use super::{THREADS, VARIABLE, again};
 
     #[test]
     fn a_failed_test_is_run_as_before() {
         let mut command = Command::new("/usr/bin/cargo");
         command.args(["test", "--package", "rampack-sim"]).env("RUSTFLAGS", "--cfg shuttle");
         command.env(VARIABLE, "0x2a").env("RAMPACK_SKIPS", "/tmp/skips");
-        command.env_remove("RAMPACK_STRICT");
+        command.env_remove("RAMPACK_STRICT").env(THREADS, "4");
         let line = again(&command, "tests::it's_one");
         let expected = "RAMPACK_SEED=0x2a RUSTFLAGS='--cfg shuttle' cargo test --package \
                         rampack-sim -- --exact 'tests::it'\\''s_one'";

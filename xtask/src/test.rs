@@ -1,7 +1,8 @@
 //! `cargo xtask test`: runs every test, lists the skipped ones, and prints a last line of totals.
 
 use std::collections::BTreeSet;
-use std::io::{self, BufRead, BufReader, Write};
+use std::env;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::thread::{self, JoinHandle};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use fs_err as fs;
 
-use crate::cargo::{cargo, workspace_of};
+use crate::cargo::{cargo, printed, workspace_of};
 use crate::checkers;
 use crate::count::{Count, Suites};
 use crate::dist;
@@ -197,7 +198,13 @@ impl Runs {
         // A failure of this build, and of those ahead, is told where their tests run.
         let _ = workspace().arg("--no-run").stdin(Stdio::null()).status();
         let ahead = build_ahead(later_builds(root, target, long)?);
-        self.add(&mut workspace())?;
+        let mut tests = workspace();
+        // Those of the program wait for other processes most of the time.
+        if env::var_os(seed::THREADS).is_none() {
+            let cpus = thread::available_parallelism().map_or(1, usize::from);
+            tests.env(seed::THREADS, (2 * cpus).to_string());
+        }
+        self.add(&mut tests)?;
         let _ = ahead.join();
         Ok(())
     }
@@ -273,22 +280,16 @@ impl Runs {
         let shown = format!("cargo {}", words.join(" "));
         println!("$ {shown}");
         let begun = Instant::now();
-        // One pipe takes both streams, because cargo prints the program's name on one and the
-        // program prints its result on the other.
-        let (output, input) = io::pipe().context("a pipe")?;
-        command.stdin(Stdio::null()).stdout(input.try_clone().context("a pipe")?).stderr(input);
-        let mut child = command.spawn().with_context(|| shown.clone())?;
-        // The pipe would stay open in this process.
-        command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut own = Count::default();
-        for line in BufReader::new(output).split(b'\n') {
-            let line = line.with_context(|| format!("the output of {shown}"))?;
-            let line = String::from_utf8_lossy(&line);
-            own.line(&line);
-            self.suites.line(&line);
-            writeln!(io::stdout(), "{line}")?;
+        let (status, left) = printed(command, |line| {
+            own.line(line);
+            self.suites.line(line);
+            Ok(writeln!(io::stdout(), "{line}")?)
+        })?;
+        if !left.is_empty() {
+            let left = left.join(", ");
+            self.broken.push(format!("{shown}: what a test started is still there: {left}"));
         }
-        let status = child.wait().with_context(|| shown.clone())?;
         if !status.success() && own.failed == 0 {
             self.broken.push(format!("{shown}: {status}, though no test says it failed"));
         }
@@ -386,7 +387,7 @@ fn cpu_of_children() -> f64 {
 
 /// The target directory of cargo.
 pub fn target_directory(root: &Path) -> PathBuf {
-    match std::env::var_os("CARGO_TARGET_DIR") {
+    match env::var_os("CARGO_TARGET_DIR") {
         Some(directory) => root.join(directory),
         None => root.join("target"),
     }

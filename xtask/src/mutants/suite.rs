@@ -1,15 +1,15 @@
 //! A suite that must reject a mutant: one test, and how it is built.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::path::Path;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus};
 
 use anyhow::{Context, Result, bail};
 use fs_err as fs;
 
 use super::copy::Copy;
-use crate::cargo::cargo_within;
+use crate::cargo::{cargo_within, printed};
 use crate::checkers::{self, Kind};
 use crate::seed;
 
@@ -110,12 +110,12 @@ impl Suite {
     pub fn verdict(&self, copy: &Copy, mutant: &str) -> Result<Verdict> {
         let log = copy.log(&format!("{mutant}-{}-{}", self.kind.name(), self.test))?;
         let mut build = self.command(copy, LONGEST_BUILD);
-        let (built, _) = printed(build.arg("--no-run"), &log)?;
+        let (built, _) = logged(build.arg("--no-run"), &log)?;
         if !built.success() {
             return Ok(Verdict::NotBuilt);
         }
         let mut test = self.command(copy, LONGEST);
-        let (status, lines) = printed(test.args(["--", "--exact", &self.test]), &log)?;
+        let (status, lines) = logged(test.args(["--", "--exact", &self.test]), &log)?;
         Ok(judge(status.success(), status.code(), &lines))
     }
 
@@ -159,21 +159,15 @@ fn message(lines: &[String]) -> String {
 }
 
 /// Runs a command, and adds what it prints to a file. Returns the lines, too.
-fn printed(command: &mut Command, log: &Path) -> Result<(ExitStatus, Vec<String>)> {
+fn logged(command: &mut Command, log: &Path) -> Result<(ExitStatus, Vec<String>)> {
     let mut file = fs::OpenOptions::new().append(true).create(true).open(log)?;
     writeln!(file, "$ {command:?}")?;
-    let (output, input) = std::io::pipe().context("a pipe")?;
-    command.stdin(Stdio::null()).stdout(input.try_clone().context("a pipe")?).stderr(input);
-    let mut child = command.spawn().with_context(|| format!("{command:?}"))?;
-    // The pipe would stay open in this process.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lines = Vec::new();
-    for line in BufReader::new(output).split(b'\n') {
-        let line = String::from_utf8_lossy(&line?).into_owned();
-        writeln!(file, "{line}")?;
-        lines.push(line);
-    }
-    let status = child.wait().with_context(|| format!("{command:?}"))?;
+    // A mutant may leave anything behind.
+    let (status, _left) = printed(command, |line| {
+        lines.push(line.to_string());
+        Ok(writeln!(file, "{line}")?)
+    })?;
     Ok((status, lines))
 }
 
