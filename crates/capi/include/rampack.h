@@ -355,7 +355,7 @@ int rampack_store_clone(const struct rampack_store *store,
 void rampack_store_free(struct rampack_store *store);
 
 // Stores a value in place of the one that the key had. With a `ttl` other than 0 it is not found
-// any more after so many seconds.
+// any more after so many seconds, and may go up to a second earlier.
 //
 // Errors: `-EINVAL` for a key or a value that is too long, `-ENOSPC` when there is no room.
 //

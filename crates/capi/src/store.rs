@@ -238,7 +238,7 @@ pub extern "C" fn rampack_store_free(store: Option<Box<RampackStore>>) {
 }
 
 /// Stores a value in place of the one that the key had. With a `ttl` other than 0 it is not found
-/// any more after so many seconds.
+/// any more after so many seconds, and may go up to a second earlier.
 ///
 /// Errors: `-EINVAL` for a key or a value that is too long, `-ENOSPC` when there is no room.
 ///

@@ -328,7 +328,8 @@ impl Store {
         Ok(self.values.put(self.here(), key.as_ref(), value.as_ref(), options)?)
     }
 
-    /// Stores a value that is not found any more after `ttl`, rounded up to seconds.
+    /// Stores a value that is not found any more after `ttl`, rounded up to seconds. It may go up
+    /// to a second earlier: the clock of lives has whole seconds.
     ///
     /// # Errors
     /// As for [`Store::put`].

@@ -26,7 +26,10 @@ class Store:
         _of: Store | None = None,
     ) -> Self: ...
     def put(self, key: str | bytes, value: Any, *, ttl: float | None = None) -> None:
-        """Stores a value; after ``ttl`` seconds it is not found any more."""
+        """Stores a value; after ``ttl`` seconds, rounded up, it is not found any more.
+
+        It may go up to a second earlier.
+        """
 
     def get(self, key: str | bytes, default: Any = None, *, out: Any = None) -> Any:
         """The value of a key, or ``default``.
