@@ -23,7 +23,7 @@ use service::plan::Asked;
 use service::protocol::{self, Add, Apply, ConfiguredDisk};
 use service::swap::cache::parameters;
 
-use crate::args::{DiskOptions, FrontendOptions, SwapOn, Transport};
+use crate::args::{DiskOptions, FrontendOptions, Size, SwapOn, Transport};
 use files::Found;
 use merge::{Entry, Fault, Section, Sections};
 use options::Kind;
@@ -125,6 +125,7 @@ pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
         }
     }
     check_mounts(&configuration, &sections, &mut faults);
+    share(&mut configuration.swaps, &sections, &mut faults);
     let order = |fault: &Fault| texts.iter().position(|(path, _)| **path == *fault.at.file);
     faults.sort_by_key(|fault| (order(fault), fault.at.line));
     configuration.sections = sections;
@@ -157,6 +158,30 @@ fn check_mounts(configuration: &Configuration, sections: &[Section], faults: &mu
             }
             None => _ = taken.insert(mount, &section.name),
         }
+    }
+}
+
+/// Gives all swap devices what a daemon has for them together, of whatever section has it.
+fn share(swaps: &mut BTreeMap<u32, SwapOn>, sections: &[Section], faults: &mut Vec<Fault>) {
+    let headroom = swaps.values().find_map(|swap| swap.headroom.clone());
+    let oom_after = swaps.values().find_map(|swap| swap.oom_after);
+    for (number, swap) in swaps {
+        let bytes = |size: &Option<Size>| size.as_ref().map(|size| size.bytes);
+        let same = [
+            ("headroom", swap.headroom.is_none() || bytes(&swap.headroom) == bytes(&headroom)),
+            ("oom-after", swap.oom_after.is_none() || swap.oom_after == oom_after),
+        ];
+        for (key, _) in same.into_iter().filter(|(_, is_same)| !is_same) {
+            let mut entries = sections
+                .iter()
+                .filter(|it| it.name == format!("swap{number}"))
+                .flat_map(|it| &it.entries);
+            faults.extend(entries.find(|entry| entry.key == key).map(|entry| Fault {
+                at: entry.at.clone(),
+                what: format!("another section has another {key}, and all swap devices share one"),
+            }));
+        }
+        (swap.headroom, swap.oom_after) = (headroom.clone(), oom_after);
     }
 }
 

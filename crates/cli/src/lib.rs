@@ -43,7 +43,7 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use control::{ControlError, Errno};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -57,7 +57,7 @@ use service::rehearsal::Answer;
 use service::root::Root;
 use service::{failure, layouts, outlet};
 
-use args::{Cli, Command, Serve, Swap, SwapAction};
+use args::{Cli, Command, Serve, Swap, SwapAction, SwapOn};
 
 /// The stack of the first thread, in bytes, at least.
 const STACK: u64 = 1 << 20;
@@ -79,7 +79,7 @@ pub fn main() -> ExitCode {
         return ended;
     }
     host::return_freed_memory();
-    let cli = match Cli::try_parse() {
+    let cli = match read() {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(terminal::tell(&error)),
     };
@@ -95,6 +95,14 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Reads the command line.
+fn read() -> Result<Cli, clap::Error> {
+    let mut command = Cli::command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    SwapOn::check(&matches, &mut command)?;
+    Cli::from_arg_matches(&matches)
 }
 
 /// A stack or a heap at its limit ends a program without a word of why.

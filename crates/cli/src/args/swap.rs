@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, Command, Subcommand};
 
 use super::sandbox::SandboxOptions;
 use super::values::{
@@ -148,12 +150,32 @@ pub struct SwapOn {
     /// Make the swap devices of the configuration (`rampack config`), or of FILE alone
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true)]
     #[arg(conflicts_with_all = ["size", "backing", "memory", "headroom", "oom_after", "priority"])]
-    #[arg(conflicts_with_all = ["algorithm", "auto", "auto_cpu", "set", "force"])]
+    #[arg(conflicts_with_all = ["algorithm", "auto", "no_auto", "auto_cpu", "set", "force"])]
+    #[arg(conflicts_with_all = ["plain_backing", "backing_layout", "front"])]
     pub config: Option<Option<PathBuf>>,
 
     #[command(flatten)]
     #[allow(missing_docs)]
     pub sandbox: SandboxOptions,
+}
+
+impl SwapOn {
+    /// Refuses `--transport` beside `--config`. The variable of that option is for sections too.
+    ///
+    /// # Errors
+    /// As of other options that conflict.
+    pub fn check(matches: &ArgMatches, command: &mut Command) -> Result<(), clap::Error> {
+        let on = matches.subcommand_matches("swap").and_then(|it| it.subcommand_matches("on"));
+        let is_typed = |on: &ArgMatches| {
+            let source = on.value_source("transport");
+            on.contains_id("config") && source == Some(ValueSource::CommandLine)
+        };
+        if !on.is_some_and(is_typed) {
+            return Ok(());
+        }
+        let message = "the argument '--config[=<FILE>]' cannot be used with '--transport <WAY>'";
+        Err(command.error(ErrorKind::ArgumentConflict, message))
+    }
 }
 
 /// `rampack swap off`.

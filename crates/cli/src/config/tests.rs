@@ -96,6 +96,23 @@ fn what_belongs_together_is_checked() {
 }
 
 #[test]
+fn swap_devices_share_what_one_section_says() {
+    let it = understood(
+        "[swap0]\nsize = '1G'\n[swap1]\nsize = '1G'\nheadroom = '64M'\noom-after = 0\n\
+         [swap2]\nsize = '1G'\nheadroom = '65536K'\n",
+    );
+    for swap in it.swaps.values() {
+        assert_eq!(swap.headroom.as_ref().map(|it| it.bytes), Some(64 << 20));
+        assert_eq!(swap.oom_after, Some(0));
+    }
+    let two = "[swap0]\nsize = '1G'\nheadroom = '1M'\noom-after = 7\n\
+               [swap1]\nsize = '1G'\nheadroom = '2M'\noom-after = 8\n";
+    let share = |key| format!("another section has another {key}, and all swap devices share one");
+    let [headroom, oom_after] = ["headroom", "oom-after"].map(share);
+    assert_eq!(faults(two), [format!("f:7: {headroom}"), format!("f:8: {oom_after}")]);
+}
+
+#[test]
 fn values_of_attributes_are_tried() {
     let refused = |text: &str| match understood(text).check_values() {
         Ok(()) => String::new(),

@@ -150,6 +150,11 @@ fn a_command_line_beside_a_configuration_is_refused() {
         "serve --config --lock-memory",
         "serve --config --nbd-tcp 10809",
         "swap on --config --size 1G",
+        "swap on --config --transport fuse",
+        "swap on --config --front zswap",
+        "swap on --config --headroom 1M",
+        "swap on --config --oom-after 3",
+        "swap on --config --no-auto",
     ] {
         let said = said(&program().args(line.split(' ')).output().unwrap());
         refused(&said, 2, &["--config", "cannot be used with"]);

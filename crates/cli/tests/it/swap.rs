@@ -59,6 +59,15 @@ fn a_swap_device_is_there_until_it_is_swapped_off() {
     // Another one, of the same daemon.
     let said = daemon.does("swap on --size 16M");
     assert!(said.starts_with("swap1  /dev/loop"), "{said}");
+    // All share one headroom and one time.
+    let second = place.path().join("second");
+    for (option, shared) in [("--headroom 1M", "that the swap devices"), ("--oom-after 3", "10")] {
+        let line = format!("swap on --backing {} --size 16M {option}", second.display());
+        refused(&daemon.ask(&line), 1, &[option, shared, "first swap off all of them", "EINVAL"]);
+        assert!(!second.exists());
+    }
+    daemon.does("swap on --size 16M --oom-after 10");
+    daemon.does("swap off swap2");
     let report = json(&daemon);
     let swaps = report["swaps"].as_array().unwrap();
     assert_eq!(swaps.len(), 2);

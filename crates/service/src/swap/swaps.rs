@@ -194,6 +194,8 @@ impl Swaps {
             return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
         }
         self.check(options)?;
+        let headroom = headroom(options.headroom.as_deref())?;
+        self.check_shared(options, headroom)?;
         let by = served::choose(options.transport, options.force)?;
         let number = self.free_number(options.number)?;
         let wanted = options.size.as_deref().map(pages_of).transpose()?;
@@ -212,7 +214,6 @@ impl Swaps {
             }
         };
         let machine = self.devices.machine();
-        let headroom = headroom(options.headroom.as_deref())?;
         let guard = self.protect(headroom, options.oom_after)?;
         let shared = match (&guard, &*self.guard.lock()) {
             (Some(guard), _) | (None, Some(guard)) => guard.shared,
@@ -278,6 +279,27 @@ impl Swaps {
             return Err(ControlError::new(Errno(errno::EDEADLK), message));
         }
         Ok(())
+    }
+
+    /// What all devices share stays as the first one was given it.
+    fn check_shared(&self, options: &SwapOn, headroom: Headroom) -> Result<(), ControlError> {
+        let guard = self.guard.lock();
+        let Some(shared) = guard.as_ref().map(|guard| guard.shared) else { return Ok(()) };
+        let oom_after = options.oom_after.map(u64::from);
+        let (option, is) = match (&options.headroom, oom_after) {
+            (Some(text), _) if headroom.frames != shared.headroom => {
+                (format!("--headroom {text}"), human(shared.headroom * PAGE).to_string())
+            }
+            (_, Some(after)) if after != shared.oom_after => {
+                (format!("--oom-after {after}"), shared.oom_after.to_string())
+            }
+            _ => return Ok(()),
+        };
+        let message = format!(
+            "{option} differs from the {is} that the swap devices of this daemon share: leave it \
+             out, or first swap off all of them"
+        );
+        Err(ControlError::invalid(message))
     }
 
     fn free_number(&self, wanted: Option<u32>) -> Result<usize, ControlError> {
