@@ -24,6 +24,8 @@ struct Totals {
     devices: usize,
     size: u64,
     data: u64,
+    /// Bytes of `data` that are on backing devices, and take no memory.
+    backed: u64,
     memory: u64,
     limit_hits: u64,
     read: u64,
@@ -37,6 +39,7 @@ impl Totals {
             totals.devices += 1;
             totals.size += stats.disksize;
             totals.data += stats.orig_bytes;
+            totals.backed += stats.backed_pages * PAGE_SIZE as u64;
             totals.memory += stats.pool_bytes;
             totals.limit_hits += stats.failed_writes;
             totals.read += stats.num_reads * PAGE_SIZE as u64;
@@ -50,9 +53,10 @@ impl Totals {
             true => human((now.saturating_sub(then) as f64 / seconds) as u64).to_string(),
             false => "-".to_string(),
         };
-        let ratio = match self.memory {
-            0 => String::new(),
-            memory => format!("  ratio {:.2}", self.data as f64 / memory as f64),
+        // As of `rampack status`.
+        let ratio = match (self.data.saturating_sub(self.backed), self.memory) {
+            (0, _) | (_, 0) => String::new(),
+            (data, memory) => format!("  ratio {:.2}", data as f64 / memory as f64),
         };
         let failed = match self.limit_hits {
             0 => String::new(),
