@@ -142,15 +142,17 @@ pub(crate) fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool
 /// The line about the page allocator. With `exact`, sizes are in bytes.
 pub(crate) fn zone_line(zone: &ZoneReport, exact: bool) -> String {
     let mut line = format!(
-        "zone {}: {} allocated, {} in pcp lists of CPUs, {} free; of {} asked of the system; {} \
-         pageblocks of 2M given back so far",
+        "zone {}: {} allocated, {} in pcp lists of CPUs, {} free; of {} asked of the system",
         zone.design,
         size(zone.allocated_bytes, exact),
         size(zone.cached_bytes, exact),
         size(zone.free_bytes, exact),
-        size(zone.managed_bytes, exact),
-        zone.returned_blocks
+        size(zone.managed_bytes, exact)
     );
+    // Most memory goes back in smaller parts, which nobody counts.
+    if zone.returned_blocks > 0 {
+        let _ = write!(line, "; {} whole pageblocks of 2M given back so far", zone.returned_blocks);
+    }
     if zone.bad_frees > 0 {
         let _ = write!(line, "; {} BAD FREES: please report this", zone.bad_frees);
     }
