@@ -12,6 +12,7 @@ use super::observed::{NBD_CLIENT, Observed};
 use super::settings;
 use crate::failure::failed;
 use crate::swap::in_front;
+use crate::swap::served::WITHOUT_UBLK;
 
 /// How much something matters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
@@ -305,10 +306,11 @@ fn by_ublk(it: &Observed) -> Finding {
     }
     let text = match error {
         ublk::Error::NoDriver(_) => {
-            "the driver is not loaded, or not in this kernel (Linux 6.4): `swap on` refuses".into()
+            "the driver is not loaded, or not in this kernel (Linux 6.4)".to_owned()
         }
-        _ => format!("{error}; `swap on` refuses"),
+        _ => error.to_string(),
     };
+    let text = format!("{text}: `swap on` refuses; {WITHOUT_UBLK}");
     let found = Finding::new(UBLK, Level::Problem, text);
     match error {
         ublk::Error::NoDriver(_) => found.mended(load(it, "ublk_drv", "--privileged -v /dev:/dev")),

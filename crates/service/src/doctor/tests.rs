@@ -241,7 +241,7 @@ fn each_line_says_what_is_wrong_and_what_mends_it() {
             |it| it.ublk = Err(ublk::Error::NoDriver(absent())),
             "ublk",
             Problem,
-            "`swap on` refuses",
+            "`swap on` refuses; without it the kernel would reach a swap device by a loop device",
             Some("modprobe ublk_drv"),
         ),
         (

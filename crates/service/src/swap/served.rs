@@ -200,6 +200,12 @@ impl Serving {
     }
 }
 
+/// What a swap device would be without ublk, and how to have it all the same.
+pub const WITHOUT_UBLK: &str = "\
+without it the kernel would reach a swap device by a loop device on a FUSE file, and could stand \
+still for ever when all of its memory is short: --transport fuse (or --force) takes that risk, \
+which is small where every program that swaps has a memory limit of its own";
+
 /// Chooses the best way to reach a swap device on this machine.
 ///
 /// # Errors
@@ -212,12 +218,7 @@ pub fn choose(asked: Option<SwapTransport>, force: bool) -> Result<SwapTransport
         Ok(()) => Ok(SwapTransport::Ublk),
         Err(_) if force => Ok(SwapTransport::Loop),
         Err(error) => {
-            let message = format!(
-                "{error}; without it the kernel would reach the swap device by a loop device on a \
-                 FUSE file, and could stand still for ever when all of its memory is short: \
-                 --transport fuse (or --force) takes that risk, which is small where every program \
-                 that swaps has a memory limit of its own"
-            );
+            let message = format!("{error}; {WITHOUT_UBLK}");
             Err(ControlError::new(Errno::ENODEV, message))
         }
     }
