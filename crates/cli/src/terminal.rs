@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 
 use control::ControlError;
+use host::effective_user;
+use service::doctor::is_by_sudo;
 use service::failure::{failed, quoted, say, sentence, shown};
 use service::outlet;
 use service::root::Root;
@@ -48,12 +50,24 @@ pub(crate) fn lines(told: &[(&str, String)]) -> String {
     told.iter().map(line).collect::<String>() + "\n"
 }
 
-/// The command that reaches a daemon at `root`.
+/// What stands before a command that needs root: nothing if the user is root.
+pub(crate) fn as_root() -> &'static str {
+    if effective_user() != 0 || is_by_sudo() { "sudo " } else { "" }
+}
+
+/// What stands before a command that needs the rights of this program.
+pub(crate) fn as_here() -> &'static str {
+    if is_by_sudo() { "sudo " } else { "" }
+}
+
+/// The command that reaches a daemon at `root`, which this program runs or reached.
 pub(crate) fn program(root: &Root) -> String {
     let default = Root::choose(None).is_ok_and(|default| default == *root);
     let chosen = std::env::var_os("RAMPACK_ROOT").is_some_and(|set| set == root.path().as_os_str());
-    match default || chosen {
-        true => "rampack".to_string(),
-        false => format!("rampack --root {}", quoted(root.path())),
+    // sudo(8) drops the variable.
+    let sudo = as_here();
+    match default || chosen && sudo.is_empty() {
+        true => format!("{sudo}rampack"),
+        false => format!("{sudo}rampack --root {}", quoted(root.path())),
     }
 }

@@ -18,7 +18,7 @@ use crate::running::{
     Running, activate, check_frontends, confine, for_file_systems, handed_over, is_inherited,
     listen, served,
 };
-use crate::terminal::{lines, print, program};
+use crate::terminal::{as_here, as_root, lines, print, program};
 use crate::watch::watch;
 use service::daemon::{self, Daemon};
 use service::engine;
@@ -314,23 +314,24 @@ fn welcome(up: &Up, root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> 
     ways.extend(device.mountpoints.iter().map(|place| ("mounted at", place.clone())));
     ways.extend(device.nbd.iter().map(|uri| ("NBD", uri.clone())));
     ways.extend(way("vhost-user", &device.vhost_user));
-    let mut uses = Vec::new();
+    let (sudo, mut uses) = (as_root(), Vec::new());
     match (&device.block_device, kind, device.nbd.first()) {
         (Some(path), None, _) => uses.push((
             "use it",
-            format!("mkfs.ext4 -E nodiscard {path} && mount -o discard {path} DIR"),
+            format!("{sudo}mkfs.ext4 -E nodiscard {path} && {sudo}mount -o discard {path} DIR"),
         )),
         (Some(path), Some(_), _) if device.mountpoints.is_empty() => {
-            uses.push(("use it", format!("mount -o discard {path} DIR")));
+            uses.push(("use it", format!("{sudo}mount -o discard {path} DIR")));
         }
         (Some(_), ..) => {}
         (None, _, Some(uri)) => {
-            uses.push(("look at it", format!("nbdinfo '{uri}'")));
-            let drive = format!("qemu-system-x86_64 -drive file='{uri}',format=raw …");
+            let here = as_here();
+            uses.push(("look at it", format!("{here}nbdinfo '{uri}'")));
+            let drive = format!("{here}qemu-system-x86_64 -drive file='{uri}',format=raw …");
             uses.push(("use it", drive));
             uses.extend(uri.split_once("?socket=").map(|(_, socket)| {
                 let name = &device.name;
-                ("", format!("sudo nbd-client -unix {socket} /dev/nbd0 -N {name} -b 4096"))
+                ("", format!("{sudo}nbd-client -unix {socket} /dev/nbd0 -N {name} -b 4096"))
             }));
         }
         (None, _, None) => {}

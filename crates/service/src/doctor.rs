@@ -9,7 +9,7 @@ mod observed;
 mod settings;
 
 pub use findings::{Ability, Finding, Level, abilities, findings};
-pub use observed::Observed;
+pub use observed::{Observed, is_by_sudo};
 pub use settings::{Settings, sysctl_file};
 
 #[cfg(test)]

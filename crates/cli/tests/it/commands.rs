@@ -27,6 +27,27 @@ fn up_says_how_to_use_it_and_leaves_nothing() {
 }
 
 #[test]
+fn who_became_root_by_sudo_is_told_to_do_so_again() {
+    let is_root = host::effective_user() == 0;
+    for user in [None, Some("0"), Some("1000")] {
+        let place = Place::new();
+        let mut command = Daemon::command_in(&place, "up --transport nbd --size 16M");
+        user.map(|user| command.env("SUDO_UID", user));
+        let daemon = Daemon::spawn(&place, &mut command);
+        let is_by_sudo = is_root && user == Some("1000");
+        for (word, is_said) in [
+            ("sudo nbd-client", is_by_sudo || !is_root),
+            ("sudo nbdinfo", is_by_sudo),
+            ("sudo rampack --root ", is_by_sudo),
+        ] {
+            assert_eq!(daemon.greeting.contains(word), is_said, "{word}: {}", daemon.greeting);
+        }
+        daemon.stop();
+        place.is_clean();
+    }
+}
+
+#[test]
 fn status_shows_what_is_stored() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "up --transport nbd --size 16M --memory 8M");

@@ -30,7 +30,7 @@ pub fn program() -> Command {
     // For a backtrace a thread that panics opens the program's file, which it may not.
     command.env_remove("RUST_BACKTRACE");
     command.env_remove("RAMPACK_ROOT").env_remove("RAMPACK_LOG").env_remove("XDG_RUNTIME_DIR");
-    for name in ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"] {
+    for name in ["NOTIFY_SOCKET", "SUDO_UID", "WATCHDOG_USEC", "WATCHDOG_PID"] {
         command.env_remove(name);
     }
     command.stdin(Stdio::null());

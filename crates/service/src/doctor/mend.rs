@@ -14,7 +14,10 @@ const MANAGERS: [(&str, &[&str], &str); 5] = [
 
 /// `command`, with `sudo` for who is not root.
 pub(super) fn as_root(observed: &Observed, command: &str) -> String {
-    if observed.is_privileged() { command.to_owned() } else { format!("sudo {command}") }
+    match observed.is_privileged() && !observed.is_by_sudo {
+        true => command.to_owned(),
+        false => format!("sudo {command}"),
+    }
 }
 
 /// As [`as_root`], for what belongs to the kernel: of a container it is done on the host.

@@ -29,6 +29,13 @@ pub(super) const NBD_CLIENT: &str = "nbd-client";
 const KILLERS: [&str; 4] = ["systemd-oomd", "earlyoom", "nohang", "oomd"];
 const HUGE_PAGES: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
+/// Is this a command of root that another user gave, by sudo(8)? That user's next one is none.
+#[must_use]
+pub fn is_by_sudo() -> bool {
+    let user = env::var("SUDO_UID").ok().and_then(|user| user.parse::<u32>().ok());
+    effective_user() == 0 && user.is_some_and(|user| user != 0)
+}
+
 /// This machine, and this process on it.
 #[derive(Debug)]
 pub struct Observed {
@@ -36,6 +43,8 @@ pub struct Observed {
     pub release: String,
     /// Is the effective user root, in whatever user namespace?
     pub is_root: bool,
+    /// Is the user somebody else, who became root for this command?
+    pub is_by_sudo: bool,
     /// Is it in a user namespace of its own?
     pub in_user_namespace: bool,
     /// The kind of container, if it is one that can be recognized.
@@ -107,6 +116,7 @@ impl Observed {
             limits,
             release: rustix::system::uname().release().to_string_lossy().into_owned(),
             is_root: effective_user() == 0,
+            is_by_sudo: is_by_sudo(),
             in_user_namespace: in_user_namespace(),
             container: container(),
             distribution: distribution(&text("/etc/os-release")),

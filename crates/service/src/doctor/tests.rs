@@ -17,6 +17,7 @@ fn whole() -> Observed {
     Observed {
         release: "6.12.48+deb13-amd64".into(),
         is_root: true,
+        is_by_sudo: false,
         in_user_namespace: false,
         container: None,
         distribution: "debian".into(),
@@ -474,6 +475,15 @@ fn older_kernels_are_told_what_they_cannot_have() {
             assert_eq!(is_told, n >= has, "{it:?}");
         }
     }
+}
+
+#[test]
+fn who_ran_doctor_by_sudo_types_sudo_again() {
+    let mut machine = whole();
+    machine.is_by_sudo = true;
+    machine.has_zswap = true;
+    let command = "echo N | sudo tee /sys/module/zswap/parameters/enabled";
+    assert_eq!(found("zswap", &findings(&machine)).command.as_deref(), Some(command));
 }
 
 #[test]
