@@ -1,7 +1,8 @@
 //! A store as Python calls it.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use pyo3::exceptions::{PyKeyError, PyValueError};
@@ -26,6 +27,19 @@ fn duration(ttl: Option<f64>) -> PyResult<Option<Duration>> {
     match Duration::try_from_secs_f64(seconds) {
         Ok(ttl) if !ttl.is_zero() => Ok(Some(ttl)),
         _ => Err(refused()),
+    }
+}
+
+/// Makes a file beside `path` that no other save has, and its name.
+fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{number}.new"));
+        match File::create_new(&name) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
+            made => return Ok((name.into(), made?)),
+        }
     }
 }
 
@@ -211,17 +225,15 @@ impl Store {
 
     fn save(&self, py: Python<'_>, path: PathBuf) -> PyResult<u64> {
         let store = self.store.get()?;
-        let mut new = path.clone().into_os_string();
-        new.push(".new");
         let saved = py.detach(|| {
-            let file = File::create(&new)?;
-            let saved = store.save(&file)?;
-            file.sync_all()?;
-            fs::rename(&new, &path).map(|()| saved)
+            let (new, file) = beside(&path)?;
+            let write = || {
+                let saved = store.save(&file)?;
+                file.sync_all()?;
+                fs::rename(&new, &path).map(|()| saved)
+            };
+            write().inspect_err(|_| _ = fs::remove_file(&new))
         });
-        if saved.is_err() {
-            let _ = fs::remove_file(&new);
-        }
         Ok(saved?)
     }
 

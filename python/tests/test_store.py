@@ -42,6 +42,19 @@ def test_it_is_a_mapping(store: rampack.Store) -> None:
     assert not store and store.get("a") is None and store.get("a", 7) == 7
 
 
+def test_values_may_go_while_others_are_looked_at(store: rampack.Store) -> None:
+    store.put_many({f"{n}": b"%d" % n for n in range(10)})
+    pairs, values = iter(store.items()), iter(store.values())
+    first, value = next(pairs), next(values)
+    store.clear()
+    store[first[0]] = b"new"
+    store["later"] = b"later"
+    assert first[1] == value and list(pairs) == list(values) == []
+    assert sorted(store.items()) == sorted([(first[0], b"new"), ("later", b"later")])
+    assert sorted(store.values()) == [b"later", b"new"] and b"new" in store.values()
+    assert ("later", b"later") in store.items() and len(store.values()) == 2
+
+
 @pytest.mark.parametrize("value", [b"", b"x" * 100_000, bytearray(b"ab"), memoryview(b"abc")])
 def test_what_has_a_buffer_comes_back_as_bytes(store: rampack.Store, value: Any) -> None:
     store["key"] = value
@@ -381,3 +394,27 @@ def test_a_file_has_all_values(store: rampack.Store, tmp_path: Path) -> None:
         other.load(tmp_path / "none")
     with pytest.raises(OSError):
         other.save(tmp_path / "none" / "values")
+
+
+def test_saves_to_one_file_at_once_are_each_whole(store: rampack.Store, tmp_path: Path) -> None:
+    store.put_many({f"{n}": os.urandom(3000) for n in range(2000)})
+    path = tmp_path / "values"
+    # What a process left that was ended meanwhile.
+    (tmp_path / "values.0.new").write_bytes(b"left")
+    faults: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(5):
+                store.save(path)
+                assert rampack.Store().load(path) == 2000
+        except BaseException as fault:
+            faults.append(fault)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not faults
+    assert sorted(it.name for it in tmp_path.iterdir()) == ["values", "values.0.new"]

@@ -13,7 +13,15 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from collections.abc import (
+    Callable,
+    ItemsView,
+    Iterable,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    ValuesView,
+)
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, overload
 
 from . import _memo, _rampack
@@ -53,6 +61,30 @@ class Stats(NamedTuple):
     """Bytes of memory that this has saved, so far."""
     lost: int
     """Values that were lost because what another process left of them was damaged."""
+
+
+class _Items(ItemsView[str | bytes, Any]):
+    """Without values that go meanwhile."""
+
+    _mapping: Mapping[str | bytes, Any]
+
+    def __iter__(self) -> Iterator[tuple[str | bytes, Any]]:
+        for key in self._mapping:
+            value = self._mapping.get(key)
+            if value is not None:
+                yield key, value
+
+
+class _Values(ValuesView[Any]):
+    """Without values that go meanwhile."""
+
+    _mapping: Mapping[str | bytes, Any]
+
+    def __contains__(self, value: object) -> bool:
+        return any(value is it or value == it for it in self)
+
+    def __iter__(self) -> Iterator[Any]:
+        return (value for _, value in _Items(self._mapping))
 
 
 class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
@@ -112,6 +144,21 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
             values = [(key, values[key]) for key in values.keys()]
         pairs = values.items() if isinstance(values, Mapping) else values
         self._put_many(itertools.chain(pairs, more.items()))
+
+    def items(self) -> ItemsView[str | bytes, Any]:
+        """Pairs of keys and values. A value that goes meanwhile, as when memory is short, is left
+        out; so it is from ``values()``.
+
+        >>> store = Store()
+        >>> store["a"] = b"first"
+        >>> list(store.items()), list(store.values())
+        ([('a', b'first')], [b'first'])
+        """
+        return _Items(self)
+
+    def values(self) -> ValuesView[Any]:
+        """The values, decompressed one after the other."""
+        return _Values(self)
 
     def copy(self) -> Self:
         """Another store with the values of this instant, which shares their memory.
