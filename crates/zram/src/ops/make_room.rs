@@ -141,6 +141,7 @@ impl Disk {
             frames <= pool.limit(Room::Made) || frames > all
         };
         loop {
+            let objects = pool.stats().objects;
             let mut moved = self.move_some(&engine, &mut hand);
             let mut done = if are_kept() { fits() } else { None };
             if done.is_none() {
@@ -156,10 +157,12 @@ impl Disk {
             if let Some(done) = done {
                 return done;
             }
-            match moved {
-                Moved::Some => {}
-                Moved::InUse => self.readers.wait_for_readers(),
-                Moved::Nothing => return Err(IoError::NoSpace),
+            if moved != Moved::Some {
+                self.readers.wait_for_readers();
+            }
+            // What another thread has displaced, and frees when it goes on, cannot move.
+            if moved == Moved::Nothing && pool.stats().objects >= objects {
+                return Err(IoError::NoSpace);
             }
         }
     }
