@@ -241,13 +241,14 @@ impl Engine {
         made: Result<Slot, IoError>,
         contents: Contents,
     ) -> Result<bool, IoError> {
-        let new = made.inspect_err(|_| self.unclaim(index, held))?;
+        let new = made.inspect_err(|_| self.unclaim(index))?;
         let to = |now| (now == held).then_some(new);
         let is_put = match contents {
             Contents::Other => self.replace(cpu, index, new, to),
             Contents::Same => self.reform(cpu, index, new, to),
         };
         if !is_put {
+            self.unclaim(index);
             self.release(cpu, new);
         }
         Ok(is_put)
@@ -259,8 +260,7 @@ impl Engine {
         self.page_locks[index % PAGE_LOCKS].lock()
     }
 
-    /// Claims the slot of a page and reads its contents; `None` if the slot was displaced
-    /// meanwhile.
+    /// Claims the slot of a page and reads its contents; `None` if the page was used meanwhile.
     fn claim(
         &self,
         reader: &Reader<'_>,
@@ -275,13 +275,16 @@ impl Engine {
         let read = slots.load(cpu, index, |now| {
             (now == held).then(|| self.expand(reader, cpu, now.unclaimed(), page))
         });
+        if read.is_none() {
+            self.unclaim(index);
+        }
         read.map(|result| (held, result))
     }
 
-    /// Clears a claim.
-    fn unclaim(&self, index: usize, held: Slot) {
-        // If the slot was displaced meanwhile, the claim is gone already.
-        let _ = self.slots.update(index, |now| (now == held).then_some(now.unclaimed()));
+    /// Clears the claim of the calling thread, which holds the lock of the page. If the slot was
+    /// displaced meanwhile, the claim is gone already; if the page was read, it is still there.
+    fn unclaim(&self, index: usize) {
+        let _ = self.slots.update(index, |now| now.is_claimed().then_some(now.unclaimed()));
     }
 
     /// Notes that the page is used now.
@@ -399,7 +402,7 @@ impl Engine {
                 match known {
                     Some(known) if known.place == place => page = *known.page,
                     _ => {
-                        self.unclaim(index, held);
+                        self.unclaim(index);
                         return Ok(Loaded::Backed(place));
                     }
                 }

@@ -4,8 +4,8 @@
 
 mod common;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::bench::{Bench, Made};
@@ -15,7 +15,8 @@ use sim::events::Weights;
 use sim::model::Drive;
 use sim::suite::{self, Crowd};
 use testkit::{Rng, asked, seed};
-use units::{Cpu, PAGE_SIZE};
+use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{CodecError, Compressor, Corrupt, Packer, ZSTD};
 use zram::{Disk, Recompress, Select, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
@@ -202,5 +203,109 @@ fn a_fault_at_every_operation_of_the_backing_device() {
         disk.discard_pages(Cpu(0), 0, 32).unwrap();
         assert_eq!(disk.stats().backed_pages, 0);
         assert_eq!(frames.stats().allocated, 0);
+    }
+}
+
+/// What happens whenever zstd compresses something.
+type Beside = Arc<Mutex<Box<dyn Fn() + Send>>>;
+
+/// A codec, or the state of one, beside which something happens.
+struct Heard<T: ?Sized>(Box<T>, Beside);
+
+impl<T: ?Sized> Heard<T> {
+    fn happens(&self) {
+        self.1.lock().expect("nothing panics")();
+    }
+}
+
+impl Compressor for Heard<Arc<dyn Compressor>> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn context(&self) -> Result<Box<dyn zcomp::Context>, CodecError> {
+        Ok(Box::new(Heard(self.0.context()?, self.1.clone())))
+    }
+    fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
+        let heard = |packer| Box::new(Heard(packer, self.1.clone())) as Box<dyn Packer>;
+        Ok(self.0.packer()?.map(heard))
+    }
+}
+
+impl zcomp::Context for Heard<dyn zcomp::Context> {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        self.happens();
+        self.0.compress(page, into)
+    }
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        self.0.decompress(bytes, page)
+    }
+    fn decompress_part(
+        &mut self,
+        bytes: &[u8],
+        which: (usize, usize),
+        page: &mut Page,
+    ) -> Result<(), Corrupt> {
+        self.0.decompress_part(bytes, which, page)
+    }
+}
+
+impl Packer for Heard<dyn Packer> {
+    fn compress(&mut self, pages: &[u8], into: &mut [u8]) -> Option<usize> {
+        self.happens();
+        self.0.compress(pages, into)
+    }
+}
+
+/// A disk with these pages, and what happens beside zstd, its second codec.
+fn heard(pages: &[Fill]) -> (Made, Beside) {
+    let beside: Beside = Arc::new(Mutex::new(Box::new(|| {})));
+    let with = beside.clone();
+    let over_codec = move |codec: Arc<dyn Compressor>| -> Arc<dyn Compressor> {
+        match codec.name() {
+            ZSTD => Arc::new(Heard(Box::new(codec), with.clone())),
+            _ => codec,
+        }
+    };
+    let bench = Bench::new(Arc::new(Plain::new(0)));
+    let made = Bench { over_codec: Box::new(over_codec), ..bench }.make();
+    made.clock.set(1000);
+    made.disk.set_algorithm(zcomp::LZ4).unwrap();
+    made.disk.set_algorithm_at(1, ZSTD).unwrap();
+    made.disk.set_auto(true).unwrap();
+    made.disk.set_disksize(pages.len() as u64 * P).unwrap();
+    for (index, fill) in pages.iter().enumerate() {
+        let mut page = [0; PAGE_SIZE];
+        fill.render(&mut page);
+        made.disk.store_page(Cpu(0), index as u64, &page).unwrap();
+    }
+    (made, beside)
+}
+
+/// Reads all pages.
+fn read_all(disk: &Disk) {
+    disk.read_all(|index, error| panic!("page {index}: {error}"));
+}
+
+/// Lets all pages be read whenever something is compressed, or nothing happen.
+fn reads_beside(disk: &Arc<Disk>, beside: &Beside, on: bool) {
+    let of = Arc::downgrade(disk);
+    let reads = move || _ = of.upgrade().filter(|_| on).inspect(|disk| read_all(disk));
+    *beside.lock().unwrap() = Box::new(reads);
+}
+
+/// A page that is read while it is compressed again stays as it is, and nobody prepares it any more.
+#[test]
+fn a_page_that_is_read_meanwhile_is_free_again() {
+    // The second one becomes no smaller.
+    for fill in [Fill::Text(1), Fill::Noise(1)] {
+        let (Made { disk, .. }, beside) = heard(&[fill]);
+        disk.mark_idle(None).unwrap();
+        reads_beside(&disk, &beside, true);
+        let before = disk.stats();
+        disk.recompress(&Recompress::default()).unwrap();
+        assert_eq!(disk.stats().compressed_bytes, before.compressed_bytes);
+        assert_eq!(disk.contradictions(), Vec::<String>::new());
+        reads_beside(&disk, &beside, false);
+        disk.validate();
     }
 }

@@ -126,13 +126,16 @@ impl Engine {
             return Ok(Recompressed::InUse);
         };
         if read.is_err() || !wanted(held) {
-            self.unclaim(index, held);
+            self.unclaim(index);
             return read.map(|_| Recompressed::Skipped);
         }
         let new = match make(held, &page) {
             Ok(Made::Flags(slot)) => {
-                let swapped = self.slots.update(index, |now| (now == held).then_some(slot));
-                return Ok(swapped.map_or(Recompressed::InUse, |_| Recompressed::NoSmaller));
+                if self.slots.update(index, |now| (now == held).then_some(slot)).is_ok() {
+                    return Ok(Recompressed::NoSmaller);
+                }
+                self.unclaim(index);
+                return Ok(Recompressed::InUse);
             }
             Ok(Made::Form(slot)) => Ok(slot),
             Err(error) => Err(error),
