@@ -309,3 +309,25 @@ fn a_page_that_is_read_meanwhile_is_free_again() {
         disk.validate();
     }
 }
+
+/// Pages that are all used while they are packed save nothing, and are packed later.
+#[test]
+fn only_what_was_packed_counts_as_saved() {
+    let (Made { disk, clock, .. }, beside) = heard(&[0, 1, 2, 3].map(Fill::Text));
+    let cold = || disk.tier_stats().tiers[2].clone();
+    let pass = |seconds: std::ops::RangeInclusive<u32>| {
+        for second in seconds {
+            clock.set(second);
+            disk.move_pages(1 << 40, &|| 0).unwrap();
+        }
+    };
+    reads_beside(&disk, &beside, true);
+    pass(1001..=1400);
+    assert_eq!((cold().moved, cold().saved), (0, 0));
+    let before = disk.stats();
+    reads_beside(&disk, &beside, false);
+    pass(1401..=2000);
+    assert_eq!(cold().moved, 4);
+    let pool = |stats: zram::Stats| stats.compressed_bytes;
+    assert!(cold().saved > 0 && pool(disk.stats()) < pool(before), "{:?}", cold());
+}

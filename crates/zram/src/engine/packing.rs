@@ -20,12 +20,15 @@ use crate::engine::slot::{Kind, Part, Slot};
 #[derive(Clone, Copy, Default)]
 struct Member {
     index: usize,
-    /// The bytes of the pool that its own object takes; 0 for a page of an extent.
+    /// The bytes of the pool that its own object takes. For a page of an extent: those of the
+    /// extent if all its pages leave it, and otherwise 0.
     bytes: usize,
     /// The extent that it is in, or 0.
     entry: u32,
     /// If it is left alone, it is compressed anew with the codec of this priority.
     anew: Option<u8>,
+    /// Its slot names another object now.
+    has_moved: bool,
 }
 
 impl Member {
@@ -58,12 +61,25 @@ impl Packable {
 pub(crate) struct Packed {
     /// Pages that are in new extents.
     pub(crate) pages: u64,
-    /// Bytes of the pool that this saved at least, if no page was used meanwhile.
+    /// Bytes of the pool that this saved.
     pub(crate) saved: u64,
     /// Pages that were left alone and compressed anew, and the bytes that this saved.
     pub(crate) alone: (u64, u64),
     /// Nothing was saved, but pages were used meanwhile.
     pub(crate) in_use: bool,
+}
+
+/// The bytes of the pool that come free when those of these pages leave their objects that `leave`.
+fn freed(members: &[Member], leave: impl Fn(&Member) -> bool) -> usize {
+    let comes_free = |(n, member): &(usize, &Member)| match member.entry {
+        0 => leave(member),
+        entry => {
+            let is_in = |other: &&Member| other.entry == entry;
+            !members[..*n].iter().any(|other| is_in(&other))
+                && members.iter().filter(is_in).all(&leave)
+        }
+    };
+    members.iter().enumerate().filter(comes_free).map(|(_, member)| member.bytes).sum()
 }
 
 impl Engine {
@@ -105,7 +121,7 @@ impl Engine {
                 count += 1;
             }
         }
-        let packed = self.pack_members(reader, cpu, &members[..count], packing);
+        let packed = self.pack_members(reader, cpu, &mut members[..count], packing);
         let unused = group.filter(|index| self.unmark(*index)).count();
         let is_nothing = |it: Packed| it.pages + it.saved + it.alone.0 == 0;
         packed.map(|it| Packed { in_use: is_nothing(it) && unused < fits, ..it })
@@ -157,12 +173,12 @@ impl Engine {
         &self,
         reader: &Reader<'_>,
         cpu: Cpu,
-        members: &[Member],
+        members: &mut [Member],
         packing: &mut Packing,
     ) -> Result<Packed, IoError> {
+        self.note_extents(members);
         let anew = members.iter().any(|member| member.anew.is_some());
-        let now = self.bytes_now(members);
-        let group = ToPlan { pages: members.len(), now, anew };
+        let group = ToPlan { pages: members.len(), now: freed(members, |_| true), anew };
         let alone = |n: usize, page: &Page| {
             let most = members[n].own();
             let Some(priority) = members[n].anew else { return most };
@@ -173,42 +189,44 @@ impl Engine {
         let Some(plan) = packing.plan(&self.objects, group, alone) else {
             return Ok(Packed::default());
         };
-        let mut packed = Packed { saved: (now - plan.bytes) as u64, ..Packed::default() };
+        let (mut packed, mut made) = (Packed::default(), 0);
         for run in plan.runs.iter().filter(|run| !run.is_empty()) {
-            if let Some(made) = packing.compress(run.clone()) {
-                packed.pages += self.make_extent(cpu, &members[run.clone()], made)?;
+            if let Some(extent) = packing.compress(run.clone()) {
+                let bytes = self.objects.extent_bytes(extent.bytes.len());
+                let pages = self.make_extent(cpu, &mut members[run.clone()], extent)?;
+                packed.pages += pages;
+                made += if pages > 0 { bytes } else { 0 };
             }
         }
-        for (n, member) in members.iter().enumerate() {
-            if plan.leaves_alone(n)
-                && let Some(bytes) = self.make_single(reader, cpu, *member, packing.page(n))?
-                && let Some(saved) = member.own().map(|own| own.saturating_sub(bytes) as u64)
-            {
+        for n in (0..members.len()).filter(|n| plan.leaves_alone(*n)) {
+            let member = &mut members[n];
+            let Some(bytes) = self.make_single(reader, cpu, *member, packing.page(n))? else {
+                continue;
+            };
+            member.has_moved = true;
+            made += bytes;
+            if let Some(own) = member.own() {
                 let (pages, before) = packed.alone;
-                packed.alone = (pages + 1, before + saved);
-                packed.saved = packed.saved.saturating_sub(saved);
+                packed.alone = (pages + 1, before + own.saturating_sub(bytes) as u64);
             }
         }
+        let saved = freed(members, |member| member.has_moved).saturating_sub(made) as u64;
+        packed.saved = saved.saturating_sub(packed.alone.1);
         Ok(packed)
     }
 
-    /// The bytes that come free when all these pages leave their objects.
-    fn bytes_now(&self, members: &[Member]) -> usize {
-        let mut bytes = members.iter().map(|member| member.bytes).sum();
-        for (n, member) in members.iter().enumerate() {
-            let same = |other: &&Member| other.entry == member.entry;
-            let is_first = members[..n].iter().find(same).is_none();
-            if member.entry == 0 || !is_first {
-                continue;
-            }
-            let leave = members.iter().filter(same).count() as u64;
-            if let Some(shared) = self.shared.peek(member.entry)
-                && self.shared.count(member.entry) <= leave
+    /// Notes the bytes of extents that all their pages leave.
+    fn note_extents(&self, members: &mut [Member]) {
+        for n in 0..members.len() {
+            let entry = members[n].entry;
+            let leave = members.iter().filter(|member| member.entry == entry).count() as u64;
+            if entry != 0
+                && let Some(shared) = self.shared.peek(entry)
+                && self.shared.count(entry) <= leave
             {
-                bytes += self.objects.extent_bytes(shared.object.bytes());
+                members[n].bytes = self.objects.extent_bytes(shared.object.bytes());
             }
         }
-        bytes
     }
 
     /// Stores the extent of these pages, and lets the slots of those name it that are still marked.
@@ -216,7 +234,7 @@ impl Engine {
     fn make_extent(
         &self,
         cpu: Cpu,
-        members: &[Member],
+        members: &mut [Member],
         made: Compressed<'_>,
     ) -> Result<u64, IoError> {
         let object = self.with_space(cpu, || {
@@ -228,9 +246,10 @@ impl Engine {
             return Err(IoError::NoMemory);
         };
         let mut packed = 0;
-        for (part, member) in members.iter().enumerate() {
+        for (part, member) in members.iter_mut().enumerate() {
             let new = Slot::shared(Part { entry, part: part as u8, packed: true, huge: false });
-            packed += u64::from(self.join(cpu, member.index, entry, new));
+            member.has_moved = self.join(cpu, member.index, entry, new);
+            packed += u64::from(member.has_moved);
         }
         self.drop_reference(cpu, entry);
         Ok(packed)
