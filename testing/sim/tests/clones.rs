@@ -209,6 +209,38 @@ fn clones_and_their_origin_keep_to_their_sizes() {
     from.end();
 }
 
+/// What a snapshot kept of a clone that is reset meanwhile comes back, whatever was read of it; and
+/// so does what one of the origin kept.
+#[test]
+fn a_clone_that_is_reset_ends_its_snapshot() {
+    const PAGES: u64 = 300;
+    for plan in plans(PAGES) {
+        for (of_clone, parts) in [(true, 0), (true, 2), (false, 0), (false, 2)] {
+            let from = full(plan, PAGES);
+            let copy = clone(&from.disk, 1);
+            let of = if of_clone { &copy } else { &from.disk };
+            let mut taken = of.snapshot(0).expect("there is no other one");
+            for _ in 0..parts {
+                taken.next_bytes().expect("there is room");
+            }
+            for disk in [&copy, &from.disk] {
+                (0..PAGES).step_by(2).for_each(|index| store(disk, index, Fill::Noise(index)));
+            }
+            copy.reset().expect("nobody uses it");
+            match of_clone {
+                true => {
+                    let error = taken.next_bytes().map(drop).expect_err("the clone is gone");
+                    assert_eq!(error.errno, Errno::ENODEV, "{error}");
+                }
+                false => while taken.next_bytes().expect("there is room").is_some() {},
+            }
+            drop(taken);
+            sound(&from.disk);
+            from.end();
+        }
+    }
+}
+
 /// A family of disks and what each has.
 struct Family {
     all: Vec<(Arc<Disk>, Vec<Page>)>,

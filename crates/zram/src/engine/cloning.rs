@@ -161,6 +161,8 @@ impl Engine {
 
     /// Gives up all contents of a window, and the window. The calling thread is no reader.
     pub(crate) fn give_window_back(&self, cpu: Cpu, base: usize) {
+        // Without the window, the pages whose slots a cut has are not found.
+        self.break_cut_from(cpu, base);
         let pages = self.windows.at(base);
         self.discard(cpu, pages.start, pages.len());
         self.windows.give_back(&self.slots, base);

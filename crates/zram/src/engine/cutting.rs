@@ -108,9 +108,21 @@ impl Engine {
         if !cut.holds_something() {
             return false;
         }
+        self.break_up(cpu, cut);
+        true
+    }
+
+    /// Breaks the cut of the pages from `base` on, if there is one.
+    pub(super) fn break_cut_from(&self, cpu: Cpu, base: usize) {
+        let reader = self.readers.enter(cpu);
+        if let Some(cut) = self.cut.get(&reader).filter(|cut| cut.pages().start == base) {
+            self.break_up(cpu, cut);
+        }
+    }
+
+    fn break_up(&self, cpu: Cpu, cut: &Cut) {
         cut.break_up();
         self.empty(cpu, cut);
-        true
     }
 
     /// Breaks the cut for a store that found no room, unless the device makes room by other means
