@@ -352,6 +352,31 @@ fn no_write_fails_because_of_a_snapshot() {
     }
 }
 
+/// Pages that could be smaller stay as they are rather than take the room of a snapshot.
+#[test]
+fn no_move_takes_the_room_of_a_snapshot() {
+    const PAGES: u64 = 400;
+    let plan = Plan { auto: false, ..Plan::new(PAGES * P, zcomp::LZ4) };
+    let from = plan.build();
+    (0..PAGES).for_each(|index| store(&from.disk, index, Fill::Text(index)));
+    let taken = from.disk.snapshot(0).expect("there is no other one");
+    (0..PAGES / 2).for_each(|index| store(&from.disk, index, Fill::Noise(index)));
+    from.disk.set_mem_limit(from.disk.stats().pool_bytes);
+    // They may end early.
+    let _ = from.disk.recompress(&Recompress::default());
+    let _ = from.disk.pack(&Pack::default());
+    let file = rest(taken).expect("nothing took its room");
+    from.disk.set_mem_limit(0);
+    let to = empty(plan);
+    restore(&to.disk, &file, 1 << 16).expect("it is whole");
+    for index in 0..PAGES {
+        let mut expected = [0; PAGE_SIZE];
+        Fill::Text(index).render(&mut expected);
+        assert!(load(&to.disk, index) == expected, "page {index} is another");
+    }
+    [&from, &to].iter().for_each(|watched| watched.end());
+}
+
 #[test]
 fn a_snapshot_that_is_dropped_gives_all_back() {
     const PAGES: u64 = 300;

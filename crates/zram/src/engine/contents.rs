@@ -24,7 +24,7 @@ impl Engine {
     #[inline]
     pub(super) fn make(
         &self,
-        Maker { reader, cpu, room }: Maker<'_>,
+        Maker { reader, cpu, room, breaks_cut }: Maker<'_>,
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {
@@ -36,7 +36,7 @@ impl Engine {
         if let Some(slot) = pattern.and_then(Slot::same_filled) {
             return Ok(slot);
         }
-        self.with_space(cpu, || {
+        self.with_space(cpu, breaks_cut, || {
             let stored = match pattern {
                 Some(pattern) => self.objects.store_same_filled(cpu, room, pattern, replacing),
                 None => {
@@ -48,18 +48,19 @@ impl Engine {
         })
     }
 
-    /// Makes an object. If there is no space but objects wait to be freed, or a snapshot keeps
-    /// some, it frees them and calls `make` again. By then `make` must have released its stream,
-    /// because a reader that is waited for may need that stream.
+    /// Makes an object. If there is no space but objects wait to be freed, or a snapshot keeps some
+    /// and `breaks_cut`, it frees them and calls `make` again. By then `make` must have released
+    /// its stream, because a reader that is waited for may need that stream.
     #[inline]
     pub(super) fn with_space<R>(
         &self,
         cpu: Cpu,
+        breaks_cut: bool,
         mut make: impl FnMut() -> Result<R, IoError>,
     ) -> Result<R, IoError> {
         match make() {
             Err(error @ (IoError::NoSpace | IoError::NoMemory))
-                if self.quiesce(cpu) | self.gives_up_cut(cpu, error) =>
+                if self.quiesce(cpu) | (breaks_cut && self.gives_up_cut(cpu, error)) =>
             {
                 make()
             }

@@ -73,7 +73,8 @@ impl Engine {
         cpu: Cpu,
         page: &Page,
     ) -> Result<Slot, IoError> {
-        self.make(Maker { reader, cpu, room: ROOM }, page, || Slot::EMPTY)
+        let maker = Maker { reader, cpu, room: ROOM, breaks_cut: true };
+        self.make(maker, page, || Slot::EMPTY)
     }
 
     /// The entry of an object that several pages will name, with a reference for the caller.

@@ -237,7 +237,7 @@ impl Engine {
         members: &mut [Member],
         made: Compressed<'_>,
     ) -> Result<u64, IoError> {
-        let object = self.with_space(cpu, || {
+        let object = self.with_space(cpu, false, || {
             self.objects.store_packed(cpu, Room::All, made, None).map_err(refused)
         })?;
         let shared = Shared { object, pages: members.len() };
@@ -289,7 +289,7 @@ impl Engine {
     ) -> Result<Option<usize>, IoError> {
         let Some(priority) = member.anew else { return Ok(None) };
         let bytes = |object: usize| self.pool().slot_bytes(object);
-        let made: Option<Object> = self.with_space(cpu, || {
+        let made: Option<Object> = self.with_space(cpu, false, || {
             let store = |packed: objects::Packed<'_>| {
                 let is_smaller = member.own().is_none_or(|own| bytes(packed.bytes()) < own);
                 is_smaller.then(|| packed.store(Room::All, None)).transpose()

@@ -26,6 +26,8 @@ pub(crate) struct Maker<'a> {
     pub(crate) cpu: Cpu,
     /// Whose frames the object takes.
     pub(crate) room: Room,
+    /// A snapshot is given up if there is no room otherwise: for a write, not for a move.
+    pub(crate) breaks_cut: bool,
 }
 
 /// What was read from a place of the backing device.

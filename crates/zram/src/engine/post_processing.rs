@@ -161,7 +161,8 @@ impl Engine {
     ) -> Result<Recompressed, IoError> {
         let wanted = |slot| self.wants(reader, slot, how).is_some();
         self.remake(reader, cpu, index, wanted, |held, page| {
-            let made = self.with_space(cpu, || self.make_smaller(reader, cpu, held, page, how))?;
+            let made =
+                self.with_space(cpu, false, || self.make_smaller(reader, cpu, held, page, how))?;
             Ok(made.map_or_else(
                 || {
                     let left = held.unclaimed().with_idle(false);
@@ -188,7 +189,7 @@ impl Engine {
             Kind::Shared(part) => !self.is_cloned(reader, part),
             _ => false,
         };
-        let maker = Maker { reader, cpu, room: Room::Open };
+        let maker = Maker { reader, cpu, room: Room::Open, breaks_cut: false };
         let make = |held, page: &Page| self.make(maker, page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_low, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))
@@ -207,7 +208,7 @@ impl Engine {
         fetched: Fetched<'_>,
     ) -> Result<bool, IoError> {
         let is_there = |slot: Slot| slot.kind() == Kind::WrittenBack(fetched.place);
-        let maker = Maker { reader, cpu, room: Room::Open };
+        let maker = Maker { reader, cpu, room: Room::Open, breaks_cut: false };
         let make = |held, _: &Page| self.make(maker, fetched.page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_there, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))

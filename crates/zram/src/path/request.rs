@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
 
     #[inline]
     fn maker(&self) -> Maker<'a> {
-        Maker { reader: self.reader, cpu: self.cpu, room: self.room }
+        Maker { reader: self.reader, cpu: self.cpu, room: self.room, breaks_cut: true }
     }
 
     /// [`Engine::prefetch`].
