@@ -507,3 +507,39 @@ fn a_disk_that_waits_for_room_does_so_in_another_process() {
     let (machine, _) = try_recover(&memory, &disks).unwrap();
     assert_eq!(texts_that_fit(&machine.disk(1).unwrap()), fit);
 }
+
+/// Pages that a process before has moved down come up again when they are used.
+#[test]
+fn a_daemon_before_moved_down() {
+    let (memory, machine) = machine();
+    machine.set_clock(1000);
+    let disk = machine.add().unwrap();
+    set(&disk, "track_access", "1");
+    set(&disk, "auto", "1");
+    set(&disk, "disksize", &(PAGES * PAGE_SIZE as u64).to_string());
+    fill(&disk, 0..PAGES);
+    let pass = |machine: &Machine, disk: &Disk, seconds: std::ops::Range<u32>| {
+        for second in seconds {
+            machine.set_clock(second);
+            disk.move_pages(1 << 40, &|| 0).unwrap();
+        }
+    };
+    let tiers = |disk: &Disk| disk.tier_stats().tiers;
+    pass(&machine, &disk, 1001..2000);
+    let before = tiers(&disk);
+    assert!(before[1].moved > 0 && before[2].moved > 0, "{before:?}");
+    let (memory, disks) = dies(&memory, machine);
+    drop(disk);
+    let (machine, _) = try_recover(&memory, &disks).unwrap();
+    let disk = machine.disk(0).unwrap();
+    pass(&machine, &disk, 2000..2010);
+    // Twice: one use after a long time says nothing.
+    for second in [2010, 2020] {
+        machine.set_clock(second);
+        (0..PAGES).for_each(|page| assert!(load(&disk, page) == Ok(contents(page))));
+        pass(&machine, &disk, second + 1..second + 10);
+    }
+    let raised = [1, 2].map(|tier| tiers(&disk)[tier].raised);
+    assert!(raised.iter().all(|raised| *raised > 0), "{raised:?} of {before:?}");
+    assert_eq!(machine.contradictions(), [""; 0]);
+}

@@ -261,6 +261,9 @@ impl Policy {
     #[must_use]
     pub fn judge(&self, page: Seen, now: u32) -> Verdict {
         let Seen { tier, last_used, memory } = page;
+        // A process before may have moved it.
+        let is_new = memory == Memory::default();
+        let memory = if is_new { memory.used(last_used).in_tier(tier) } else { memory };
         // An equal page was found: it shares an object, as does one that others came to.
         let has_moved = memory.is_compared() && tier > 0;
         let memory = if has_moved { memory.in_tier(tier) } else { memory };
