@@ -13,6 +13,8 @@ use opendal_http_transport_reqwest::ReqwestTransport;
 use sync::Mutex;
 use sync::atomic::{AtomicU32, Ordering};
 use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::breaker::{Breaker, FAILURES};
@@ -20,12 +22,20 @@ use crate::rarely::Rarely;
 
 /// How often a request is tried again within its deadline, if the store says that this may help.
 const RETRIES: usize = 2;
-/// A write may take this many deadlines of a read: it has a whole chunk.
+/// A write may take this many deadlines of a read, and one more for so many bytes: the way to a
+/// store may be slow. By default a chunk gets there at 340 kbit/s.
 const WRITE_DEADLINES: u32 = 4;
+const BYTES_PER_DEADLINE: usize = 256 << 10;
+/// Threads of a directory, for what waits.
+const THREADS: usize = 4;
 
 /// A store.
 pub(crate) struct Store {
     operator: Operator,
+    /// The same without a limit for each try.
+    writer: Operator,
+    /// What a directory waits in. One that hangs takes no threads of others.
+    threads: Option<Runtime>,
     shown: String,
     /// Where it listens, if the URI says that.
     address: Option<String>,
@@ -91,10 +101,15 @@ impl Store {
             true => operator.with_context(by_http(&shown)?),
             false => operator,
         };
+        let is_directory = operator.info().scheme() == "fs";
+        let threads = if is_directory { Some(threads(&shown)?) } else { None };
+        let writer = operator.clone().layer(retry.clone());
         // The limit of a try is below the retries, and the one of all tries above.
         let operator = operator.layer(limit).layer(retry);
         Ok(Store {
             operator,
+            writer,
+            threads,
             shown,
             deadline,
             address: address_of(uri),
@@ -142,33 +157,37 @@ impl Store {
     /// Reads bytes of an object.
     pub(crate) async fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, Failure> {
         let length = (range.end - range.start) as usize;
-        let read = async { self.operator.read_with(name).range(range).await };
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        let read = async move { operator.read_with(&name).range(range).await };
         let bytes = self.ask(&self.others, self.deadline, read).await?.to_vec();
         if bytes.len() == length { Ok(bytes) } else { Err(Failure::Wrong) }
     }
 
     /// Writes an object.
     pub(crate) async fn write(&self, name: &str, bytes: Buffer) -> Result<(), Failure> {
-        let write = async { self.operator.write(name, bytes).await };
-        self.ask(&self.writes, self.deadline * WRITE_DEADLINES, write).await.map(drop)
+        let deadlines = WRITE_DEADLINES + (bytes.len() / BYTES_PER_DEADLINE) as u32;
+        let (writer, name) = (self.writer.clone(), name.to_owned());
+        let write = async move { writer.write(&name, bytes).await };
+        self.ask(&self.writes, self.deadline * deadlines, write).await.map(drop)
     }
 
     /// Deletes an object. That it is not there is no error.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), Failure> {
-        let delete = async { self.operator.delete(name).await };
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        let delete = async move { operator.delete(&name).await };
         self.ask(&self.others, self.deadline, delete).await
     }
 
-    async fn ask<T>(
+    async fn ask<T: Send + 'static>(
         &self,
         breaker: &Mutex<Breaker>,
         deadline: Duration,
-        request: impl Future<Output = opendal::Result<T>>,
+        request: impl Future<Output = opendal::Result<T>> + Send + 'static,
     ) -> Result<T, Failure> {
         if !breaker.lock().allows(Instant::now()) {
             return Err(Failure::LeftAlone);
         }
-        let failure = match timeout(deadline, request).await {
+        let failure = match timeout(deadline, self.run(request)).await {
             Ok(Ok(answer)) => {
                 self.answered(breaker);
                 return Ok(answer);
@@ -185,6 +204,18 @@ impl Store {
             tracing::warn!("{self}: {failure}; it is left alone for a while");
         }
         Err(failure)
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = opendal::Result<T>> + Send + 'static,
+    ) -> opendal::Result<T> {
+        let Some(threads) = &self.threads else { return request.await };
+        // It ends with this future.
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(request, threads.handle());
+        let ended = || Err(opendal::Error::new(ErrorKind::Unexpected, "its thread has ended"));
+        tasks.join_next().await.and_then(Result::ok).unwrap_or_else(ended)
     }
 
     fn answered(&self, breaker: &Mutex<Breaker>) {
@@ -262,6 +293,29 @@ fn by_http(shown: &str) -> Result<OperationContext, ControlError> {
     })?;
     let transport = HttpTransporter::new(ReqwestTransport::new(client));
     Ok(OperationContext::new().with_http_transport(transport))
+}
+
+/// The threads of a directory.
+fn threads(shown: &str) -> Result<Runtime, ControlError> {
+    let threads = Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .thread_name("remote-dir")
+        .max_blocking_threads(THREADS)
+        .build();
+    threads.map_err(|error| {
+        let message = format!("{shown} cannot be used: no thread for it: {error}");
+        ControlError::new(Errno::EIO, message)
+    })
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // One that hangs holds nobody up.
+        if let Some(threads) = self.threads.take() {
+            threads.shutdown_background();
+        }
+    }
 }
 
 impl fmt::Display for Store {
