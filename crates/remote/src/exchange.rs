@@ -87,16 +87,16 @@ impl Exchange {
         format!("{}/{:08x}-{:x}", self.directory, object.chunk, object.version)
     }
 
-    /// Whether the budgets allow to write or delete something now.
-    pub(crate) fn may_spend(&self, now: Instant) -> bool {
-        let left = |budget: &Mutex<Option<Budget>>| {
-            budget.lock().as_mut().is_none_or(|(left, at)| {
-                left.earn(now.saturating_duration_since(*at).as_nanos() as u64);
-                *at = now;
-                left.left() > 0
-            })
-        };
-        left(&self.bandwidth) && left(&self.requests)
+    /// Whether the budgets allow to write something now.
+    pub(crate) fn may_write(&self, now: Instant) -> bool {
+        let has_some = |budget| left(budget, now).is_none_or(|(left, _)| left > 0);
+        has_some(&self.bandwidth) && has_some(&self.requests)
+    }
+
+    /// Whether something may be deleted now that can wait: half of the requests that may be saved
+    /// up are for writes.
+    pub(crate) fn may_delete(&self, now: Instant) -> bool {
+        left(&self.requests, now).is_none_or(|(left, most)| left > most / 2)
     }
 
     /// Whether this many stores take writes now as must have a copy.
@@ -256,6 +256,15 @@ impl Exchange {
             let _ = store.delete(&format!("{}/", self.directory)).await;
         }
     }
+}
+
+/// What is left of a budget now, and the most that may be saved up; `None` if there is no limit.
+fn left(budget: &Mutex<Option<Budget>>, now: Instant) -> Option<(u64, u64)> {
+    budget.lock().as_mut().map(|(left, at)| {
+        left.earn(now.saturating_duration_since(*at).as_nanos() as u64);
+        *at = now;
+        (left.left(), left.most())
+    })
 }
 
 /// What block `n` of a chunk must be like. The number is part of the sum: a block at another place

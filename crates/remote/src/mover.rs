@@ -121,35 +121,32 @@ async fn run(shared: &Arc<Shared>, options: &Options, end: &Notify) {
     clear(shared).await;
 }
 
-/// Deletes what nobody has any more, writes cold chunks to the stores, and frees their space below.
+/// Writes cold chunks to the stores, frees their space below, and deletes what nobody has any more.
 async fn turn(shared: &Arc<Shared>, cold: u64, keep: u64) {
-    delete(shared).await;
-    while upload(shared, cold).await {}
-    loop {
-        let next = shared.table.lock().next_release(keep);
-        let Some(chunk) = next else { return };
-        release(shared, chunk).await;
+    while upload(shared, cold).await {
+        release_all(shared, keep).await;
+        // A write may leave an old object, so these do not become more and more.
+        delete(shared).await;
     }
+    release_all(shared, keep).await;
+    while shared.exchange.may_delete(Instant::now()) && delete(shared).await {}
 }
 
-async fn delete(shared: &Shared) {
-    while shared.exchange.may_spend(Instant::now()) {
-        let next = shared.table.lock().next_deletion();
-        let Some(object) = next else { return };
-        let gone = shared.exchange.delete(&object).await;
-        drop(object);
-        shared.table.lock().deleted(gone);
-        if !gone {
-            // The store may be back at the next turn.
-            return;
-        }
-    }
+/// Deletes an object that nobody has any more. Returns whether more may follow: a store that fails
+/// may be back at the next turn.
+async fn delete(shared: &Shared) -> bool {
+    let next = shared.table.lock().next_deletion();
+    let Some(object) = next else { return false };
+    let gone = shared.exchange.delete(&object).await;
+    drop(object);
+    shared.table.lock().deleted(gone);
+    gone
 }
 
 /// Writes the coldest chunk to the stores. Returns whether more may follow.
 async fn upload(shared: &Arc<Shared>, cold: u64) -> bool {
     let now = Instant::now();
-    if !(shared.exchange.may_spend(now) && shared.exchange.enough_stores(now)) {
+    if !(shared.exchange.may_write(now) && shared.exchange.enough_stores(now)) {
         return false;
     }
     let Some(before) = shared.now().checked_sub(cold) else { return false };
@@ -171,6 +168,15 @@ async fn upload(shared: &Arc<Shared>, cold: u64) -> bool {
             shared.table.lock().give_up(object);
             false
         }
+    }
+}
+
+/// Discards below what only has to be at the stores.
+async fn release_all(shared: &Arc<Shared>, keep: u64) {
+    loop {
+        let next = shared.table.lock().next_release(keep);
+        let Some(chunk) = next else { return };
+        release(shared, chunk).await;
     }
 }
 

@@ -10,7 +10,7 @@ use testkit::{TempDir, met};
 use units::PAGE_SIZE;
 
 use crate::device::{CHUNK, CHUNKS, CPU, World, open};
-use crate::servers::{REDIS, Redis, files, wait_until};
+use crate::servers::{Hanging, REDIS, Redis, S3, files, wait_until};
 
 #[test]
 fn a_dead_store_is_left_alone_and_another_one_asked() {
@@ -161,6 +161,52 @@ fn what_is_new_waits_for_its_budget() {
         assert_eq!(world.stats().remote_bytes, CHUNK as u64, "{budget}");
         assert_eq!(world.read_each(), [Ok(()); CHUNKS], "reads do not wait");
     }
+}
+
+/// A chunk takes longer than a deadline to get there.
+#[test]
+fn a_slow_way_to_a_store_is_slow() {
+    let server = S3::start();
+    let text = format!("{} cold=0 deadline=1000", server.slow_uri(500 << 10));
+    let mut world = World::new("a_slow_way_to_a_store_is_slow", &text);
+    world.fill();
+    wait_until("the first is away", || world.stats().remote_bytes > 0);
+    let uploaded = world.stats().uploaded_bytes;
+    assert!(uploaded < ((CHUNKS - 1) * CHUNK) as u64, "its room does not wait for the others");
+    world.wait_until_away();
+    assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+}
+
+#[test]
+fn deletions_leave_half_of_the_requests_to_writes() {
+    let store = TempDir::new();
+    let text = format!("fs://{} cold=0 requests=12", store.path().display());
+    let mut world = World::new("deletions_leave_half_of_the_requests_to_writes", &text);
+    world.fill();
+    world.wait_until_away();
+    let length = world.device.geometry().bytes;
+    world.device.submit(CPU, Operation::Discard { offset: 0, length }).unwrap();
+    thread::sleep(Duration::from_secs(1));
+    assert_eq!(files(store.path()).len(), CHUNKS, "six of twelve requests are left");
+    world.fill();
+    wait_until("something new is away", || world.stats().remote_bytes > 0);
+    wait_until("old objects do not become more", || files(store.path()).len() <= CHUNKS);
+}
+
+/// It takes no threads of the device below, nor of another directory.
+#[test]
+fn a_directory_that_hangs_holds_nothing_up() {
+    let (bad, good) = (TempDir::new(), TempDir::new());
+    let uris = format!("fs://{} fs://{}", bad.path().display(), good.path().display());
+    let mut world = World::new(
+        "a_directory_that_hangs_holds_nothing_up",
+        &format!("{uris} cold=0 copies=1 deadline=100"),
+    );
+    let _hanging = Hanging::at(bad.path(), CHUNKS);
+    world.fill();
+    world.wait_until_away();
+    assert_eq!(files(good.path()).len(), CHUNKS);
+    wait_until("the other one is asked", || world.read_each() == [Ok(()); CHUNKS]);
 }
 
 #[test]

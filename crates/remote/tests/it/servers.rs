@@ -2,7 +2,8 @@
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,6 +14,7 @@ use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use testkit::{Need, TempDir};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
 /// Nothing here takes that long.
@@ -69,7 +71,7 @@ impl Drop for Redis {
 pub struct S3 {
     port: u16,
     dir: TempDir,
-    _runtime: Runtime,
+    runtime: Runtime,
 }
 
 impl S3 {
@@ -94,11 +96,42 @@ impl S3 {
                 });
             }
         });
-        S3 { port, dir, _runtime: runtime }
+        S3 { port, dir, runtime }
     }
 
     pub fn uri(&self) -> String {
-        let end = format!("http%3A%2F%2F127.0.0.1%3A{}", self.port);
+        self.uri_by(self.port)
+    }
+
+    /// The same by a slow way: so many bytes a second go to the server.
+    pub fn slow_uri(&self, bytes_a_second: u64) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let (way, port) = (listener.local_addr().unwrap().port(), self.port);
+        self.runtime.spawn(async move {
+            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+            while let Ok((near, _)) = listener.accept().await {
+                let far = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                tokio::spawn(async move {
+                    let ((mut from, mut back), (mut answers, mut to)) =
+                        (near.into_split(), far.into_split());
+                    tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
+                    let mut bytes = [0; 16 << 10];
+                    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+                        let takes = count as u64 * 1_000_000 / bytes_a_second;
+                        tokio::time::sleep(Duration::from_micros(takes)).await;
+                        if to.write_all(&bytes[..count]).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        self.uri_by(way)
+    }
+
+    fn uri_by(&self, port: u16) -> String {
+        let end = format!("http%3A%2F%2F127.0.0.1%3A{port}");
         format!(
             "s3://cold/a/b?endpoint={end}&region=here&access_key_id=key&secret_access_key=secret"
         )
@@ -110,8 +143,33 @@ impl S3 {
     }
 }
 
+/// Files that whoever opens one waits for, until this ends.
+pub struct Hanging(Vec<PathBuf>);
+
+impl Hanging {
+    /// Pipes without another end, in the place of what is written to a directory from now on.
+    pub fn at(store: &Path, chunks: usize) -> Hanging {
+        let dir = fs::read_dir(store).unwrap().next().unwrap().unwrap().path();
+        let names = (0..chunks)
+            .flat_map(|chunk| (1..64).map(move |version| format!("{chunk:08x}-{version:x}")));
+        let paths: Vec<PathBuf> = names.map(|name| dir.join(name)).collect();
+        assert!(Command::new("mkfifo").args(&paths).status().unwrap().success());
+        Hanging(paths)
+    }
+}
+
+impl Drop for Hanging {
+    fn drop(&mut self) {
+        for path in &self.0 {
+            // Whoever waits for another end finds one.
+            let mut both = fs::OpenOptions::new();
+            let _ = both.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path);
+        }
+    }
+}
+
 /// The files below a directory.
-pub fn files(dir: &std::path::Path) -> Vec<PathBuf> {
+pub fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         match entry.file_type().unwrap().is_dir() {
