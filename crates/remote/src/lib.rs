@@ -15,8 +15,9 @@
 //! A seed of this project, RAMster (Dan Magenheimer, 2011), kept cold pages in the memory of other
 //! machines. This does it with programs that people run already.
 //!
-//! All requests are made by one thread, `remote`, but those to a directory by threads of its own: it
-//! may hang. Callers wait for them. What is at the stores is of use only while the device is open: its end deletes it.
+//! All requests are made by one thread, `remote`, but those to a directory by threads of its own,
+//! for it may hang. Callers wait for them. What is at the stores is of use only while the device is
+//! open: its end deletes it.
 #![forbid(unsafe_code)]
 
 mod breaker;

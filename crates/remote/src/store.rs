@@ -98,7 +98,7 @@ impl Store {
         let retry = RetryLayer::new().with_max_times(RETRIES).with_jitter();
         let retry = retry.with_min_delay(Duration::from_millis(50));
         let operator = match uri.starts_with("s3:") {
-            true => operator.with_context(by_http(&shown)?),
+            true => operator.with_context(by_http(&shown, deadline)?),
             false => operator,
         };
         let is_directory = operator.info().scheme() == "fs";
@@ -287,8 +287,9 @@ fn cause(error: &opendal::Error) -> Option<&io::Error> {
 
 /// A client of HTTP for one store. Its connections belong to the runtime of the device, so devices
 /// share none.
-fn by_http(shown: &str) -> Result<OperationContext, ControlError> {
-    let client = reqwest::Client::builder().build().map_err(|error| {
+fn by_http(shown: &str, deadline: Duration) -> Result<OperationContext, ControlError> {
+    let client = reqwest::Client::builder().connect_timeout(deadline);
+    let client = client.build().map_err(|error| {
         ControlError::new(Errno::EIO, format!("{shown} cannot be used: no client of HTTP: {error}"))
     })?;
     let transport = HttpTransporter::new(ReqwestTransport::new(client));
