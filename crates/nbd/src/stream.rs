@@ -196,12 +196,19 @@ impl Stream {
         matches!(self.kind, Kind::Socket(_))
     }
 
-    /// Waits for a byte to receive; an error when `end` passes first.
+    /// Waits for a byte to receive; an error when `end` passes first. A part of a record of TLS is
+    /// none.
     pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
-        match self.has_some() || wait_until(self.input(), For::Reading, end)? {
-            true => Ok(()),
-            false => Err(ErrorKind::TimedOut.into()),
+        while !self.has_some() {
+            if !wait_until(self.input(), For::Reading, end)? {
+                return Err(ErrorKind::TimedOut.into());
+            }
+            let Some(channel) = self.tls.get() else { break };
+            if channel.take_in(self.input())? {
+                break;
+            }
         }
+        Ok(())
     }
 
     /// Goes on in TLS, after a handshake until `end` at most.

@@ -172,6 +172,17 @@ impl Channel {
         }
     }
 
+    /// Takes in what the socket has. Is there something to receive then, or the end?
+    pub(crate) fn take_in(&self, fd: BorrowedFd<'_>) -> io::Result<bool> {
+        let mut connection = self.connection();
+        match connection.read_tls(&mut Socket(fd)) {
+            Ok(0) => Ok(true),
+            Ok(_) => process(&mut connection, fd).map(|()| !connection.wants_read()),
+            Err(error) if would_wait(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Is something there that the socket does not show any more?
     pub(crate) fn has_some(&self) -> bool {
         !self.connection().wants_read()

@@ -53,11 +53,15 @@ impl Drop for Place {
 }
 
 fn place(device: Arc<dyn BlockDevice>, verify_peer: bool) -> Place {
+    place_with(device, verify_peer, Options::default())
+}
+
+fn place_with(device: Arc<dyn BlockDevice>, verify_peer: bool, options: Options) -> Place {
     let directory = TempDir::new();
     make_certificates(directory.path());
     let tls = Some(Tls::from_directory(directory.path(), verify_peer).unwrap());
     let grace = Duration::from_millis(200);
-    let options = Options { tls, grace, ..Options::default() };
+    let options = Options { tls, grace, ..options };
     let server = common::new_server(Arc::new(One::new("disk", "secret", device)), options).unwrap();
     let listener = Listener::tcp((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = listener.tcp_address().unwrap();
@@ -227,6 +231,26 @@ fn clients_may_need_a_certificate() {
     // The client learns it with the first answer.
     let _ = stranger.write_all(&option_bytes(OPT_LIST, &[]));
     assert!(stranger.read_exact(&mut [0; 20]).is_err(), "it has no certificate");
+}
+
+#[test]
+fn a_client_that_ends_no_record_is_cut_off() {
+    let handshake = Duration::from_secs(3);
+    let place = place_with(plain(4096), false, Options { handshake, ..Options::default() });
+    let mut stream = place.secured(false);
+    while stream.conn.is_handshaking() {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+    }
+    // A record begins, and does not go on.
+    stream.sock.write_all(&[0x17]).unwrap();
+    loop {
+        match stream.sock.read(&mut [0; 4096]) {
+            Ok(0) => break,
+            // What TLS has to say.
+            Ok(_) => {}
+            Err(error) => panic!("it still has its place: {error}"),
+        }
+    }
 }
 
 #[test]
