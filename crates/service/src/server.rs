@@ -29,7 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(5);
 /// How long the server waits after an error before it accepts again.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a client may take no byte of what it asked for.
+/// How long a client may take no byte of what it asked for, or send none of what it gives.
 const STALLED: Duration = Duration::from_secs(300);
 
 /// Bytes of stack of a client's thread. In a daemon with swap space all of it is in memory.
@@ -52,8 +52,8 @@ impl Talk<'_> {
     /// The client is gone.
     pub fn begin(&mut self) -> Result<(), ControlError> {
         let stream = self.client.get_mut();
-        let limits =
-            stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(Some(STALLED)));
+        let limits = stream.set_read_timeout(Some(STALLED));
+        let limits = limits.and_then(|()| stream.set_write_timeout(Some(STALLED)));
         let said = limits.and_then(|()| stream.write_all(reply_line(&Ok(Value::Null)).as_bytes()));
         said.map_err(|error| gone(&error))
     }
@@ -61,9 +61,14 @@ impl Talk<'_> {
     /// Sends bytes.
     ///
     /// # Errors
-    /// The client is gone, or takes nothing.
+    /// The client is gone, or takes nothing. Then this is the end of the connection: the client
+    /// would take what follows for the rest of the bytes.
     pub fn put(&mut self, bytes: &[u8]) -> Result<(), ControlError> {
-        pieces::put(self.client.get_mut(), bytes).map_err(|error| gone(&error))
+        let stream = self.client.get_mut();
+        pieces::put(stream, bytes).map_err(|error| {
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+            gone(&error)
+        })
     }
 
     /// Says that this was all.
@@ -77,7 +82,7 @@ impl Talk<'_> {
     /// Reads bytes that the client sends, as many as there are and fit; 0 at the end.
     ///
     /// # Errors
-    /// The client is gone.
+    /// The client is gone, or sends nothing.
     pub fn take(&mut self, into: &mut [u8]) -> Result<usize, ControlError> {
         self.pieces.take(self.client, into).map_err(|error| gone(&error))
     }
@@ -91,6 +96,10 @@ impl Talk<'_> {
 }
 
 fn gone(error: &io::Error) -> ControlError {
+    if error.kind() == io::ErrorKind::WouldBlock {
+        let message = format!("the client has stalled for {} seconds", STALLED.as_secs());
+        return ControlError::new(Errno(errno::ETIMEDOUT), message);
+    }
     failed("the client is gone", error)
 }
 

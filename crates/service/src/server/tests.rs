@@ -175,3 +175,45 @@ fn a_client_waits_for_as_long_as_the_server_is_there() {
     let error = super::exchange(&ours, "c\n", pause, || Err(io::Error::other("enough")));
     assert_eq!(error.unwrap_err().to_string(), "enough");
 }
+
+#[test]
+fn a_client_that_took_nothing_for_long_gets_no_more() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut theirs = BufReader::new(theirs);
+    let mut talk = Talk { client: &mut theirs, pieces: Pieces::default() };
+    talk.begin().unwrap();
+    let limits = talk.client.get_ref();
+    assert_eq!(limits.read_timeout().unwrap(), Some(STALLED));
+    assert_eq!(limits.write_timeout().unwrap(), Some(STALLED));
+    limits.set_write_timeout(Some(Duration::from_millis(10))).unwrap();
+    let error = talk.put(&vec![7; 8 << 20]).unwrap_err();
+    assert_eq!(error.errno, Errno(errno::ETIMEDOUT));
+    assert!(error.message.contains("stalled"), "{error}");
+    // As after every command.
+    let _ = talk.end();
+    let _ = theirs.get_mut().write_all(reply_line(&Err(error)).as_bytes());
+    ours.set_read_timeout(Some(PATIENCE * 4)).unwrap();
+    let mut ours = BufReader::new(&ours);
+    let mut begun = String::new();
+    ours.read_line(&mut begun).unwrap();
+    let (mut pieces, mut room) = (Pieces::default(), vec![0; 1 << 20]);
+    let ended = loop {
+        match pieces.take(&mut ours, &mut room) {
+            Ok(count) => assert!(count > 0 && room[..count].iter().all(|byte| *byte == 7)),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(ended.kind(), io::ErrorKind::UnexpectedEof, "{ended}");
+}
+
+#[test]
+fn a_client_that_sends_nothing_for_long_is_given_up() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    theirs.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
+    let mut theirs = BufReader::new(theirs);
+    let mut talk = Talk { client: &mut theirs, pieces: Pieces::default() };
+    let error = talk.take(&mut [0; 16]).unwrap_err();
+    assert_eq!(error.errno, Errno(errno::ETIMEDOUT));
+    talk.stop_taking();
+    assert_eq!((&ours).write(b"late").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+}
