@@ -481,7 +481,13 @@ impl Commands {
     }
 
     fn carry_out(&self, request: Request, talk: &mut Talk<'_>) -> Result<Value, ControlError> {
+        use Request::{Describe, Get, Metrics, Status, Stop, Tree, Upgrade};
         let devices = &self.devices;
+        let is_change = !matches!(
+            request,
+            Describe(_) | Get(_) | Metrics(_) | Status(_) | Stop(_) | Tree(_) | Upgrade(_)
+        );
+        let _under_way = is_change.then(|| devices.begin_change()).transpose()?;
         match request {
             Request::Status(_) => json(&self.report()),
             Request::Metrics(_) => json(&metrics::of(devices, &self.report())),

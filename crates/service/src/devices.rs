@@ -42,6 +42,7 @@ mod report;
 mod saved;
 mod settings;
 mod snapshots;
+mod still;
 mod swapped;
 mod users;
 mod waits;
@@ -56,6 +57,8 @@ pub use report::export_uri;
 use saved::refuse_snapshot;
 pub use saved::write_out;
 pub use settings::configure;
+use still::Changes;
+pub(crate) use still::StandStill;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
@@ -75,6 +78,7 @@ pub struct Devices {
     /// Addresses of the server. [`export_uri`] turns one into the address of a device.
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
+    changes: Mutex<Changes>,
     attached: Mutex<BTreeMap<u32, Attachment>>,
     ublks: Ublks,
     vhosts: Vhosts,
@@ -112,6 +116,7 @@ impl Devices {
             machine,
             nbd,
             lifecycle,
+            changes: Mutex::new(Changes::default()),
             attached,
             ublks: Ublks::new(),
             vhosts: Vhosts::new(),
@@ -217,6 +222,7 @@ impl Devices {
         options: &Add,
         note: impl FnOnce(&Disk),
     ) -> Result<Arc<Disk>, ControlError> {
+        let _under_way = self.begin_change()?;
         let mut attributes = options.attributes.iter();
         attributes.try_for_each(|it| self.refuse_own(&it.name, &it.value))?;
         let lifecycle = self.change();

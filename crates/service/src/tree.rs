@@ -50,7 +50,7 @@ pub fn tree(devices: &Arc<Devices>) -> Arc<dyn Directory> {
         .dir("kernel", debug)
         .dir("module", module)
         .hidden(host::PLACE, host::directory(devices));
-    Arc::new(Told::new(top))
+    Arc::new(Told::new(top, devices))
 }
 
 /// The attribute `attribute` of `name`: a device, or the path of a directory of the tree.
@@ -70,7 +70,10 @@ pub fn attribute(
     }
     let object = object(devices, &devices.disk(name)?);
     match object.attributes().into_iter().find(|row| row.name == attribute) {
-        Some(row) => Ok(logged(AttributeFile { object, info: row }, format!("{name}/{attribute}"))),
+        Some(row) => {
+            let file = AttributeFile { object, info: row };
+            Ok(logged(file, format!("{name}/{attribute}"), devices))
+        }
         None => Err(object.show(attribute).err().unwrap_or_else(|| gone(name))),
     }
 }

@@ -345,7 +345,12 @@ impl NbdClient {
         }
     }
 
-    fn request(&mut self, kind: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
+    /// Sends a read, whose reply nobody takes.
+    pub fn ask_for(&mut self, offset: u64, length: u32) {
+        self.send(0, offset, length, &[]);
+    }
+
+    fn send(&mut self, kind: u16, offset: u64, length: u32, data: &[u8]) {
         let mut request = 0x2560_9513u32.to_be_bytes().to_vec();
         request.extend_from_slice(&[0, 0]);
         request.extend_from_slice(&kind.to_be_bytes());
@@ -354,6 +359,10 @@ impl NbdClient {
         request.extend_from_slice(&length.to_be_bytes());
         request.extend_from_slice(data);
         self.stream.write_all(&request).unwrap();
+    }
+
+    fn request(&mut self, kind: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
+        self.send(kind, offset, length, data);
         let mut reply = [0; 16];
         self.stream.read_exact(&mut reply).unwrap();
         assert_eq!(reply[..4], 0x6744_6698u32.to_be_bytes());

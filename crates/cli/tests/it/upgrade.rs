@@ -432,6 +432,31 @@ fn sealed_pages_and_their_key_are_handed_over() {
 }
 
 #[test]
+fn nothing_changes_while_a_daemon_is_handed_over() {
+    let service = Service::start("serve --transport nbd --size 8M");
+    // Clients that take no replies are waited for: nobody is served meanwhile.
+    let mut client = service.client();
+    (0..4).for_each(|_| client.ask_for(0, 8 << 20));
+    let said = thread::scope(|scope| {
+        let upgrade = scope.spawn(|| service.ask("upgrade"));
+        wait_until("it is handed over", || !NbdClient::is_served(&service.socket(), "zram0"));
+        let said = service.ask("clone zram0");
+        let upgraded = upgrade.join().unwrap();
+        assert_eq!(upgraded.code, 0, "{}", upgraded.err);
+        said
+    });
+    service.wait();
+    // The command came in time, or to the next program.
+    match said.code {
+        0 => assert_eq!(service.does("get zram1 disksize"), "8388608\n"),
+        _ => refused(&said, 1, &["being handed over to its next program", "EBUSY"]),
+    }
+    service.does("remove zram0");
+    service.does("add --size 4M");
+    service.stop();
+}
+
+#[test]
 fn the_users_of_block_devices_wait_for_the_new_program() {
     let needs = [Need::Root, Need::Fuse, Need::Loop];
     if !met("the_users_of_block_devices_wait_for_the_new_program", &needs) {

@@ -13,6 +13,7 @@ use host::errno;
 use nbd::Activated;
 
 use super::{Daemon, end_nbd};
+use crate::devices::StandStill;
 use crate::failure::failed;
 use crate::layouts::UPGRADED;
 use crate::rehearsal;
@@ -88,9 +89,13 @@ impl Daemon {
         let Some(state) = self.devices.state() else {
             return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
         };
-        let ready = self.check_handed_over().and_then(|()| self.wait_for_commands());
-        let saved = ready.and_then(|()| state.save(&self.machine));
-        if let Err(error) = saved.and_then(|()| state.settle()) {
+        // What changes from here on would not be what the next program is given.
+        let _still = match self.check_handed_over().and_then(|()| self.wait_for_commands()) {
+            Ok(still) => still,
+            Err(error) => return error,
+        };
+        let checked = self.check_handed_over().and_then(|()| state.save(&self.machine));
+        if let Err(error) = checked.and_then(|()| state.settle()) {
             return error;
         }
         let fds = match self.descriptors(state) {
@@ -165,10 +170,15 @@ impl Daemon {
         }
     }
 
-    /// Waits until nobody but the one who asks for this is being answered on the control socket.
-    fn wait_for_commands(&self) -> Result<(), ControlError> {
+    /// Waits until nobody but the one who asks for this is being answered on the control socket,
+    /// and no change is under way. From then on changes stand still.
+    fn wait_for_commands(&self) -> Result<StandStill<'_>, ControlError> {
         let until = Instant::now() + PATIENCE;
-        while self.control.as_ref().is_some_and(|control| control.working() > 1) {
+        loop {
+            let is_busy = self.control.as_ref().is_some_and(|control| control.working() > 1);
+            if !is_busy && let Some(still) = self.devices.stand_still() {
+                return Ok(still);
+            }
             if Instant::now() > until {
                 let message = format!(
                     "another command is still under way after {} seconds; the daemon goes on",
@@ -178,7 +188,6 @@ impl Daemon {
             }
             thread::sleep(PAUSE);
         }
-        Ok(())
     }
 
     /// Everything that the next program takes over.

@@ -317,3 +317,33 @@ fn a_client_of_a_device_without_a_size_is_told_what_to_do() {
     devices.set("zram0", "disksize", "1M").unwrap();
     assert!(exports.open("zram0").is_ok());
 }
+
+#[test]
+fn nothing_changes_while_changes_stand_still() {
+    let devices = Arc::new(devices());
+    devices.add(&sized("1M")).unwrap();
+    let under_way = devices.begin_change().unwrap();
+    assert!(devices.stand_still().is_none());
+    devices.add(&Add::default()).expect("it may have parts");
+    drop(under_way);
+    let store = |path: &str, name: &str, value: &str| {
+        crate::tree::attribute(&devices, path, name).unwrap().store(value)
+    };
+    let still = devices.stand_still().expect("nothing is under way");
+    for refused in [
+        devices.add(&Add::default()).map(drop),
+        store("zram0", "mem_limit", "1M"),
+        store("zram0", "reset", "1"),
+        store("class/zram-control", "hot_remove", "1"),
+        store("class/zram-control", "load", "4"),
+        store("class/zram-control", "unload", "1"),
+        store("module/zswap/parameters", "max_pool_percent", "10"),
+    ] {
+        let fault = refused.unwrap_err();
+        assert_eq!(fault.errno, Errno::EBUSY, "{fault}");
+        assert!(fault.message.contains("being handed over"), "{fault}");
+    }
+    assert_eq!(names(&devices), ["zram0", "zram1"]);
+    drop(still);
+    store("class/zram-control", "unload", "1").unwrap();
+}

@@ -1,11 +1,12 @@
 //! The tree with a log of the stores that were refused. A program that writes to a file gets an
-//! error number alone; the log has the whole sentence.
+//! error number alone; the log has the whole sentence. A store is a change of the devices.
 
 use std::sync::Arc;
 
 use control::tree::{AttributeFile, Directory, Node};
 use control::{Absolute, AttributeInfo, ControlError, Object, without_secrets};
 
+use crate::devices::Devices;
 use crate::failure::shown;
 
 /// The attribute whose values may be or hold secrets, also where they are no URIs.
@@ -18,12 +19,13 @@ pub(super) struct Told {
     directory: Arc<dyn Directory>,
     /// Its path, empty or with a slash at its end.
     path: String,
+    devices: Arc<Devices>,
 }
 
 impl Told {
     /// The whole tree below `top`.
-    pub(super) fn new(top: impl Directory + 'static) -> Told {
-        Told { directory: Arc::new(top), path: String::new() }
+    pub(super) fn new(top: impl Directory + 'static, devices: &Arc<Devices>) -> Told {
+        Told { directory: Arc::new(top), path: String::new(), devices: devices.clone() }
     }
 }
 
@@ -33,12 +35,15 @@ impl Directory for Told {
     }
 
     fn get(&self, name: &str) -> Option<Node> {
+        let devices = &self.devices;
         Some(match self.directory.get(name)? {
             Node::Directory(directory) => {
                 let path = format!("{}{name}/", self.path);
-                Node::Directory(Arc::new(Told { directory, path }))
+                Node::Directory(Arc::new(Told { directory, path, devices: devices.clone() }))
             }
-            Node::Attribute(file) => Node::Attribute(logged(file, format!("{}{name}", self.path))),
+            Node::Attribute(file) => {
+                Node::Attribute(logged(file, format!("{}{name}", self.path), devices))
+            }
             node => node,
         })
     }
@@ -53,14 +58,16 @@ impl Directory for Told {
 }
 
 /// `file`, whose refused stores are logged under the name `path`.
-pub(super) fn logged(file: AttributeFile, path: String) -> AttributeFile {
+pub(super) fn logged(file: AttributeFile, path: String, devices: &Arc<Devices>) -> AttributeFile {
     let AttributeFile { object, info } = file;
-    AttributeFile { object: Arc::new(Logged { object, path }), info }
+    let devices = devices.clone();
+    AttributeFile { object: Arc::new(Logged { object, path, devices }), info }
 }
 
 struct Logged {
     object: Arc<dyn Object>,
     path: String,
+    devices: Arc<Devices>,
 }
 
 impl Object for Logged {
@@ -73,7 +80,9 @@ impl Object for Logged {
     }
 
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
-        self.object.store(name, value).inspect_err(|error| self.tell(name, value, error))
+        let under_way = self.devices.begin_change();
+        let stored = under_way.and_then(|_under_way| self.object.store(name, value));
+        stored.inspect_err(|error| self.tell(name, value, error))
     }
 
     fn with_absolute_paths(
