@@ -247,8 +247,9 @@ impl Daemon {
     fn open_nbd(&self) -> Result<(), ControlError> {
         let (state, Some(nbd)) = (self.devices.state(), &self.nbd_options) else { return Ok(()) };
         let (machine, read_only) = (self.machine.clone(), nbd.read_only);
-        let exports = Arc::new(DiskExports::new(machine, read_only, state.cloned()));
-        let server = Arc::new(nbd_server(exports, nbd)?);
+        let exports = DiskExports::new(machine, read_only, state.cloned());
+        let exports = exports.by(self.devices.admission().clone());
+        let server = Arc::new(nbd_server(Arc::new(exports), nbd)?);
         *self.nbd.lock() = Some(server.clone());
         let addresses = listen(&server, &self.claim, nbd, state.map(|state| &**state))?;
         self.devices.serve_nbd(addresses, Some(server));
@@ -375,6 +376,8 @@ impl Daemon {
     /// seconds. `ENOMEM` when there is no memory for swapped-out pages, also with
     /// `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
+        // Who comes after the look would lose what it writes.
+        let _closed = self.devices.admission().close();
         if !force {
             self.devices.let_all_clients_go();
             self.check_unused()?;

@@ -17,6 +17,7 @@ use sync::{Mutex, MutexGuard};
 use zram::Disk;
 
 use crate::engine::Machine;
+use crate::exports::Admission;
 use crate::failure::frontend_error;
 use crate::loops::{LOOKING, PAUSE};
 use crate::plan::Asked;
@@ -79,6 +80,7 @@ pub struct Devices {
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
     changes: Mutex<Changes>,
+    admission: Arc<Admission>,
     attached: Mutex<BTreeMap<u32, Attachment>>,
     ublks: Ublks,
     vhosts: Vhosts,
@@ -117,6 +119,7 @@ impl Devices {
             nbd,
             lifecycle,
             changes: Mutex::new(Changes::default()),
+            admission: Arc::new(Admission::open()),
             attached,
             ublks: Ublks::new(),
             vhosts: Vhosts::new(),
@@ -177,6 +180,11 @@ impl Devices {
     #[must_use]
     pub fn nbd(&self) -> Vec<String> {
         self.nbd.lock().addresses.clone()
+    }
+
+    /// By what clients get in.
+    pub(crate) fn admission(&self) -> &Arc<Admission> {
+        &self.admission
     }
 
     /// The device called `name`, or with the path `name`.

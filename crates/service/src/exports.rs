@@ -4,11 +4,43 @@ use std::sync::Arc;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Visit};
 use nbd::{ExportInfo, Exports, OpenError};
+use sync::Mutex;
 use units::{Cpu, human};
+use zram::{Disk, Opener};
 
 use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::state::State;
+
+/// Whether new clients get devices. While all devices are taken away they do not, so that who looked
+/// for clients has seen all of them.
+pub struct Admission {
+    /// This many keep it closed.
+    closed: Mutex<usize>,
+}
+
+/// No client gets a device until this is dropped.
+pub struct Closed<'a>(&'a Admission);
+
+impl Admission {
+    /// Clients get devices.
+    #[must_use]
+    pub fn open() -> Admission {
+        Admission { closed: Mutex::new(0) }
+    }
+
+    /// Refuses new clients. Those that have a device keep it, and can be seen.
+    pub fn close(&self) -> Closed<'_> {
+        *self.closed.lock() += 1;
+        Closed(self)
+    }
+}
+
+impl Drop for Closed<'_> {
+    fn drop(&mut self) {
+        *self.0.closed.lock() -= 1;
+    }
+}
 
 /// Every device of a machine, by its name. A connected client is a user of its device: the device
 /// cannot be reset or removed meanwhile.
@@ -17,6 +49,7 @@ pub struct DiskExports {
     read_only: bool,
     /// Where the devices outlive the daemon.
     state: Option<Arc<State>>,
+    admission: Arc<Admission>,
 }
 
 impl DiskExports {
@@ -25,7 +58,23 @@ impl DiskExports {
     /// they write will outlive it, too.
     #[must_use]
     pub fn new(machine: Arc<Machine>, read_only: bool, state: Option<Arc<State>>) -> DiskExports {
-        DiskExports { machine, read_only, state }
+        DiskExports { machine, read_only, state, admission: Arc::new(Admission::open()) }
+    }
+
+    /// The same, for clients that get in by `admission`.
+    #[must_use]
+    pub fn by(self, admission: Arc<Admission>) -> DiskExports {
+        DiskExports { admission, ..self }
+    }
+
+    /// Makes a client a user of `disk`.
+    fn admit(&self, disk: &Arc<Disk>) -> Result<Opener, OpenError> {
+        let closed = self.admission.closed.lock();
+        if *closed > 0 {
+            let message = format!("{} is just being taken away with all devices", disk.name());
+            return Err(OpenError::Refused(message));
+        }
+        Ok(disk.open())
     }
 }
 
@@ -55,7 +104,7 @@ impl<D: BlockDevice> BlockDevice for ReadOnly<D> {
 
 impl Exports for DiskExports {
     fn list(&self) -> Vec<ExportInfo> {
-        let info = |disk: &Arc<zram::Disk>| {
+        let info = |disk: &Arc<Disk>| {
             let description = match disk.bytes() {
                 0 => "compressed RAM disk without a size".to_string(),
                 bytes => format!("compressed RAM disk of {}", human(bytes)),
@@ -68,7 +117,7 @@ impl Exports for DiskExports {
     fn open(&self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
         let disks = self.machine.disks();
         let disk = disks.iter().find(|disk| disk.name() == name).ok_or(OpenError::Unknown)?;
-        let user = disk.open();
+        let user = self.admit(disk)?;
         // Checked after the open: a device with a user cannot lose its size.
         if user.bytes() == 0 {
             let message = format!("{name} has no size yet: rampack set {name} disksize=SIZE");

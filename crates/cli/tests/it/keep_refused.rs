@@ -10,15 +10,20 @@ use std::time::Duration;
 use serde_json::Value;
 use testkit::{met, run};
 
-use crate::common::{Place, noise, refused, wait_until};
+use crate::common::{Place, noise, program, refused, wait_until};
 use crate::config::damage;
 use crate::keep_users::NEEDS;
 use crate::keeper::{Keeper, has_resend};
 
-/// What `status --json` says of the first disk.
-fn first(keeper: &Keeper) -> Value {
+/// What `status --json` says of the disks.
+fn disks(keeper: &Keeper) -> Vec<Value> {
     let status: Value = serde_json::from_str(&keeper.does("status --json")).unwrap();
-    status["devices"].as_array().unwrap().iter().find(|it| it["name"] == "zram0").unwrap().clone()
+    status["devices"].as_array().unwrap().clone()
+}
+
+/// What it says of the first one.
+fn first(keeper: &Keeper) -> Value {
+    disks(keeper).into_iter().find(|it| it["name"] == "zram0").unwrap()
 }
 
 /// A daemon that could not take over `zram0`, beside `zram1`, and the block device of `zram0`.
@@ -115,5 +120,23 @@ fn a_daemon_of_swap_stays_for_a_disk_that_could_not_be_taken_over() {
     assert!(first(&keeper)["refused"].is_string());
     keeper.does("remove zram0");
     assert_eq!(keeper.ended(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn a_load_goes_by_a_disk_that_could_not_be_taken_over() {
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --transport nbd --size 8M");
+    keeper.does("add --size 1M");
+    damage(&mut keeper, "zram0");
+    let mut load = Command::new("timeout");
+    load.arg("60").arg(program().get_program()).arg("--root").arg(place.root());
+    let load = load.args(["set", "class/zram-control", "load=3"]).output().unwrap();
+    assert!(load.status.success(), "{load:?}");
+    let disks = disks(&keeper);
+    let names: Vec<&str> = disks.iter().filter_map(|it| it["name"].as_str()).collect();
+    assert_eq!(names, ["zram1", "zram2", "zram0"], "it is told last");
+    keeper.does("remove zram0");
+    keeper.stop();
     place.is_clean();
 }

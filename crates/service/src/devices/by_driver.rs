@@ -25,7 +25,8 @@ impl Devices {
     /// # Errors
     /// `ENOTSUP` in a program without vhost-user; the error of a socket.
     pub fn serve_vhost(&self, options: VhostOptions, made: Arc<Made>) -> Result<(), ControlError> {
-        let exports = DiskExports::new(self.machine.clone(), false, self.state.clone());
+        let exports = DiskExports::new(self.machine.clone(), false, self.state.clone())
+            .by(self.admission.clone());
         let lifecycle = self.change();
         self.vhosts.begin(options, self.root.clone(), made, exports)?;
         self.vhosts.follow(lifecycle.machine)

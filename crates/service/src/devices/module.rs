@@ -20,7 +20,8 @@ impl Devices {
         !self.unloaded.load(Ordering::Relaxed) || !self.machine.disks().is_empty()
     }
 
-    /// Makes devices until `zram0` to `zram{count - 1}` exist. Devices that exist stay as they are.
+    /// Makes those of the devices `zram0` to `zram{count - 1}` that are missing. Devices that exist
+    /// stay as they are, and so does what could not be taken over.
     ///
     /// # Errors
     /// `EINVAL` for more than 1024 devices, or the error of [`Devices::add`]. No device has been
@@ -31,11 +32,14 @@ impl Devices {
             return Err(ControlError::invalid(message));
         }
         let _turn = self.loading.lock();
+        let is_there =
+            |id| self.machine.disk(id).is_some() || self.refused(&format!("zram{id}")).is_some();
         let mut made = Vec::new();
-        // A new device gets the lowest free number.
-        while (0..count).any(|id| self.machine.disk(id).is_none()) {
-            match self.add(&Add::default()) {
+        for number in (0..count).filter(|id| !is_there(*id)) {
+            match self.add(&Add { number: Some(number), ..Add::default() }) {
                 Ok(disk) => made.push(disk),
+                // Somebody else has just made it.
+                Err(_) if is_there(number) => {}
                 Err(error) => {
                     for disk in made.iter().rev() {
                         let _ = self.remove_number(disk.id());
@@ -53,8 +57,9 @@ impl Devices {
     /// # Errors
     /// `EBUSY` when a device is in use; the message names every user. All devices stay then.
     pub fn unload(&self) -> Result<(), ControlError> {
-        self.let_all_clients_go();
         let _turn = self.loading.lock();
+        let _closed = self.admission.close();
+        self.let_all_clients_go();
         self.unload_all()?;
         tracing::info!("all devices removed");
         Ok(())

@@ -1,6 +1,7 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::mpsc::{TryRecvError, channel};
 
 use nbd::{Exports, OpenError};
 
@@ -346,4 +347,39 @@ fn nothing_changes_while_changes_stand_still() {
     assert_eq!(names(&devices), ["zram0", "zram1"]);
     drop(still);
     store("class/zram-control", "unload", "1").unwrap();
+}
+
+#[test]
+fn no_client_comes_while_all_devices_are_taken_away() {
+    let devices = devices();
+    let exports = DiskExports::new(devices.machine().clone(), false, None);
+    let exports = exports.by(devices.admission().clone());
+    devices.add(&sized("1M")).unwrap();
+    let closed = devices.admission().close();
+    let Err(OpenError::Refused(why)) = exports.open("zram0") else { panic!("it is refused") };
+    assert!(why.contains("taken away"), "{why}");
+    drop(closed);
+    let client = exports.open("zram0").expect("it is there on");
+    assert_eq!(devices.unload().unwrap_err().errno, Errno::EBUSY);
+    drop(client);
+    drop(exports.open("zram0").expect("unloading was refused"));
+    devices.unload().unwrap();
+    // All go, or none, whoever comes meanwhile.
+    let (over, is_over) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_over.try_recv() == Err(TryRecvError::Empty) {
+                (0..4).for_each(|id| drop(exports.open(&format!("zram{id}"))));
+            }
+        });
+        // It ends with this, also with a panic.
+        let _over = over;
+        for _ in 0..100 {
+            devices.load(4).unwrap();
+            (0..4).for_each(|id| devices.set(&format!("zram{id}"), "disksize", "64K").unwrap());
+            while devices.unload().is_err() {
+                assert_eq!(names(&devices).len(), 4);
+            }
+        }
+    });
 }
