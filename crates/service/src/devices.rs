@@ -55,7 +55,6 @@ use change::{Change, Lifecycle};
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
 pub use report::export_uri;
-use saved::refuse_snapshot;
 pub use saved::write_out;
 pub use settings::configure;
 use still::Changes;
@@ -296,6 +295,7 @@ impl Devices {
     ) -> Result<(), Refusal> {
         disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
+        self.refuse_processed(disk, force)?;
         let number = self.detach(lifecycle, disk, force)?;
         if let Err(error) = self.machine.remove(disk.id()) {
             self.attach_again(lifecycle, disk, number);
@@ -342,6 +342,7 @@ impl Devices {
         drop(user);
         disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
+        self.refuse_processed(disk, force)?;
         let number = self.detach(lifecycle, disk, force)?;
         if let Err(error) = rows.store("reset", value) {
             self.attach_again(lifecycle, disk, number);
@@ -393,13 +394,16 @@ impl Devices {
                 self.reset_it(lifecycle, disk, value, false)
             });
         }
-        let lifecycle = self.change();
-        lifecycle.check()?;
-        self.check_present(disk)?;
-        let before = disk.bytes();
-        self.ublks.check_resize(disk)?;
-        rows.store(attribute, value)?;
-        self.has_size(disk, before)
+        self.when_closed(|_| {
+            self.check_present(disk)?;
+            if attribute == "resize" {
+                self.refuse_processed(disk, true)?;
+            }
+            let before = disk.bytes();
+            self.ublks.check_resize(disk)?;
+            rows.store(attribute, value)?;
+            Ok(self.has_size(disk, before)?)
+        })
     }
 
     /// # Errors
@@ -442,34 +446,6 @@ impl Devices {
         let place = |(id, at): (&u32, &Attachment)| (format!("zram{id}"), at.place().to_path_buf());
         let all = attached.iter().map(place).chain(self.ublks.places());
         all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
-    }
-
-    /// The clients of a device now, by NBD and vhost-user. No other frontend counts as its user.
-    fn clients(&self, disk: &Disk) -> u64 {
-        u64::from(disk.openers())
-    }
-
-    /// `EBUSY` while clients are connected. With `force` they are disconnected first.
-    fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
-        let server = self.nbd.lock().server.clone();
-        if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
-            server.disconnect(&disk.name());
-        }
-        if force {
-            self.vhosts.disconnect(disk.id());
-        }
-        match self.clients(disk) {
-            0 if force => Ok(()),
-            0 => refuse_snapshot(disk),
-            clients => {
-                let message = format!(
-                    "{} is in use: {clients} NBD client(s) or virtual machines are connected to \
-                     it; let them disconnect first, or use --force",
-                    disk.name()
-                );
-                Err(ControlError::new(Errno::EBUSY, message))
-            }
-        }
     }
 
     /// Gives a device its file, block device and link. Before others can use it, the next daemon

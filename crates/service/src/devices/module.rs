@@ -6,6 +6,7 @@ use control::{ControlError, Errno};
 use sync::atomic::Ordering;
 
 use super::Devices;
+use super::change::Change;
 use super::refusal::Refusal;
 use crate::protocol::Add;
 
@@ -60,24 +61,23 @@ impl Devices {
         let _turn = self.loading.lock();
         let _closed = self.admission.close();
         self.let_all_clients_go();
-        self.unload_all()?;
+        self.when_closed(|lifecycle| self.unload_all(lifecycle))?;
         tracing::info!("all devices removed");
         Ok(())
     }
 
-    fn unload_all(&self) -> Result<(), Refusal> {
-        let lifecycle = self.change();
-        lifecycle.check()?;
+    fn unload_all(&self, lifecycle: &Change<'_>) -> Result<(), Refusal> {
         let mut disks = self.machine.disks();
         // Clones go before what they are clones of.
         disks.sort_by_key(|disk| disk.clone_of().is_none());
         disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
-        let numbers = self.detach_all(&lifecycle, &disks, false)?;
+        disks.iter().try_for_each(|disk| self.refuse_processed(disk, false))?;
+        let numbers = self.detach_all(lifecycle, &disks, false)?;
         // Nobody reaches them by a block device any more.
         for (removed, disk) in disks.iter().enumerate() {
             if let Err(error) = self.machine.remove(disk.id()) {
                 for (disk, number) in disks.iter().zip(numbers).skip(removed) {
-                    self.attach_again(&lifecycle, disk, number);
+                    self.attach_again(lifecycle, disk, number);
                 }
                 return Err(error.into());
             }

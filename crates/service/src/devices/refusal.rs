@@ -1,8 +1,11 @@
 //! Why a device is not taken away.
 
+use std::sync::Arc;
+
 use control::{ControlError, Errno};
 use fuse::Hold;
 use machine::RefusedDisk;
+use zram::Disk;
 
 use super::attached::Attachment;
 
@@ -10,6 +13,8 @@ use super::attached::Attachment;
 pub(super) enum Refusal {
     /// Others have it: its name, what it is attached to, and how they have it.
     InUse(String, Box<Attachment>, Hold),
+    /// It is being written back or the like, which may take long.
+    Processed(Arc<Disk>),
     /// Another reason.
     Other(ControlError),
 }
@@ -25,6 +30,11 @@ impl From<Refusal> for ControlError {
     fn from(refusal: Refusal) -> ControlError {
         match refusal {
             Refusal::InUse(name, attached, _) => in_use(&name, &attached, &attached.names()),
+            Refusal::Processed(disk) => {
+                let name = disk.name();
+                let message = format!("{name} is being written back, compressed again or cloned");
+                ControlError::new(Errno::EBUSY, message)
+            }
             Refusal::Other(error) => error,
         }
     }

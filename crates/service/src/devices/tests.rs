@@ -1,9 +1,14 @@
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{TryRecvError, channel};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::time::Duration;
 
+use block::{Abilities, Context, Geometry, IoError, Operation, Plain, Visit};
+use machine::MachineOptions;
 use nbd::{Exports, OpenError};
+use units::Cpu;
+use zram::HostFiles;
 
 use super::*;
 use crate::exports::DiskExports;
@@ -382,4 +387,92 @@ fn no_client_comes_while_all_devices_are_taken_away() {
             }
         }
     });
+}
+
+/// A backing device whose writes are held.
+struct Held {
+    next: Plain,
+    begun: Mutex<Sender<()>>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl BlockDevice for Held {
+    fn geometry(&self) -> Geometry {
+        self.next.geometry()
+    }
+
+    fn abilities(&self) -> Abilities {
+        self.next.abilities()
+    }
+
+    fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.next.extents(cpu, offset, length, visit)
+    }
+
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        if matches!(operation, Operation::Write { .. }) {
+            let _ = self.begun.lock().send(());
+            let _ = self.go_on.lock().recv();
+        }
+        self.next.perform(context, operation)
+    }
+}
+
+struct HeldFiles(Arc<Held>);
+
+impl HostFiles for HeldFiles {
+    fn open_backing(&self, _: &str, _: Option<&str>) -> Result<Arc<dyn BlockDevice>, ControlError> {
+        Ok(self.0.clone())
+    }
+
+    fn read(&self, path: &str) -> Result<Vec<u8>, ControlError> {
+        Err(ControlError::invalid(path))
+    }
+}
+
+#[test]
+fn nobody_waits_for_the_reset_of_a_disk_that_is_written_back() {
+    let ((begun, has_begun), (go_on, may_go_on)) = (channel(), channel());
+    let (begun, go_on_at) = (Mutex::new(begun), Mutex::new(may_go_on));
+    let held = Held { next: Plain::new(64 << 12), begun, go_on: go_on_at };
+    let files = Arc::new(HeldFiles(Arc::new(held)));
+    let options = MachineOptions { files, ..MachineOptions::of_this_system() };
+    let machine = Arc::new(Machine::new(Arc::new(host::Mmap), options).unwrap());
+    let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
+    let devices = Arc::new(Devices::new(root, machine, None));
+    let dir = testkit::TempDir::new();
+    let disk = devices.add(&Add::default()).unwrap();
+    devices.set("zram0", "backing_dev", &dir.join("file").display().to_string()).unwrap();
+    devices.set("zram0", "disksize", "1M").unwrap();
+    let page: Vec<u8> = (0..4096u32).map(|at| ((at * at) >> 3) as u8).collect();
+    let write = Operation::Write { offset: 0, from: &page };
+    disk.perform(Context::waiting(Cpu(0)), write).unwrap();
+    let on = |what: fn(&Devices) -> Result<(), ControlError>| {
+        let devices = devices.clone();
+        thread::spawn(move || what(&devices))
+    };
+    let writing = on(|devices| devices.set("zram0", "writeback", "page_index=0"));
+    has_begun.recv_timeout(Duration::from_secs(60)).expect("it is written back");
+    let waiting = [
+        on(|devices| devices.reset("zram0", "1", false)),
+        on(|devices| devices.set("zram0", "resize", "2M").or(Ok(()))),
+        on(|devices| devices.set("zram0", "reset", "1").or(Ok(()))),
+    ];
+    // Whatever they do by now, others have their turn.
+    let (sender, made) = channel();
+    let others = devices.clone();
+    thread::spawn(move || {
+        for _ in 0..100 {
+            let _ = sender
+                .send(others.add(&sized("1M")).and_then(|it| others.remove(&it.name(), false)));
+        }
+    });
+    for _ in 0..100 {
+        made.recv_timeout(Duration::from_secs(60)).expect("nobody waits").unwrap();
+    }
+    assert_eq!(disk.bytes(), 1 << 20);
+    drop(go_on);
+    let _ = writing.join().unwrap();
+    waiting.into_iter().for_each(|it| it.join().unwrap().unwrap());
+    assert_eq!(disk.bytes(), 0);
 }

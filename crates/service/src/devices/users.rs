@@ -21,7 +21,8 @@ use crate::mounts::stands_on;
 
 impl Devices {
     /// Calls `attempt`, and again for a while as long as a program has the device open: one such as
-    /// udev, which looks at a change. Between the tries others have their turn.
+    /// udev, which looks at a change; and again once it is written back, for as long as that takes.
+    /// Between the tries others have their turn.
     pub(super) fn when_closed(
         &self,
         attempt: impl Fn(&Change<'_>) -> Result<(), Refusal>,
@@ -35,11 +36,55 @@ impl Devices {
                 attempt(&lifecycle)
             };
             match done {
-                Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => thread::sleep(pause),
+                Err(Refusal::Processed(disk)) => disk.wait_until_processed(),
+                Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => {
+                    thread::sleep(pause);
+                    pause *= 2;
+                }
                 done => return done.map_err(ControlError::from),
             }
-            pause *= 2;
         }
+    }
+
+    /// The clients of a device now, by NBD and vhost-user. No other frontend counts as its user.
+    pub(super) fn clients(&self, disk: &Disk) -> u64 {
+        u64::from(disk.openers())
+    }
+
+    /// `EBUSY` while clients are connected. With `force` they are disconnected first.
+    pub(super) fn refuse_clients(&self, disk: &Disk, force: bool) -> Result<(), ControlError> {
+        let server = self.nbd.lock().server.clone();
+        if let (true, Some(server)) = (force && self.clients(disk) > 0, server) {
+            server.disconnect(&disk.name());
+        }
+        if force {
+            self.vhosts.disconnect(disk.id());
+        }
+        match self.clients(disk) {
+            0 if force => Ok(()),
+            0 => refuse_snapshot(disk),
+            clients => {
+                let message = format!(
+                    "{} is in use: {clients} NBD client(s) or virtual machines are connected to \
+                     it; let them disconnect first, or use --force",
+                    disk.name()
+                );
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+        }
+    }
+
+    /// Refuses a device whose reset, or other size, would wait. Who has it is told at once, unless
+    /// `force` is given.
+    pub(super) fn refuse_processed(&self, disk: &Arc<Disk>, force: bool) -> Result<(), Refusal> {
+        if !disk.is_processed()? {
+            return Ok(());
+        }
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        Err(match attached.filter(|it| !force && (it.is_open() || stands_on(it.place()))) {
+            Some(it) => Refusal::InUse(disk.name(), Box::new(it), Hold::Claimed),
+            None => Refusal::Processed(disk.clone()),
+        })
     }
 
     /// Checks that no device is in use, by what can be told without taking it away: a

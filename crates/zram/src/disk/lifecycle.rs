@@ -337,6 +337,21 @@ impl Disk {
         Ok(())
     }
 
+    /// Is the device being written back, compressed again, cloned or the like? A reset and another
+    /// size wait for the end of that.
+    ///
+    /// # Errors
+    /// `EBUSY` while it is restored: nothing waits for that.
+    pub fn is_processed(&self) -> Result<bool, ControlError> {
+        self.refuse_if_restoring()?;
+        Ok(self.family().post.try_lock().is_none())
+    }
+
+    /// Waits for the end of that.
+    pub fn wait_until_processed(&self) {
+        drop(self.family().post.lock());
+    }
+
     /// Checks that the device has no clones.
     ///
     /// # Errors
