@@ -18,7 +18,7 @@ use zram::Disk;
 
 use crate::engine::Machine;
 use crate::exports::Admission;
-use crate::failure::frontend_error;
+use crate::failure::{after, frontend_error};
 use crate::loops::{LOOKING, PAUSE};
 use crate::plan::Asked;
 use crate::protocol::Add;
@@ -246,10 +246,10 @@ impl Devices {
             .and_then(|()| self.vhosts.follow(&self.machine));
         if let Err(error) = made {
             self.save_at_end(disk.id(), None);
-            self.detach(&lifecycle, &disk, true)?;
-            self.machine.remove(disk.id())?;
+            let detached = self.detach(&lifecycle, &disk, true).map_err(ControlError::from);
+            let removed = detached.and_then(|_| self.machine.remove(disk.id()));
             self.save_removal();
-            return Err(error);
+            return Err(after(error, removed));
         }
         self.unloaded.store(false, Ordering::Relaxed);
         tracing::info!("{} added", disk.name());

@@ -70,6 +70,13 @@ pub fn with_limits(error: ControlError) -> ControlError {
     }
 }
 
+/// `error`, with why what was left of it could not be cleaned up, if it could not.
+#[must_use]
+pub fn after(error: ControlError, cleaned: Result<(), ControlError>) -> ControlError {
+    let Err(why) = cleaned else { return error };
+    ControlError::new(error.errno, format!("{}; {}", error.message, why.message))
+}
+
 /// A path as a word of a shell's command line.
 #[must_use]
 pub fn quoted(path: &Path) -> String {

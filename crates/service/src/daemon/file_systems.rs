@@ -15,7 +15,7 @@ use sync::Mutex;
 use zram::Disk;
 
 use crate::devices::Devices;
-use crate::failure::{failed, say, sentence};
+use crate::failure::{after, failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::mounts::used_by;
@@ -96,11 +96,10 @@ impl FileSystems {
         let Some(kind) = kind else { return self.devices.add(&wanted.add) };
         target.as_deref().map_or(Ok(()), filesystem::check_free)?;
         let disk = self.add_for(&wanted.add, kind, target.as_deref())?;
-        if let Err(error) = self.make(&disk, kind, target.as_deref()) {
-            self.devices.remove(&disk.name(), false)?;
-            return Err(error);
+        match self.make(&disk, kind, target.as_deref()) {
+            Ok(()) => Ok(disk),
+            Err(error) => Err(after(error, self.devices.remove(&disk.name(), false))),
         }
-        Ok(disk)
     }
 
     /// Makes a device for a file system of `kind`, which is to be mounted at `target`.
@@ -315,7 +314,7 @@ impl FileSystems {
             }
             unmounted.push(it);
         }
-        unmounted.iter().for_each(|it| self.wait_for_the_program(&it.device));
+        unmounted.iter().for_each(|it| self.wait_for_the_program(it));
         Ok(unmounted)
     }
 
@@ -329,16 +328,14 @@ impl FileSystems {
             }
             result => result,
         };
-        if unmounted.is_err() {
-            self.step(&it.disk, MadeUpTo::Mounted)?;
-        }
-        unmounted
+        unmounted.map_err(|error| after(error, self.step(&it.disk, MadeUpTo::Mounted)))
     }
 
     /// A program that mounts a file writes to it, and closes it, after it was unmounted.
-    fn wait_for_the_program(&self, file: &Path) {
+    fn wait_for_the_program(&self, it: &Mounted) {
         let end = Instant::now() + PATIENCE;
-        while file.is_file() && self.devices.check_unused().is_err() && Instant::now() < end {
+        let is_open = || it.device.is_file() && self.devices.is_file_open(&it.disk);
+        while is_open() && Instant::now() < end {
             thread::sleep(PAUSE);
         }
     }

@@ -12,7 +12,7 @@ use zram::{Disk, Restored, Restoring, Snapshot};
 use super::Devices;
 use super::saved::{aside, check_writable, now, restore_from, save_to};
 use super::settings::configure;
-use crate::failure::{failed, say, sentence};
+use crate::failure::{after, failed, say, sentence};
 use crate::protocol::Add;
 
 impl Devices {
@@ -43,11 +43,10 @@ impl Devices {
             None => {
                 let disk = self.add(&Add::default())?;
                 let how = Restoring { algorithms: true, ..Restoring::default() };
-                let restored = self.restore_disk(&disk, source, how);
-                if restored.is_err() {
-                    self.remove(&disk.name(), false)?;
+                match self.restore_disk(&disk, source, how) {
+                    Ok(_) => Ok(disk.name()),
+                    Err(error) => Err(after(error, self.remove(&disk.name(), false))),
                 }
-                restored.map(|_| disk.name())
             }
         }
     }
@@ -61,15 +60,17 @@ impl Devices {
         // Before the lock of a change: it may take a while.
         let disk = self.machine.clone_disk(&origin)?;
         let lifecycle = self.change();
+        // It may have gone with all devices meanwhile.
+        self.check_present(&disk)?;
         let made = lifecycle
             .check()
             .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
             .and_then(|()| self.attach(&lifecycle, &disk, None));
         if let Err(error) = made {
-            self.ublks.take_down(&disk, true)?;
-            self.machine.remove(disk.id())?;
+            let taken_down = self.ublks.take_down(&disk, true);
+            let removed = taken_down.and_then(|()| self.machine.remove(disk.id()));
             self.save_removal();
-            return Err(error);
+            return Err(after(error, removed));
         }
         tracing::info!("{} is a clone of {}", disk.name(), origin.name());
         Ok(disk)

@@ -11,11 +11,11 @@ use fuse::Hold;
 use host::swaps;
 use zram::Disk;
 
-use super::Devices;
 use super::change::Change;
 use super::refusal::{Refusal, in_use};
 use super::saved::refuse_snapshot;
 use super::swapped::is_swap;
+use super::{Attachment, Devices};
 use crate::loops::{LOOKING, PAUSE};
 use crate::mounts::stands_on;
 
@@ -109,6 +109,12 @@ impl Devices {
         let disk = self.disk(name)?;
         self.refuse_clients(&disk, false)?;
         self.busy(&disk).map_or(Ok(()), Err)
+    }
+
+    /// Has a program the file of device `name` open?
+    pub(crate) fn is_file_open(&self, name: &str) -> bool {
+        let id = self.disk(name).map(|disk| disk.id());
+        id.is_ok_and(|id| self.attached.lock().get(&id).is_some_and(Attachment::is_open))
     }
 
     /// Checks that no program uses a file or a loop device of a device. Clients of NBD connect

@@ -36,3 +36,12 @@ fn a_path_is_one_word_of_a_shell() {
         assert_eq!(quoted(Path::new(path)), word);
     }
 }
+
+#[test]
+fn the_first_error_is_told_before_that_of_the_cleaning_up() {
+    let first = ControlError::new(Errno::ENOSPC, "no room");
+    assert_eq!(after(first.clone(), Ok(())), first);
+    let second = ControlError::new(Errno::EBUSY, "zram0 is in use");
+    let both = ControlError::new(Errno::ENOSPC, "no room; zram0 is in use");
+    assert_eq!(after(first, Err(second)), both);
+}
