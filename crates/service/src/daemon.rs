@@ -490,7 +490,7 @@ impl Commands {
             request,
             Describe(_) | Get(_) | Metrics(_) | Status(_) | Stop(_) | Tree(_) | Upgrade(_)
         );
-        let _under_way = is_change.then(|| devices.begin_change()).transpose()?;
+        let _under_way = is_change.then(|| devices.changes().begin()).transpose()?;
         match request {
             Request::Status(_) => json(&self.report()),
             Request::Metrics(_) => json(&metrics::of(devices, &self.report())),

@@ -78,7 +78,7 @@ pub struct Devices {
     /// Addresses of the server. [`export_uri`] turns one into the address of a device.
     nbd: Mutex<NbdFrontend>,
     lifecycle: Mutex<Lifecycle>,
-    changes: Mutex<Changes>,
+    changes: Changes,
     admission: Arc<Admission>,
     attached: Mutex<BTreeMap<u32, Attachment>>,
     ublks: Ublks,
@@ -117,7 +117,7 @@ impl Devices {
             machine,
             nbd,
             lifecycle,
-            changes: Mutex::new(Changes::default()),
+            changes: Changes::new(),
             admission: Arc::new(Admission::open()),
             attached,
             ublks: Ublks::new(),
@@ -181,6 +181,11 @@ impl Devices {
         self.nbd.lock().addresses.clone()
     }
 
+    /// Those that are under way.
+    pub(crate) fn changes(&self) -> &Changes {
+        &self.changes
+    }
+
     /// By what clients get in.
     pub(crate) fn admission(&self) -> &Arc<Admission> {
         &self.admission
@@ -229,7 +234,7 @@ impl Devices {
         options: &Add,
         note: impl FnOnce(&Disk),
     ) -> Result<Arc<Disk>, ControlError> {
-        let _under_way = self.begin_change()?;
+        let _under_way = self.changes.begin()?;
         let mut attributes = options.attributes.iter();
         attributes.try_for_each(|it| self.refuse_own(&it.name, &it.value))?;
         let lifecycle = self.change();

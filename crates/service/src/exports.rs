@@ -12,8 +12,8 @@ use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::state::State;
 
-/// Whether new clients get devices. While all devices are taken away they do not, so that who looked
-/// for clients has seen all of them.
+/// Whether new clients get devices. While all devices are taken away they do not: who looked for
+/// clients has seen all of them.
 pub struct Admission {
     /// This many keep it closed.
     closed: Mutex<usize>,

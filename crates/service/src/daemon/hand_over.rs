@@ -176,7 +176,7 @@ impl Daemon {
         let until = Instant::now() + PATIENCE;
         loop {
             let is_busy = self.control.as_ref().is_some_and(|control| control.working() > 1);
-            if !is_busy && let Some(still) = self.devices.stand_still() {
+            if !is_busy && let Some(still) = self.devices.changes().stand_still() {
                 return Ok(still);
             }
             if Instant::now() > until {

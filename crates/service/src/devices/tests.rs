@@ -328,14 +328,14 @@ fn a_client_of_a_device_without_a_size_is_told_what_to_do() {
 fn nothing_changes_while_changes_stand_still() {
     let devices = Arc::new(devices());
     devices.add(&sized("1M")).unwrap();
-    let under_way = devices.begin_change().unwrap();
-    assert!(devices.stand_still().is_none());
+    let under_way = devices.changes().begin().unwrap();
+    assert!(devices.changes().stand_still().is_none());
     devices.add(&Add::default()).expect("it may have parts");
     drop(under_way);
     let store = |path: &str, name: &str, value: &str| {
         crate::tree::attribute(&devices, path, name).unwrap().store(value)
     };
-    let still = devices.stand_still().expect("nothing is under way");
+    let still = devices.changes().stand_still().expect("nothing is under way");
     for refused in [
         devices.add(&Add::default()).map(drop),
         store("zram0", "mem_limit", "1M"),

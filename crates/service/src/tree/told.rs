@@ -80,7 +80,7 @@ impl Object for Logged {
     }
 
     fn store(&self, name: &str, value: &str) -> Result<(), ControlError> {
-        let under_way = self.devices.begin_change();
+        let under_way = self.devices.changes().begin();
         let stored = under_way.and_then(|_under_way| self.object.store(name, value));
         stored.inspect_err(|error| self.tell(name, value, error))
     }
