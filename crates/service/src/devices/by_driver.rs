@@ -10,6 +10,7 @@ use zram::Disk;
 
 use super::Devices;
 use crate::exports::DiskExports;
+use crate::failure::after;
 use crate::root::Made;
 use crate::transport::VhostOptions;
 
@@ -86,9 +87,12 @@ impl Devices {
             if before != 0 {
                 return Err(error);
             }
-            let message = format!("{}; {} has been reset", error.message, disk.name());
-            disk.reset()?;
+            let reset = disk.reset();
             self.save_removal();
+            if reset.is_err() {
+                return Err(after(error, reset));
+            }
+            let message = format!("{}; {} has been reset", error.message, disk.name());
             return Err(ControlError::new(error.errno, message));
         }
         tracing::info!("{} has a size", disk.name());
