@@ -52,7 +52,7 @@ impl Daemon {
         {
             return error;
         }
-        self.when_still(|fds| {
+        self.when_still(false, |fds| {
             // The layout rises with the first use of what needs a newer one.
             let parts = self.devices.state().map(|state| state.layouts(&self.machine));
             let is_read = parts.map_or(Ok(()), |parts| layouts.check(path, &parts));
@@ -77,20 +77,23 @@ impl Daemon {
     /// Ends the process. The next daemon takes over the devices from the service manager. Returns
     /// only if it is refused, as [`Daemon::hand_over`] does.
     pub fn leave_to_the_next(&self) -> ControlError {
-        self.when_still(|_| process::exit(0))
+        self.when_still(true, |_| process::exit(0))
     }
 
     /// Saves everything, ends what is under way, and calls `last`, which ends this program or
-    /// returns why it does not.
+    /// returns why it does not. With `cuts` a change that is under way ends with the program: the
+    /// next one finds what is saved, as after a death.
     fn when_still(
         &self,
+        cuts: bool,
         last: impl FnOnce(Vec<(String, OwnedFd)>) -> ControlError,
     ) -> ControlError {
         let Some(state) = self.devices.state() else {
             return ControlError::new(Errno::ENOTSUP, "there is no state to hand over");
         };
         // What changes from here on would not be what the next program is given.
-        let _still = match self.check_handed_over().and_then(|()| self.wait_for_commands()) {
+        let ready = self.check_handed_over().and_then(|()| self.wait_for_commands(cuts));
+        let _still = match ready {
             Ok(still) => still,
             Err(error) => return error,
         };
@@ -171,12 +174,13 @@ impl Daemon {
     }
 
     /// Waits until nobody but the one who asks for this is being answered on the control socket,
-    /// and no change is under way. From then on changes stand still.
-    fn wait_for_commands(&self) -> Result<StandStill<'_>, ControlError> {
+    /// and, unless it `cuts` them, no change is under way. From then on changes stand still.
+    fn wait_for_commands(&self, cuts: bool) -> Result<Option<StandStill<'_>>, ControlError> {
         let until = Instant::now() + PATIENCE;
         loop {
             let is_busy = self.control.as_ref().is_some_and(|control| control.working() > 1);
-            if !is_busy && let Some(still) = self.devices.changes().stand_still() {
+            let still = if is_busy { None } else { self.devices.changes().stand_still() };
+            if still.is_some() || cuts && !is_busy {
                 return Ok(still);
             }
             if Instant::now() > until {
