@@ -51,12 +51,12 @@ pub(super) fn save_to(disk: &Arc<Disk>, path: &Path) -> Result<Taken, ControlErr
     let part = part_of(path);
     let what =
         |path: &Path, error: &io::Error| failed(format!("cannot write {}", path.display()), error);
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let mut file = file.map_err(|error| what(&part, &error))?;
+    let mut file = make_part(&part).map_err(|error| what(&part, &error))?;
     let mut put = |bytes: &[u8]| file.write_all(bytes).map_err(|error| what(&part, &error));
     let saved = disk.snapshot(now()).and_then(|it| write_out(it, &mut put)).and_then(|taken| {
         let done = file.sync_all().and_then(|()| fs::rename(&part, path));
+        // Without this a power failure may bring back what was there before.
+        let done = done.and_then(|()| sync_directory_of(path));
         done.map(|()| taken).map_err(|error| what(path, &error))
     });
     if saved.is_err() {
@@ -68,9 +68,7 @@ pub(super) fn save_to(disk: &Arc<Disk>, path: &Path) -> Result<Taken, ControlErr
 /// Checks that a file can be written when there is no time for a change of mind.
 pub(super) fn check_writable(path: &Path) -> Result<(), ControlError> {
     let part = part_of(path);
-    let mut options = OpenOptions::new();
-    let made = options.write(true).create(true).truncate(true).mode(0o600).open(&part);
-    let gone = made.and_then(|_| fs::remove_file(&part));
+    let gone = make_part(&part).and_then(|_| fs::remove_file(&part));
     gone.map_err(|error| failed(format!("cannot write {}", part.display()), &error))
 }
 
@@ -86,6 +84,31 @@ fn part_of(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".part");
     name.into()
+}
+
+/// Makes that file. The one that a daemon left when it died is removed; whatever else has the name
+/// stays, and is not followed.
+fn make_part(part: &Path) -> io::Result<File> {
+    let make = || OpenOptions::new().write(true).create_new(true).mode(0o600).open(part);
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if !fs::symlink_metadata(part)?.is_file() {
+                return Err(error);
+            }
+            fs::remove_file(part)?;
+            make()
+        }
+        made => made,
+    }
+}
+
+/// Has the entries of the directory of `path` survive a power failure, where its file system can.
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    match File::open(above.unwrap_or(Path::new(".")))?.sync_all() {
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+        done => done,
+    }
 }
 
 /// Restores a device from a file, which is there or not.
@@ -107,4 +130,33 @@ pub(super) fn restore_from(
     let mut source = |into: &mut [u8]| input.read(into).map_err(|error| what(&error));
     let how = Restoring { bytes, ..Restoring::default() };
     disk.restore(&mut source, how).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use testkit::TempDir;
+
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_place_of_an_unfinished_file_is_not_followed() {
+        let dir = TempDir::new();
+        let (path, other) = (dir.join("kept"), dir.join("other"));
+        let part = part_of(&path);
+        fs::write(&other, "precious").unwrap();
+        symlink(&other, &part).unwrap();
+        assert_eq!(check_writable(&path).unwrap_err().errno, Errno::EEXIST);
+        assert!(part.is_symlink(), "it stays");
+        fs::remove_file(&part).unwrap();
+        // A file that a daemon left which died is in nobody's way, whatever other name it has.
+        fs::hard_link(&other, &part).unwrap();
+        check_writable(&path).unwrap();
+        assert!(!part.exists());
+        assert_eq!(fs::read(&other).unwrap(), b"precious");
+        for path in [&*path, Path::new("kept")] {
+            sync_directory_of(path).unwrap();
+        }
+    }
 }
