@@ -30,7 +30,7 @@ use host::{Unmount, copy_for_programs, effective_user, mounts, own_mounts};
 use rustix::mount::{MountFlags, mount_bind_recursive, mount_remount};
 
 use service::client::report;
-use service::failure::{failed, say, sentence};
+use service::failure::{MOUNTS, failed, say, sentence};
 use service::protocol::DaemonReport;
 use service::root::Root;
 use service::tree::host as places;
@@ -165,7 +165,7 @@ fn lay_over(root: &Root) -> Result<Option<PathBuf>, ControlError> {
 /// Takes away what an outer `rampack exec` laid over the directories of the system.
 fn peel_off() -> Result<(), ControlError> {
     programs::uncover()?;
-    for mount in mounts().into_iter().rev() {
+    for mount in mounts().map_err(|e| failed(MOUNTS, &e))?.into_iter().rev() {
         let target = &mount.at;
         let is_over =
             target == Path::new("/dev") || target == Path::new(LIST) || target.starts_with("/sys");

@@ -29,13 +29,13 @@ const NOTIFY_RESEND: u32 = 7;
 
 /// Takes over the mount `at` from a process that died: the kernel asks again for every request that
 /// the process had read and not answered. Nobody may read requests of `channel` yet, because those
-/// would come again, too. If it cannot be done, all requests fail, and the mount is gone: else its
-/// users would wait for ever.
+/// would come again, too. If no process can do it, all requests fail, and the mount is gone: else
+/// its users would wait for ever. After another error they wait for the next process.
 pub(crate) fn take_over(at: &Path, channel: Option<&File>) -> Result<Place, Error> {
     let doing = format!("take over {}", at.display());
     let name = at.file_name().ok_or_else(|| Error::mount_point(at, "it has no name"))?;
     let path = without_links(at, name).map_err(Error::system(&doing))?;
-    let place = Place::new(path);
+    let place = Place::new(path)?;
     if !place.is_mounted() {
         let source = io::Error::new(ErrorKind::NotFound, "it is not mounted any more");
         return Err(Error::System { doing, source });
@@ -45,7 +45,9 @@ pub(crate) fn take_over(at: &Path, channel: Option<&File>) -> Result<Place, Erro
     match checked.and_then(|mut channel| channel.write_all(&resend())) {
         Ok(()) => Ok(place),
         Err(error) => {
-            let _ = place.take_down(true, || None, || {});
+            if error.kind() == ErrorKind::InvalidInput {
+                let _ = place.take_down(true, || None, || {});
+            }
             Err(Error::system(doing)(error))
         }
     }

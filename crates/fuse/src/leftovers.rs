@@ -3,14 +3,14 @@
 //! This code makes no request to the dead file system. It reads only the kernel's lists of mounts
 //! and loop devices, so it works even when the mount does not answer.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use host::{Mounted, Unmount, errno, mounts_at};
+use host::{Mounted, Unmount, errno};
 
 use crate::loopdev;
 use crate::loops::{self, backed_under};
 use crate::mounts::{self, Abort};
+use crate::place::MOUNTS;
 use crate::swapfile::remove_point;
 
 /// The mount point of the files, below a daemon's root.
@@ -31,13 +31,17 @@ pub struct Report {
     pub remaining: Vec<String>,
 }
 
-/// Is there a mount or a loop device of `root`? A killed and a living daemon look the same here.
+/// Is there a mount or a loop device of `root`? A killed and a living daemon look the same here. If
+/// the mounts are not known, there may be one.
 #[must_use]
 pub fn exist(root: &Path) -> bool {
-    let tree = below(root, TREE).is_ok_and(|tree| !ours(&tree).is_empty());
-    let files = |files: PathBuf| !backed_under(&files).is_empty() || !ours(&files).is_empty();
-    let swap = |swap: PathBuf| !ours_in(&swap).is_empty();
-    tree || below(root, FILES).is_ok_and(files) || below(root, SWAP).is_ok_and(swap)
+    let Ok(root) = root.canonicalize() else { return false };
+    let Ok(mounts) = host::mounts() else { return true };
+    let files = root.join(FILES);
+    !ours(&mounts, &root.join(TREE)).is_empty()
+        || !backed_under(&files).is_empty()
+        || !ours(&mounts, &files).is_empty()
+        || !ours_in(&mounts, &root.join(SWAP)).is_empty()
 }
 
 /// Why loop device `number` on `file`, a path of a killed daemon, must be left alone: it belongs to
@@ -45,9 +49,12 @@ pub fn exist(root: &Path) -> bool {
 /// it. It may take two seconds.
 #[must_use]
 pub fn refusal(number: u32, file: &Path) -> Option<String> {
-    let swap = ours(file).into_iter();
-    let mounts: Vec<Mounted> = swap.chain(file.parent().map(ours).into_iter().flatten()).collect();
-    loops::stranger(number, &mounts)
+    let all = match host::mounts() {
+        Ok(all) => all,
+        Err(error) => return Some(format!("cannot {MOUNTS}: {error}")),
+    };
+    let below = file.parent().map(|directory| ours(&all, directory));
+    loops::stranger(number, &[ours(&all, file), below.unwrap_or_default()].concat())
 }
 
 /// Clears what a killed daemon of `root` left. It unmounts the file systems on its loop devices,
@@ -67,15 +74,23 @@ pub fn clear(root: &Path) -> Report {
 pub fn clear_but(root: &Path, files: bool, swap_files: &[String]) -> Report {
     let with_files = !files;
     let mut report = Report::default();
-    // If the root does not exist, nothing is below it.
-    let (Ok(files), Ok(tree)) = (below(root, FILES), below(root, TREE)) else { return report };
-    let Ok(swap) = below(root, SWAP) else { return report };
-    for mounted in ours(&tree) {
+    // This resolves the root only, not what is mounted below it. If it does not exist, nothing is
+    // below it.
+    let Ok(root) = root.canonicalize() else { return report };
+    let mounts = match host::mounts() {
+        Ok(mounts) => mounts,
+        Err(error) => {
+            report.remaining.push(format!("cannot {MOUNTS}: {error}"));
+            return report;
+        }
+    };
+    let (files, tree, swap) = (root.join(FILES), root.join(TREE), root.join(SWAP));
+    for mounted in ours(&mounts, &tree) {
         abort(&mounted);
         clear_mount(&tree, &mut report);
     }
-    let files_mounts = if with_files { ours(&files) } else { Vec::new() };
-    let mut swap_mounts = ours_in(&swap);
+    let files_mounts = if with_files { ours(&mounts, &files) } else { Vec::new() };
+    let mut swap_mounts = ours_in(&mounts, &swap);
     swap_mounts.retain(|mounted| !swap_files.iter().any(|name| mounted.at == swap.join(name)));
     for mounted in files_mounts.iter().chain(&swap_mounts) {
         abort(mounted);
@@ -103,11 +118,6 @@ pub fn clear_but(root: &Path, files: bool, swap_files: &[String]) -> Report {
     report
 }
 
-fn below(root: &Path, directory: &str) -> io::Result<PathBuf> {
-    // This resolves the root only, not what is mounted below it.
-    Ok(root.canonicalize()?.join(directory))
-}
-
 /// Aborts a mount. It comes first: a process that waits for the dead daemon (perhaps the dying
 /// daemon itself) gets an error now.
 fn abort(mounted: &Mounted) {
@@ -122,17 +132,14 @@ fn is_ours(mounted: &Mounted) -> bool {
 }
 
 /// Our mounts exactly at `at`.
-fn ours(at: &Path) -> Vec<Mounted> {
-    let mut mounted = mounts_at(at);
-    mounted.retain(is_ours);
-    mounted
+fn ours(mounts: &[Mounted], at: &Path) -> Vec<Mounted> {
+    mounts.iter().filter(|it| it.at == at && is_ours(it)).cloned().collect()
 }
 
 /// Our mounts on entries of `directory`.
-fn ours_in(directory: &Path) -> Vec<Mounted> {
-    let mut mounted = host::mounts();
-    mounted.retain(|mounted| mounted.at.parent() == Some(directory) && is_ours(mounted));
-    mounted
+fn ours_in(mounts: &[Mounted], directory: &Path) -> Vec<Mounted> {
+    let is_in = |it: &&Mounted| it.at.parent() == Some(directory) && is_ours(it);
+    mounts.iter().filter(is_in).cloned().collect()
 }
 
 fn clear_loop(number: u32, file: &Path, report: &mut Report) {

@@ -8,14 +8,13 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use host::{LoopSetup, Unmount, errno, flags, mounts_at};
+use host::{LoopSetup, Unmount, errno, flags};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use crate::loops::{attribute, backing_of, node};
+use crate::place::MOUNTS;
 use crate::{Error, User, loops, own_files, users};
 
-/// The major number of loop devices.
-const LOOP_MAJOR: u32 = 7;
 /// How often another program may take a free device before us.
 const RACES: u32 = 64;
 /// How long a program such as udev, which looks at a change, may have a device open.
@@ -144,7 +143,7 @@ impl LoopDevice {
             let (number, is_new) = match wanted.take() {
                 Some(number) => (number, host::loop_add(&control, number).is_ok()),
                 None => {
-                    let before = loops::all();
+                    let before = loops::all().map_err(Error::system(doing("list them")))?;
                     let number = host::loop_get_free(&control);
                     let number = number.map_err(Error::system(doing("find a free one")))?;
                     (number, !before.contains(&number))
@@ -188,13 +187,25 @@ impl LoopDevice {
     /// It is attached as before; dropping it detaches it as if this process had attached it. The
     /// file must be served again, because its file system is asked. The file is a mount, or lies in
     /// one. None if there is none.
-    #[must_use]
-    pub fn adopt(file: &Path) -> Option<LoopDevice> {
-        let mut mounts = mounts_at(file);
-        mounts.extend(file.parent().map(mounts_at).into_iter().flatten());
-        let ours = |number: &u32| loops::stranger(*number, &mounts).is_none();
-        let number = loops::find_by_backing(file).into_iter().find(ours)?;
-        Some(LoopDevice::attached(number, file, Made::default()))
+    ///
+    /// # Errors
+    /// If it is not known whether there is one: a device that may be it cannot be looked at, or its
+    /// file system does not answer in time. It stays as it is, and may be in use.
+    pub fn adopt(file: &Path) -> Result<Option<LoopDevice>, Error> {
+        let doing = || Error::system(format!("find the loop device on {}", file.display()));
+        let mut mounts = host::mounts().map_err(doing())?;
+        mounts.retain(|it| it.at == file || Some(&*it.at) == file.parent());
+        let mut found = loops::try_backed_under(file).map_err(doing())?;
+        found.retain(|(_, backing)| backing == file);
+        let mut result = Ok(None);
+        for (number, _) in found {
+            match loops::is_on(number, &mounts) {
+                Ok(true) => return Ok(Some(LoopDevice::attached(number, file, Made::default()))),
+                Ok(false) => {}
+                Err(error) => result = Err(doing()(error)),
+            }
+        }
+        result
     }
 
     /// Its node, `/dev/loopN`.
@@ -348,7 +359,10 @@ fn open_node(number: u32) -> io::Result<(File, bool)> {
         // Without udev, this process makes the node of a new device. With udev, the node may come
         // at any moment.
         Err(error) if matches!(error.raw_os_error(), Some(errno::ENOENT | errno::ENXIO)) => {
-            let device = host::makedev(LOOP_MAJOR, number);
+            let numbers = host::device_numbers(&format!("loop{number}"));
+            let missing = || io::Error::from_raw_os_error(errno::ENXIO);
+            let (major, minor) = *numbers.first().ok_or_else(missing)?;
+            let device = host::makedev(major, minor);
             let mode = Mode::RUSR | Mode::WUSR;
             let made = mknodat(CWD, &path, FileType::BlockDevice, mode, device);
             match made.map_err(io::Error::from) {
@@ -458,7 +472,7 @@ pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
 
 /// Unmounts every file system on loop device `number`, the last mounted first.
 pub(crate) fn unmount_all(number: u32) -> Result<Vec<PathBuf>, Error> {
-    let users = users::on_loop(number);
+    let users = users::on_loop(number).map_err(Error::system(MOUNTS))?;
     if users.iter().any(|user| matches!(user, User::Swap | User::Holder(_))) {
         return Err(Error::Busy { what: node(number), users });
     }

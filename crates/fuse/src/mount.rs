@@ -16,7 +16,7 @@ use units::Cpu;
 use crate::frontend::{Frontend, by_ring};
 use crate::later::Later;
 use crate::mounts::Abort;
-use crate::place::{ENDING, Place};
+use crate::place::{ENDING, MOUNTS, Place};
 use crate::ring::serving::Rings;
 use crate::serving::{Kind, Threads};
 use crate::table::{Served, Table};
@@ -162,9 +162,10 @@ impl Mount {
         let session = session.map_err(|error| refused(&at, error))?;
         // From here on, dropping `session` unmounts.
         let channel = channel(&session, options)?;
+        let place = Place::new(at)?;
         let threads = start(&frontend, &session, options)?;
         let serving = Some(Serving { threads, rings: None, session: Some(session) });
-        Mount { place: Place::new(at), table, serving, later, channel, lack }.reach()
+        Mount { place, table, serving, later, channel, lack }.reach()
     }
 
     /// Mounts at `at` and serves it by io_uring. Where that cannot be, nothing is left, and the
@@ -194,9 +195,9 @@ impl Mount {
             return Ok(Err(error));
         }
         frontend.ring = None;
+        let place = Place::new(at.to_path_buf())?;
         let threads = self::start(&frontend, &session, options)?;
         let serving = Some(Serving { threads, rings: Some(rings), session: Some(session) });
-        let place = Place::new(at.to_path_buf());
         Mount { place, table, serving, later, channel: None, lack: None }.reach().map(Ok)
     }
 
@@ -295,10 +296,9 @@ impl Mount {
     /// A way to end all waits for this mount from another thread.
     #[must_use]
     pub fn cut_off(&self) -> CutOff {
-        let (table, at) = (self.table.clone(), self.place.at.clone());
-        let connection = self.place.connection;
-        let abort = connection.and_then(|number| Abort::of(&at, number)).map(Arc::new);
-        CutOff { table, at, connection, abort }
+        let (table, place) = (self.table.clone(), self.place.clone());
+        let abort = place.connection.and_then(|number| Abort::of(&place.at, number)).map(Arc::new);
+        CutOff { table, place, abort }
     }
 
     /// The names of the files, in the order they were added.
@@ -391,8 +391,7 @@ impl Opens {
 #[derive(Clone)]
 pub struct CutOff {
     table: Arc<Table>,
-    at: PathBuf,
-    connection: Option<u32>,
+    place: Place,
     abort: Option<Arc<Abort>>,
 }
 
@@ -404,14 +403,14 @@ impl CutOff {
         self.table.close();
         if !self.abort.as_ref().is_some_and(|it| it.now()) {
             // EBUSY is the usual answer, after the abort.
-            let _ = host::unmount(&self.at, Unmount::Abort);
+            let _ = host::unmount(&self.place.at, Unmount::Abort);
         }
     }
 
     /// The device number of the files, as in `st_dev`.
     #[must_use]
     pub fn device(&self) -> Option<u64> {
-        self.connection.map(|minor| host::makedev(0, minor))
+        self.place.device()
     }
 }
 
@@ -466,7 +465,8 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
         Err(error) => return Err(Error::mount_point(at, error.to_string())),
     }
     let at = at.canonicalize().map_err(|error| Error::mount_point(at, error.to_string()))?;
-    if let Some(mounted) = mounts_at(&at).last() {
+    let mounted = mounts_at(&at).map_err(Error::system(MOUNTS))?;
+    if let Some(mounted) = mounted.last() {
         let source = printable(&mounted.source);
         let why = format!("something is mounted there already ({source}, {})", mounted.kind);
         return Err(Error::mount_point(&at, why));

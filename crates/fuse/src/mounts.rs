@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use host::{Unmount, errno, mounts_at, unmount};
+use host::{Mounted, Unmount, errno, mounts_at, unmount};
 
 /// The end of a FUSE connection, prepared while it is mounted: its number may be another one's
 /// afterwards. The owner of the mount can have it even when the server does not answer.
@@ -23,7 +23,8 @@ impl Abort {
             open(&format!("/proc/self/fd/{}", all.as_raw_fd()))
         });
         // The number was its own all the time if it is mounted now.
-        found.filter(|_| mounts_at(at).iter().any(|mounted| mounted.device.1 == number))
+        let is_it = |all: Vec<Mounted>| all.iter().any(|mounted| mounted.device.1 == number);
+        found.filter(|_| mounts_at(at).is_ok_and(is_it))
     }
 
     /// Fails every request, also those under way. Does nothing once the connection has ended.

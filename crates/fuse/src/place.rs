@@ -17,7 +17,11 @@ pub(crate) const ENDING: Duration = Duration::from_secs(10);
 /// How long a closed file may still count as open: the kernel carries out the close later.
 const CLOSING: Duration = Duration::from_millis(500);
 
+/// What the list of mounts is needed for.
+pub(crate) const MOUNTS: &str = "read the list of mounts";
+
 /// The place of a mount.
+#[derive(Clone)]
 pub(crate) struct Place {
     /// An absolute path without links.
     pub(crate) at: PathBuf,
@@ -26,16 +30,28 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// The place of the mount that was just made at `at`.
-    pub(crate) fn new(at: PathBuf) -> Place {
-        let connection = mounts_at(&at).last().map(|mounted| mounted.device.1);
-        Place { at, connection }
+    /// The place of the mount that is at `at`.
+    ///
+    /// # Errors
+    /// If the mounts are not known.
+    pub(crate) fn new(at: PathBuf) -> Result<Place, Error> {
+        let mounted = mounts_at(&at).map_err(Error::system(MOUNTS))?;
+        let connection = mounted.last().map(|mounted| mounted.device.1);
+        Ok(Place { at, connection })
     }
 
-    /// Is it still mounted, served or not?
+    /// The device number of its files, as in `st_dev`.
+    pub(crate) fn device(&self) -> Option<u64> {
+        self.connection.map(|minor| host::makedev(0, minor))
+    }
+
+    /// Is it still mounted, served or not? It is if that is not known.
     pub(crate) fn is_mounted(&self) -> bool {
-        let ours = |number| mounts_at(&self.at).iter().any(|mounted| mounted.device.1 == number);
-        self.connection.is_some_and(ours)
+        let is_ours = |number| {
+            let mounted = mounts_at(&self.at);
+            !mounted.is_ok_and(|all| all.iter().all(|it| it.device.1 != number))
+        };
+        self.connection.is_some_and(is_ours)
     }
 
     /// Unmounts it and returns how long its threads may take to end. Only an open file keeps it,

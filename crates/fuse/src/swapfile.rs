@@ -18,6 +18,7 @@
 
 use std::fs;
 use std::io;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -185,6 +186,8 @@ impl SwapFile {
     /// # Errors
     /// [`Error::System`] if the file is not mounted any more. If the kernel cannot ask again, which
     /// [`SwapFile::can_be_taken_over`] tells before, all requests fail and the file is unmounted.
+    /// After another error the file stays, and its users wait for the next process, but for what
+    /// threads that could be started answer until this one ends.
     pub fn take_over(
         at: &Path,
         channels: Vec<OwnedFd>,
@@ -197,8 +200,14 @@ impl SwapFile {
         let file = Arc::new(File::new(device, options.cpu, host::owner()));
         let mut swap = SwapFile::new(place, file, true);
         swap.channels = channels;
-        swap.start(options.begin)?;
-        Ok(swap)
+        match swap.start(options.begin) {
+            Ok(()) => Ok(swap),
+            Err(error) => {
+                // Its drop would take the file away from its users.
+                mem::forget(swap);
+                Err(error)
+            }
+        }
     }
 
     fn new(place: Place, file: Arc<File>, has_resend: bool) -> SwapFile {

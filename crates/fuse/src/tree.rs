@@ -74,11 +74,12 @@ impl TreeMount {
         let session = Session::new(files.clone(), &at, &config);
         let session = session.map_err(|error| refused(&at, error))?;
         // From here on, dropping `session` unmounts.
+        let place = Place::new(at)?;
         let channels = channels(&session, READERS, false).map_err(doing())?;
         let kind = Kind { name: "fuse-tree", role: Role::FuseTree, acl: config.acl };
         let readers = Threads::start(&files, channels, kind).map_err(doing())?;
         let serving = Some(TreeServing { readers, session, control });
-        let mount = TreeMount { place: Place::new(at), tree, serving };
+        let mount = TreeMount { place, tree, serving };
         // A worker answers this: it shows that the workers run.
         own_files::metadata(mount.at()).map_err(Error::system("reach the new mount"))?;
         Ok(mount)

@@ -3,9 +3,10 @@
 
 use std::fmt;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use host::{Holder, command_of, holders, mounts, printable, swaps};
+use host::{Holder, Mounted, command_of, device_numbers, holders, mounts, printable, swaps};
 
 use crate::loops;
 
@@ -82,25 +83,28 @@ pub(crate) fn of_mount(at: &Path) -> Vec<User> {
 }
 
 /// What stands on loop device `number`, in this mount namespace.
-pub(crate) fn on_loop(number: u32) -> Vec<User> {
-    let node = loops::node(number);
-    let mounted = mounts().into_iter();
-    let mounted = mounted.filter(|m| m.device == (7, number) || m.source == node);
+///
+/// # Errors
+/// If the mounts are not known.
+pub(crate) fn on_loop(number: u32) -> io::Result<Vec<User>> {
+    let (node, numbers) = (loops::node(number), device_numbers(&format!("loop{number}")));
+    let is_on = |m: &Mounted| numbers.contains(&m.device) || swaps::is_part(&node, &m.source);
+    let mounted = mounts()?.into_iter().filter(is_on);
     let mut users: Vec<User> = mounted.map(|m| User::MountedAt(m.at)).collect();
-    if swaps::all().iter().any(|swap| swap.path == node) {
+    if swaps::all().iter().any(|swap| swaps::is_part(&node, &swap.path)) {
         users.push(User::Swap);
     }
-    let holders = fs::read_dir(format!("/sys/block/loop{number}/holders"));
+    let holders = fs::read_dir(loops::attribute(number, "holders"));
     for holder in holders.into_iter().flatten().flatten() {
         users.push(User::Holder(holder.file_name().to_string_lossy().into_owned()));
     }
-    users
+    Ok(users)
 }
 
 /// Users of loop device `number`.
 pub(crate) fn of_loop(number: u32) -> Vec<User> {
     let node = loops::node(number);
-    let mut users = on_loop(number);
+    let mut users = on_loop(number).unwrap_or_default();
     if users.is_empty() {
         users = processes(|path| path == node);
     }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::eventually;
 use common::kept::{Kept, has_resend, kills, mounted};
+use common::{eventually, start};
 use fuse::{KnownLoop, LoopDevice, LoopOptions, SwapFile, SwapFileOptions, find_by_backing};
 use testkit::{Need, Rng, TempDir, run};
 
@@ -275,13 +275,13 @@ fn a_later_process_finds_the_loop_device() {
     for kind in ["kept", "mount-kept"] {
         let kept = Kept::start(kind, PAGES * P, 1);
         let disk = kept.disk();
-        assert!(LoopDevice::adopt(&disk).is_none());
+        assert!(LoopDevice::adopt(&disk).unwrap().is_none());
         let first = LoopDevice::attach(&disk, LoopOptions::default()).unwrap();
         let number = first.number();
         // As a killed process leaves it.
         let known = first.into_known();
         kept.kill(&mut Rng::new(1));
-        let again = LoopDevice::adopt(&disk).expect("it is there");
+        let again = LoopDevice::adopt(&disk).unwrap().expect("it is there");
         assert_eq!((again.number(), again.backing()), (number, &*disk));
         let again = again.into_known();
         assert_eq!(KnownLoop { made: known.made, ..again }, known);
@@ -289,6 +289,47 @@ fn a_later_process_finds_the_loop_device() {
         assert!(find_by_backing(&disk).is_empty());
         kept.stop();
     }
+}
+
+#[test]
+fn a_loop_device_whose_file_system_does_not_answer_is_not_taken_for_none() {
+    let name = "a_loop_device_whose_file_system_does_not_answer_is_not_taken_for_none";
+    if !testkit::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    // Its drop ends the server, and with it whatever waits for the file.
+    let mut served = start();
+    let file = served.add("zram0", 1 << 20);
+    let known = LoopDevice::attach(&file, LoopOptions::default()).unwrap().into_known();
+    served.suspend();
+    let error = LoopDevice::adopt(&file).unwrap_err().to_string();
+    assert!(error.contains("does not answer"), "{error}");
+    assert_eq!(find_by_backing(&file), [known.number], "it stays");
+    served.signal("CONT");
+    let mut found = LoopDevice::adopt(&file).unwrap().expect("it is there");
+    assert_eq!(found.number(), known.number);
+    found.detach().unwrap();
+}
+
+#[test]
+fn a_file_stays_when_the_threads_of_its_next_server_cannot_start() {
+    let name = "a_file_stays_when_the_threads_of_its_next_server_cannot_start";
+    if !testkit::met(name, &[Need::Root, Need::Fuse, has_resend()]) {
+        return;
+    }
+    let root = TempDir::new();
+    let at = root.path().canonicalize().unwrap().join("swap0");
+    let device = || Arc::new(block::Plain::new(P));
+    // It goes on meanwhile, so nobody waits.
+    let swap = SwapFile::serve(&at, device(), SwapFileOptions::default()).unwrap();
+    let channels = swap.channels().map(|it| it.try_clone_to_owned().unwrap()).collect();
+    let options =
+        SwapFileOptions { begin: || panic!("it cannot start"), ..SwapFileOptions::default() };
+    assert!(SwapFile::take_over(&at, channels, device(), options).is_err());
+    assert!(mounted(&at).is_some());
+    assert_eq!(fs::metadata(&at).unwrap().len(), P as u64);
+    drop(swap);
+    assert_eq!(mounted(&at), None);
 }
 
 #[test]

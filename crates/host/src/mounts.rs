@@ -5,7 +5,8 @@
 
 use std::ffi::{CString, OsString};
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind};
+use std::iter;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -31,16 +32,45 @@ pub struct Mounted {
     pub source: PathBuf,
 }
 
-/// Everything mounted in this namespace, in the order it was mounted; empty without /proc.
-#[must_use]
-pub fn mounts() -> Vec<Mounted> {
-    parse_mounts(&fs::read("/proc/self/mountinfo").unwrap_or_default())
+/// Everything mounted in this namespace, in the order it was mounted.
+///
+/// # Errors
+/// The error of the system: what is mounted is not known then.
+pub fn mounts() -> io::Result<Vec<Mounted>> {
+    let text = fs::read("/proc/self/mountinfo").map_err(|error| match error.kind() {
+        // Not to be mistaken for a mount that is gone.
+        ErrorKind::NotFound => io::Error::other("/proc is not mounted"),
+        _ => error,
+    });
+    Ok(parse_mounts(&text?))
 }
 
 /// The mounts exactly at `path`, the uppermost last.
+///
+/// # Errors
+/// As [`mounts`].
+pub fn mounts_at(path: &Path) -> io::Result<Vec<Mounted>> {
+    Ok(mounts()?.into_iter().filter(|mounted| mounted.at == path).collect())
+}
+
+/// The numbers of the block device `name` and of its partitions, as mounts of them have. They
+/// follow from no name: that of /dev/loopN is another one with partitions (`loop.max_part`).
 #[must_use]
-pub fn mounts_at(path: &Path) -> Vec<Mounted> {
-    mounts().into_iter().filter(|mounted| mounted.at == path).collect()
+pub fn device_numbers(name: &str) -> Vec<(u32, u32)> {
+    numbers_in(&Path::new("/sys/block").join(name))
+}
+
+fn numbers_in(device: &Path) -> Vec<(u32, u32)> {
+    let within = fs::read_dir(device).into_iter().flatten().flatten().map(|entry| entry.path());
+    let all =
+        iter::once(device.to_owned()).chain(within.filter(|it| it.join("partition").exists()));
+    let number = |it: PathBuf| parse_number(fs::read_to_string(it.join("dev")).ok()?.trim());
+    all.filter_map(number).collect()
+}
+
+fn parse_number(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// The lines of a mountinfo file. Lines of another form are skipped.
@@ -51,8 +81,7 @@ pub fn parse_mounts(text: &[u8]) -> Vec<Mounted> {
 
 fn parse_mount(line: &[u8]) -> Option<Mounted> {
     let mut fields = line.split(|byte| *byte == b' ');
-    let (major, minor) = std::str::from_utf8(fields.nth(2)?).ok()?.split_once(':')?;
-    let device = (major.parse().ok()?, minor.parse().ok()?);
+    let device = parse_number(std::str::from_utf8(fields.nth(2)?).ok()?)?;
     let at = unescape(fields.nth(1)?);
     // Any number of optional fields end with a lone dash.
     let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
@@ -178,6 +207,19 @@ mod tests {
         for line in ["", "36 35", "1 2 x:y / / rw - a b c", "1 2 0:1 / / rw shared:1 ext4 a"] {
             assert_eq!(parse(line.as_bytes()), None, "{line}");
         }
+    }
+
+    #[test]
+    fn a_device_has_the_numbers_that_the_kernel_says() {
+        let sys = testkit::TempDir::new();
+        // As with loop.max_part=15.
+        for (path, number) in [("loop1", "7:16"), ("loop1/loop1p3", "7:19"), ("loop1/queue", "x")] {
+            fs::create_dir_all(sys.join(path)).unwrap();
+            fs::write(sys.join(path).join("dev"), format!("{number}\n")).unwrap();
+        }
+        fs::write(sys.join("loop1/loop1p3/partition"), "3\n").unwrap();
+        assert_eq!(numbers_in(&sys.join("loop1")), [(7, 16), (7, 19)]);
+        assert_eq!(numbers_in(&sys.join("loop16")), []);
     }
 
     #[test]

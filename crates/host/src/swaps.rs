@@ -1,6 +1,7 @@
 //! The swap space that the kernel uses now (proc_swaps(5)).
 
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -20,10 +21,21 @@ pub struct Active {
     pub priority: i32,
 }
 
-/// All swap space of the kernel; empty without `/proc`.
+/// All swap space of the kernel, for a report: empty if it is not known.
 #[must_use]
 pub fn all() -> Vec<Active> {
-    parse(&fs::read("/proc/swaps").unwrap_or_default())
+    read().unwrap_or_default()
+}
+
+/// All swap space of the kernel, which may have been built without.
+///
+/// # Errors
+/// The error of the system: what is swapped to is not known then.
+pub fn read() -> io::Result<Vec<Active>> {
+    match fs::read("/proc/swaps") {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        text => Ok(parse(&text?)),
+    }
 }
 
 /// The swap space on `path` and its partitions: the sum of their sizes, and the highest of their

@@ -8,6 +8,8 @@ use host::errno;
 
 use crate::outlet;
 
+/// What fails if it is not known what is mounted.
+pub const MOUNTS: &str = "cannot read the list of mounts";
 /// Begins the limits in a message.
 const LIMITED: &str = "this process is limited";
 

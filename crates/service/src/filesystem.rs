@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 use control::{ControlError, Errno};
 use host::{Unmount, effective_user, errno, mounts, printable};
 
-use crate::failure::{failed, quoted};
+use crate::failure::{MOUNTS, failed, quoted};
 use crate::mounts::used_by;
 
 /// A type of file system that can be made.
@@ -305,7 +305,7 @@ fn check_beside(target: &Path, root: &Path) -> Result<(), ControlError> {
 /// # Errors
 /// `EBUSY`; the message names what is mounted.
 pub fn check_free(target: &Path) -> Result<(), ControlError> {
-    let found = mounts();
+    let found = mounts().map_err(|error| failed(MOUNTS, &error))?;
     let Some(mounted) = found.iter().rev().find(|mount| mount.at == target) else {
         return Ok(());
     };

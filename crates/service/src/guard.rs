@@ -11,7 +11,7 @@ use fuse::unmount;
 use host::{Mounted, Unmount, mounts};
 use serde::{Deserialize, Serialize};
 
-use crate::failure::{failed, say};
+use crate::failure::{MOUNTS, failed, say};
 
 /// The subcommand of the process; the mounts in JSON follow it.
 pub const COMMAND: &str = "mount-guard";
@@ -49,7 +49,8 @@ impl Guard {
         // The kernel's list has real paths.
         let places: Vec<PathBuf> = places.filter_map(|place| place.canonicalize().ok()).collect();
         let is_ours = |it: &&Mounted| places.iter().any(|place| it.at.starts_with(place));
-        let known: Vec<Known> = mounts().iter().filter(is_ours).map(Known::of).collect();
+        let all = mounts().map_err(|error| failed(MOUNTS, &error))?;
+        let known: Vec<Known> = all.iter().filter(is_ours).map(Known::of).collect();
         if known.is_empty() {
             return Ok(None);
         }
@@ -76,7 +77,11 @@ impl Drop for Guard {
 pub(crate) fn guard(text: &str) {
     let known: Vec<Known> = serde_json::from_str(text).unwrap_or_default();
     let _ = io::stdin().read_to_end(&mut Vec::new());
-    for mounted in mounts().iter().rev().filter(|it| known.contains(&Known::of(it))) {
+    let all = mounts().unwrap_or_else(|error| {
+        say(&format!("rampack: {MOUNTS}: {error}; what is mounted is left\n"));
+        Vec::new()
+    });
+    for mounted in all.iter().rev().filter(|it| known.contains(&Known::of(it))) {
         if let Err(error) = unmount(&mounted.at, Unmount::Lazily) {
             say(&format!("rampack: {} is left mounted: {error}\n", mounted.at.display()));
         }

@@ -95,6 +95,10 @@ enum Action {
 /// What an action results in, or the number and the text of its error.
 type Answer<T> = Result<T, (i32, String)>;
 
+/// The loop device that a daemon before attached to a file, if there is one; an error if that is
+/// not known.
+pub type Adopted = Result<Option<BlockFile>, ControlError>;
+
 impl BlockFile {
     fn of(device: LoopDevice) -> BlockFile {
         let known = device.into_known();
@@ -163,14 +167,17 @@ impl Loops {
         self.perform(&Action::Attach { file: file.into(), flush, largest_kib, number })
     }
 
-    /// The loop device that a daemon before attached to each of `files`; None where there is none.
-    /// A device has the size of its file then, which the file may have got just before that daemon
-    /// died.
+    /// The loop device that a daemon before attached to each of `files`; None where there is none,
+    /// and an error where that is not known. A device has the size of its file then, which the file
+    /// may have got just before that daemon died.
     ///
     /// # Errors
-    /// The error of the kernel, or of a helper that cannot be started.
-    pub fn adopt(&self, files: Vec<PathBuf>) -> Result<Vec<Option<BlockFile>>, ControlError> {
-        self.perform(&Action::Adopt { files: files.into_iter().map(Name).collect() })
+    /// That of a helper that cannot be started.
+    pub fn adopt(&self, files: Vec<PathBuf>) -> Result<Vec<Adopted>, ControlError> {
+        let adopt = Action::Adopt { files: files.into_iter().map(Name).collect() };
+        let found: Vec<Answer<Option<BlockFile>>> = self.perform(&adopt)?;
+        let error = |(errno, message)| ControlError::new(Errno(errno), message);
+        Ok(found.into_iter().map(|it| it.map_err(error)).collect())
     }
 
     /// Has the kernel swap to the block device `path`, which this process may serve: see
@@ -349,12 +356,17 @@ fn answer_of(helper: &mut Child) -> Result<Answer<Value>, ControlError> {
 pub(crate) fn help(action: &str) -> Result<(), ControlError> {
     let action: Action = serde_json::from_str(action)
         .map_err(|error| ControlError::invalid(format!("what {COMMAND} is to do: {error}")))?;
-    let answer: Answer<Value> = perform(&action).map_err(|error| (error.errno.0, error.message));
+    let answer: Answer<Value> = perform(&action).map_err(in_answer);
     // The daemon may be dead: what was done stays done.
     if let Ok(text) = serde_json::to_string(&answer) {
         let _ = writeln!(io::stdout(), "{text}");
     }
     Ok(())
+}
+
+/// An error as an answer has it.
+fn in_answer(error: ControlError) -> (i32, String) {
+    (error.errno.0, error.message)
 }
 
 fn perform(action: &Action) -> Result<Value, ControlError> {
@@ -367,13 +379,14 @@ fn perform(action: &Action) -> Result<Value, ControlError> {
             json!(BlockFile::of(device))
         }
         Action::Adopt { files } => {
-            let devices = files.iter().map(|file| {
-                let Some(device) = LoopDevice::adopt(&file.0) else { return Ok(None) };
+            let adopt = |file: &Name| -> Result<_, fuse::Error> {
+                let Some(device) = LoopDevice::adopt(&file.0)? else { return Ok(None) };
                 let resized = device.refresh_size();
                 let adopted = BlockFile::of(device);
                 resized.map(|()| Some(adopted))
-            });
-            json!(devices.collect::<Result<Vec<_>, _>>().map_err(error)?)
+            };
+            let adopt = |file| adopt(file).map_err(|it| in_answer(error(it)));
+            json!(files.iter().map(adopt).collect::<Vec<Answer<Option<BlockFile>>>>())
         }
         Action::Users { of, now } => {
             let device = of.clone().device();

@@ -14,7 +14,7 @@ pub const SWAP: &str = "[SWAP]";
 /// The mount points of the block device `path`, and `[SWAP]` if it is swap space.
 #[must_use]
 pub fn places_of(path: &Path) -> Vec<String> {
-    places_among(path, number_of(path), &mounts(), &swaps::all())
+    places_among(path, number_of(path), &mounts().unwrap_or_default(), &swaps::all())
 }
 
 /// A mount matches by device number, for it may name the device by another path. It also matches by
@@ -35,15 +35,15 @@ pub(crate) fn places_among(
 }
 
 /// Does anything stand on the block device `path`, by the lists of the system: a file
-/// system in this mount namespace, or of a common kind in any other, or another block device? It
-/// waits for nothing.
+/// system in this mount namespace, or of a common kind in any other, or another block device? So it
+/// does if the mounts are not known. It waits for nothing.
 #[must_use]
 pub fn stands_on(path: &Path) -> bool {
     let (Some(name), Some(number)) = (path.file_name(), number_of(path)) else { return false };
     let has = |at: &Path| fs::read_dir(at).is_ok_and(|mut entries| entries.next().is_some());
     let below = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten().map(|it| it.path());
     let mut kinds = below(Path::new("/sys/fs"));
-    mounts().iter().any(|mount| mount.device == number)
+    !mounts().is_ok_and(|all| all.iter().all(|mount| mount.device != number))
         || has(&Path::new("/sys/block").join(name).join("holders"))
         || kinds.any(|kind| kind.join(name).exists())
         || below(Path::new("/sys/fs/btrfs")).any(|it| it.join("devices").join(name).exists())

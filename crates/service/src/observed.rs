@@ -7,23 +7,31 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use control::ControlError;
 use fuse::find_by_backing;
-use host::{Mounted, mounts, swaps};
+use host::{Mounted, device_numbers, mounts, swaps};
 
+use crate::failure::{MOUNTS, failed};
 use crate::plan::{Kept, KeptArea, Observed};
 use crate::root::Root;
 use crate::swap;
 
-/// Those of swap devices below `root` that the kernel swaps to, by their numbers.
+/// Those of swap devices below `root` that the kernel swaps to, by their numbers; all if that is
+/// not known.
 #[must_use]
 pub fn used_areas(areas: &[KeptArea], root: &Root) -> BTreeSet<usize> {
-    observe(&Kept { areas: areas.to_vec(), ..Kept::default() }, root).used_areas
+    let observed = observe(&Kept { areas: areas.to_vec(), ..Kept::default() }, root);
+    observed.map_or_else(|_| areas.iter().map(|area| area.number).collect(), |it| it.used_areas)
 }
 
 /// Looks at what was `kept` below `root`.
-#[must_use]
-pub fn observe(kept: &Kept, root: &Root) -> Observed {
-    let seen = Seen { mounts: mounts(), swaps: swaps::all() };
+///
+/// # Errors
+/// If what is mounted or swapped to is not known: it may be in use.
+pub fn observe(kept: &Kept, root: &Root) -> Result<Observed, ControlError> {
+    let mounts = mounts().map_err(|error| failed(MOUNTS, &error))?;
+    let swaps = swaps::read().map_err(|error| failed("cannot read /proc/swaps", &error))?;
+    let seen = Seen { mounts, swaps };
     // The kernel has paths without links. Below the root are the mounts, which are not looked into.
     let at = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
     let below = |path: PathBuf| match path.strip_prefix(root.path()) {
@@ -50,14 +58,14 @@ pub fn observe(kept: &Kept, root: &Root) -> Observed {
     let those = |which: &dyn Fn((usize, Option<u32>)) -> bool| -> BTreeSet<usize> {
         areas.iter().filter(|it| which(**it)).map(|it| it.0).collect()
     };
-    Observed {
+    Ok(Observed {
         has_control: root.control_socket().exists(),
         has_nbd: root.nbd_socket().exists(),
         has_files: seen.is_mounted(&files),
         used_disks: disks.filter(|it| disk(*it)).map(|it| it.0).collect(),
         areas: those(&is_there),
         used_areas: those(&is_used),
-    }
+    })
 }
 
 struct Seen {
@@ -78,13 +86,9 @@ impl Seen {
 
     /// Does the kernel use the block device, in a way that this process can see?
     fn uses(&self, name: &str) -> bool {
-        let about = Path::new("/sys/block").join(name);
-        let number = fs::read_to_string(about.join("dev")).unwrap_or_default();
-        let is_mounted = self
-            .mounts
-            .iter()
-            .any(|it| format!("{}:{}", it.device.0, it.device.1) == number.trim());
-        let holders = fs::read_dir(about.join("holders"));
+        let numbers = device_numbers(name);
+        let is_mounted = self.mounts.iter().any(|it| numbers.contains(&it.device));
+        let holders = fs::read_dir(Path::new("/sys/block").join(name).join("holders"));
         is_mounted || self.swaps_to(name) || holders.is_ok_and(|mut all| all.next().is_some())
     }
 

@@ -18,7 +18,7 @@ use control::ControlError;
 use host::{Unmount, errno, mounts};
 use rustix::mount::{MountFlags, mount, mount_bind_recursive};
 
-use service::failure::failed;
+use service::failure::{MOUNTS, failed};
 use service::tree::host as places;
 
 /// Programs that load and unload modules: those that a system without them gets.
@@ -113,7 +113,7 @@ fn place() -> Option<PathBuf> {
     let is_it = |mount: &host::Mounted| {
         mount.source == Path::new(SOURCE) && mount.kind == IN_MEMORY && mount.at.ends_with(&end)
     };
-    mounts().into_iter().rev().find(is_it).map(|mount| mount.at)
+    mounts().ok()?.into_iter().rev().find(is_it).map(|mount| mount.at)
 }
 
 /// The system's own program of that name.
@@ -144,7 +144,7 @@ pub(super) fn uncover() -> Result<(), ControlError> {
     let mut files: Vec<PathBuf> = NAMES.iter().filter_map(|name| file_of(name, &places)).collect();
     files.sort();
     files.dedup();
-    let mounted = mounts();
+    let mounted = mounts().map_err(|e| failed(MOUNTS, &e))?;
     for file in files.iter().filter(|file| mounted.iter().any(|mount| mount.at == **file)) {
         take_away(file)?;
     }

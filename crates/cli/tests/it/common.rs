@@ -105,7 +105,7 @@ impl Place {
 
     pub fn mounts(&self) -> Vec<PathBuf> {
         let under = |mount: host::Mounted| mount.at.starts_with(self.path()).then_some(mount.at);
-        host::mounts().into_iter().filter_map(under).collect()
+        host::mounts().unwrap().into_iter().filter_map(under).collect()
     }
 
     pub fn loops(&self) -> Vec<u32> {

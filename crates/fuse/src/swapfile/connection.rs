@@ -7,14 +7,14 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use host::{errno, mounts_at};
+use host::{Unmount, errno, mounts_at};
 use rustix::mount::MountFlags;
 
 use super::buffer::Buffer;
 use super::reply::{Agreed, Greeting, MAJOR, OLDEST, Reply};
 use super::wire::{self, Call};
 use crate::mount::open_fuse;
-use crate::place::Place;
+use crate::place::{MOUNTS, Place};
 use crate::{Error, handover};
 
 /// The most bytes of data in one request, unless a page is larger.
@@ -42,7 +42,7 @@ pub(crate) fn open(
         owner.1
     );
     mount(&at, &options).map_err(|error| refused(&at, error))?;
-    let place = Place::new(at);
+    let place = Place::new(at.clone()).inspect_err(|_| _ = host::unmount(&at, Unmount::Lazily))?;
     match greet(&channel, buffer, (largest as u32, page as u32), ring) {
         Ok(agreed) => Ok((place, channel, agreed)),
         Err(error) => {
@@ -130,7 +130,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
     let path = handover::without_links(at, name);
     let path = path.map_err(|error| Error::mount_point(at, error.to_string()))?;
     // The file may belong to a dead mount: the mounts are checked before the file.
-    if let Some(mounted) = mounts_at(&path).last() {
+    if let Some(mounted) = mounts_at(&path).map_err(Error::system(MOUNTS))?.last() {
         let source = mounted.source.to_string_lossy();
         let kind = &mounted.kind;
         return refuse(&format!("something is mounted there already ({source}, {kind})"));
@@ -147,7 +147,7 @@ pub(crate) fn prepare(at: &Path) -> Result<PathBuf, Error> {
 
 /// Removes the mount point if it is an empty file without a mount.
 pub(crate) fn remove_point(at: &Path) {
-    if mounts_at(at).is_empty() && is_empty_file(at) {
+    if mounts_at(at).is_ok_and(|mounts| mounts.is_empty()) && is_empty_file(at) {
         let _ = fs::remove_file(at);
     }
 }

@@ -15,7 +15,7 @@ use sync::Mutex;
 use zram::Disk;
 
 use crate::devices::Devices;
-use crate::failure::{after, failed, say, sentence};
+use crate::failure::{MOUNTS, after, failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::mounts::used_by;
@@ -36,9 +36,11 @@ pub(super) struct Mounted {
 }
 
 impl Mounted {
-    /// Is it still there? The user may have unmounted it, and mounted something else there.
+    /// Is it still there? The user may have unmounted it, and mounted something else there. It is
+    /// if that is not known.
     fn is_there(&self) -> bool {
-        mounts().iter().any(|it| it.at == self.target && it.source == self.device)
+        let is_it = |it: &host::Mounted| it.at == self.target && it.source == self.device;
+        !mounts().is_ok_and(|all| !all.iter().any(is_it))
     }
 }
 
@@ -247,7 +249,8 @@ impl FileSystems {
     /// `EBUSY`; the message names the users that can be seen. `ENODEV` if there is none.
     pub(super) fn check_unused(&self, disk: &str) -> Result<(), ControlError> {
         let own = self.mounted.lock().iter().find(|it| it.disk == disk).map(|it| it.target.clone());
-        let Some(target) = own.filter(|it| mounts().iter().any(|mount| mount.at == *it)) else {
+        let mounts = mounts().map_err(|error| failed(MOUNTS, &error))?;
+        let Some(target) = own.filter(|it| mounts.iter().any(|mount| mount.at == *it)) else {
             return self.devices.check_one_unused(disk);
         };
         match used_by(&target) {

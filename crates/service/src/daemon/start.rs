@@ -63,7 +63,9 @@ pub fn planned(options: &DaemonOptions) -> Result<(Root, Plan), ControlError> {
     };
     let (transport, nbd, asked) = (*transport, nbd.clone(), asked.clone());
     let configured = Configured { root: root.path().into(), transport, nbd, asked };
-    let by = plan(&kept, &configured, &observe(&kept, &before));
+    // Without a daemon before nothing can be in use.
+    let observed = state.as_ref().map(|_| observe(&kept, &before)).transpose()?;
+    let by = plan(&kept, &configured, &observed.unwrap_or_default());
     let root = if by.root == root.path() { root.clone() } else { before };
     Ok((root, by))
 }

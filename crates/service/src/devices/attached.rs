@@ -32,6 +32,8 @@ pub struct Files {
 pub(super) struct Attachment {
     pub(super) file: PathBuf,
     pub(super) block_device: Option<BlockFile>,
+    /// It is not known whether a daemon before attached a block device, which may be in use.
+    pub(super) is_unsure: bool,
     pub(super) link: PathBuf,
     opens: Opens,
     loops: Option<Arc<Loops>>,
@@ -54,7 +56,7 @@ impl Attachment {
     pub(super) fn made(files: &Files, root: &Root, name: &str) -> Attachment {
         let (file, link) = (files.mount.path(name), root.device(name));
         let (opens, loops) = (files.mount.opens(name), files.loops.clone());
-        Attachment { file, block_device: None, link, opens, loops }
+        Attachment { file, block_device: None, is_unsure: false, link, opens, loops }
     }
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
@@ -89,10 +91,20 @@ impl Attachment {
         if !force && self.is_open() {
             return Ok(Some(Hold::Open));
         }
-        match (&self.loops, &self.block_device) {
-            (Some(loops), Some(device)) => loops.detach(device, force),
-            _ => Ok(None),
+        match self.device()? {
+            Some((loops, device)) => loops.detach(&device, force),
+            None => Ok(None),
         }
+    }
+
+    /// The block device, with what changes it. One that was not found before is looked for again.
+    fn device(&self) -> Result<Option<(&Loops, BlockFile)>, ControlError> {
+        let Some(loops) = &self.loops else { return Ok(None) };
+        let device = match self.is_unsure {
+            true => loops.adopt(vec![self.file.clone()])?.pop().transpose()?.flatten(),
+            false => self.block_device.clone(),
+        };
+        Ok(device.map(|device| (&**loops, device)))
     }
 
     /// The path of the block device, or else of the file.
@@ -113,9 +125,9 @@ impl Attachment {
 
     /// What stands on the block device, and who has the file open; empty without such users.
     pub(super) fn users(&self) -> Result<Vec<String>, ControlError> {
-        let mut users = match (&self.loops, &self.block_device) {
-            (Some(loops), Some(device)) => loops.users(device)?,
-            _ => Vec::new(),
+        let mut users = match self.device()? {
+            Some((loops, device)) => loops.users(&device)?,
+            None => Vec::new(),
         };
         if users.is_empty() && self.is_open() {
             users = self.names();
@@ -128,17 +140,14 @@ impl Attachment {
         if self.is_open() {
             return vec![format!("{} is open{}", self.file.display(), used_by(&self.file))];
         }
-        match (&self.loops, &self.block_device) {
-            (Some(loops), Some(device)) => loops.names(device).unwrap_or_default(),
+        match self.device() {
+            Ok(Some((loops, device))) => loops.names(&device).unwrap_or_default(),
             _ => Vec::new(),
         }
     }
 
     /// Tells the system that the device has another size.
     pub(super) fn resized(&self) -> Result<(), ControlError> {
-        let (Some(loops), Some(device)) = (&self.loops, &self.block_device) else {
-            return Ok(());
-        };
-        loops.resize(device)
+        self.device()?.map_or(Ok(()), |(loops, device)| loops.resize(&device))
     }
 }

@@ -17,7 +17,7 @@ impl Devices {
         let mut notes = Vec::new();
         let mut note = |name: &str, error: &ControlError| {
             notes.push(format!(
-                "{name} keeps its contents and has no block device: {}",
+                "{name} keeps its contents and gets no block device: {}",
                 sentence(error)
             ));
         };
@@ -34,21 +34,25 @@ impl Devices {
             let paths = taken.iter().map(|(id, _)| files.mount.path(&name(*id))).collect();
             let there = match &files.loops {
                 Some(loops) => loops.adopt(paths),
-                None => Ok(vec![None; taken.len()]),
+                None => Ok(vec![Ok(None); taken.len()]),
             };
-            let there = there.unwrap_or_else(|error| {
-                taken.iter().for_each(|(id, _)| note(&name(*id), &error));
-                vec![None; taken.len()]
-            });
+            let there = there.unwrap_or_else(|error| vec![Err(error); taken.len()]);
             for ((id, flush), there) in taken.into_iter().zip(there) {
                 let mut attached = Attachment::made(files, &self.root, &name(id));
-                // One that could not be taken over gets no new block device.
-                let opened = match flush.or(there.as_ref().map(|_| false)) {
-                    Some(flush) => attached.open(&files.made, flush, there, None),
-                    None => Ok(()),
-                };
-                if let Err(error) = opened {
-                    note(&name(id), &error);
+                match there {
+                    // One that could not be taken over gets no new block device.
+                    Ok(None) if flush.is_none() => {}
+                    Ok(there) => {
+                        let flush = flush.unwrap_or(false);
+                        if let Err(error) = attached.open(&files.made, flush, there, None) {
+                            note(&name(id), &error);
+                        }
+                    }
+                    // The one that it may have, and its users, stay.
+                    Err(error) => {
+                        attached.is_unsure = true;
+                        note(&name(id), &error);
+                    }
                 }
                 self.attached.lock().insert(id, attached);
             }

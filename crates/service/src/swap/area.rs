@@ -261,7 +261,7 @@ impl Area {
         let is_file = file.is_some();
         let found = || -> Result<_, ControlError> {
             let there = match file {
-                Some(file) => loops.adopt(vec![file])?.pop().flatten(),
+                Some(file) => loops.adopt(vec![file])?.pop().transpose()?.flatten(),
                 None => None,
             };
             Ok((devices.place()?, there))
@@ -301,8 +301,15 @@ impl Area {
             *part.priority.lock() = found.and_then(|it| u16::try_from(it.priority).ok());
         }
         if !area.parts.iter().any(Part::is_active) {
-            area.take_down(devices)?;
-            return Ok(Adopted::Gone);
+            let taken_down = area.take_down(devices);
+            return match taken_down {
+                Ok(()) => Ok(Adopted::Gone),
+                Err(error) => {
+                    // The kernel says that somebody has it.
+                    unfinished::leave(area);
+                    Err(error)
+                }
+            };
         }
         area.served.count_faults();
         Ok(Adopted::Area(Box::new(area)))

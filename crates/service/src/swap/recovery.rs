@@ -30,7 +30,8 @@ use super::served::Serving;
 use super::stuck::Watcher;
 use super::{kill_point, name};
 use crate::engine::Machine;
-use crate::plan::Fate;
+use crate::observed::used_areas;
+use crate::plan::{Fate, KeptArea};
 use crate::protocol::BackingLayout;
 use crate::root::Root;
 use crate::state::State;
@@ -60,13 +61,12 @@ pub struct TakenArea {
 
 impl Taken {
     /// The numbers of the devices that have files, whose mounts must stay, and the N of each
-    /// `/dev/ublkbN`.
+    /// `/dev/ublkbN`. A device that cannot be served for now stays as well.
     #[must_use]
     pub fn devices(&self) -> (Vec<usize>, Vec<u32>) {
-        let served =
-            || self.areas.iter().filter_map(|it| Some((it.saved.number, it.serving.as_ref()?)));
-        let files = served().filter(|(_, serving)| serving.file().is_some()).map(|it| it.0);
-        let ublks = served().filter_map(|(_, serving)| Some(serving.ublk()?.number));
+        let there = || self.areas.iter().filter(|it| it.serving.is_some() || it.stays);
+        let files = there().filter(|it| it.saved.ublk.is_none()).map(|it| it.saved.number);
+        let ublks = there().filter_map(|it| Some(it.saved.ublk?.number));
         (files.collect(), ublks.collect())
     }
 }
@@ -122,6 +122,7 @@ pub fn take_over(
             let at = root.swap().join(name(number));
             let (device, waits) = (device_of(cache, &saved), saved.backing.is_some());
             kill_point("unserved");
+            let kept = KeptArea { number, ublk: saved.ublk.map(|id| id.number) };
             let mut stays = fates.get(&number) == Some(&Fate::Stays);
             let serving = match stays {
                 true => None,
@@ -132,6 +133,11 @@ pub fn take_over(
                         None
                     }),
             };
+            // What the kernel swaps to is not gone, whatever it seems.
+            if serving.is_none() && !stays && used_areas(&[kept], root).contains(&number) {
+                told.push(format!("{} is not served, and the kernel swaps to it", name(number)));
+                stays = true;
+            }
             kill_point("served");
             if let Some((cache, backing)) = taking.next.take() {
                 taking.areas.push(TakenArea {

@@ -27,6 +27,7 @@ use crate::failure::{frontend_error, ublk_error};
 use crate::loops::{BlockFile, Loops};
 use crate::root::Made;
 use crate::transport::SwapTransport;
+use crate::unfinished;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -136,7 +137,7 @@ impl Serving {
     /// `channels`. `None` if it is gone: that daemon had begun to take it down.
     ///
     /// # Errors
-    /// The error of the frontend. What was there waits on.
+    /// The error of the frontend. What was there waits on, or is served as before.
     pub fn take_over(
         at: &Path,
         device: Arc<dyn BlockDevice>,
@@ -153,7 +154,14 @@ impl Serving {
         };
         match Ublk::recover(id, device, ublk_options(waits, true, id.maker)) {
             Ok(ublk) => {
-                let parts = ublk.parts().map_err(|error| ublk_error(&error))?;
+                let parts = match ublk.parts() {
+                    Ok(parts) => parts,
+                    Err(error) => {
+                        // Its threads serve it on.
+                        unfinished::leave(ublk);
+                        return Err(ublk_error(&error));
+                    }
+                };
                 let whole = ublk.path().to_path_buf();
                 let parts = if parts.is_empty() { vec![whole] } else { parts };
                 Ok(Some(Serving::Ublk(Box::new(ublk), parts)))

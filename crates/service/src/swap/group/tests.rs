@@ -31,7 +31,7 @@ struct World {
 
 impl World {
     fn new(name: &str) -> World {
-        let mounts = host::mounts();
+        let mounts = host::mounts().unwrap();
         let top = mounts.into_iter().find(|mount| mount.kind == "cgroup2").unwrap().at;
         let top = top.join(format!("rampack-test-{name}-{}", std::process::id()));
         fs::create_dir(&top).unwrap();
