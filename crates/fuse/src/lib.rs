@@ -40,6 +40,7 @@ pub use loops::find_by_backing;
 pub use mount::{CutOff, KeptFile, Mount, Opens, Options};
 pub use mounts::unmount_fuse as unmount;
 pub use swapfile::{SwapFile, SwapFileOptions};
+pub use table::NEXT;
 pub use tree::TreeMount;
 pub use users::User;
 

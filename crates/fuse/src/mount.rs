@@ -19,7 +19,7 @@ use crate::mounts::Abort;
 use crate::place::{ENDING, MOUNTS, Place};
 use crate::ring::serving::Rings;
 use crate::serving::{Kind, Threads};
-use crate::table::{Served, Table};
+use crate::table::{NEXT, Served, Table};
 use crate::worker::{Buffers, Workers};
 use crate::{Error, handover, own_files};
 
@@ -208,10 +208,12 @@ impl Mount {
     }
 
     /// Serves on what a process that died had mounted at `at`. `channel` is its
-    /// [`Mount::channel`], and `files` are the files that it had, with the contents they had. The
-    /// kernel asks again for every request that the process had not answered, also for one that it
-    /// had carried out. For users of the files the dead process was slow, no more. The process must
-    /// have ended with all its threads, and `options.clone_fd` must have been false.
+    /// [`Mount::channel`], and `files` are the files that it had, with the contents they had. New
+    /// files get numbers from `next` on, which is [`NEXT`] of its [`Mount::numbers`]: a program may
+    /// still have a file open that is gone, and must not find another one. The kernel asks again
+    /// for every request that the process had not answered, also for one that it had carried out.
+    /// For users of the files the dead process was slow, no more. The process must have ended with
+    /// all its threads, and `options.clone_fd` must have been false.
     ///
     /// A process that is killed while it reads its first requests may fail one of them, unless its
     /// memory was locked when the mount was made.
@@ -222,7 +224,7 @@ impl Mount {
     pub fn take_over(
         at: &Path,
         channel: OwnedFd,
-        files: Vec<KeptFile>,
+        (files, next): (Vec<KeptFile>, u64),
         options: Options,
     ) -> Result<Mount, Error> {
         let options = Options { clone_fd: false, ..options };
@@ -231,6 +233,7 @@ impl Mount {
         for KeptFile { name, number, device } in files {
             table.add_numbered(&name, Some(number), device)?;
         }
+        table.begin_at(next);
         let channel = File::from(channel);
         let place = handover::take_over(at, Some(&channel))?;
         // From here on, dropping the mount undoes everything.
@@ -257,11 +260,13 @@ impl Mount {
         self.channel.as_ref().map(AsFd::as_fd).filter(|_| handover::has_resend())
     }
 
-    /// The files and the numbers that the kernel knows them by. A process that takes the mount over
-    /// needs them.
+    /// The files and the numbers that the kernel knows them by, and as [`NEXT`] the number of the
+    /// next file. A process that takes the mount over needs them.
     #[must_use]
     pub fn numbers(&self) -> Vec<(String, u64)> {
-        self.table.all().iter().map(|file| (file.name.clone(), file.number)).collect()
+        let (next, files) = self.table.numbers();
+        let numbers = files.iter().map(|file| (file.name.clone(), file.number));
+        numbers.chain([(NEXT.to_owned(), next)]).collect()
     }
 
     /// The directory it is mounted at, as an absolute path.

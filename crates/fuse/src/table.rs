@@ -13,6 +13,9 @@ use units::Cpu;
 
 use crate::Error;
 
+/// No file has this name: see [`crate::Mount::numbers`].
+pub const NEXT: &str = ".next";
+
 /// The number of the first file; smaller numbers are for the directory, or reserved.
 const FIRST: u64 = 16;
 /// A limit above the numbers that an earlier process gave. There is a place for each number below a
@@ -112,7 +115,7 @@ impl Table {
         device: Arc<dyn BlockDevice>,
     ) -> Result<(), Error> {
         let refuse = |why| Err(Error::Name { name: name.to_owned(), why });
-        if name.is_empty() || name == "." || name == ".." {
+        if name.is_empty() || [".", "..", NEXT].contains(&name) {
             return refuse("a file must have a name of its own");
         }
         if name.len() > 255 || name.contains(['/', '\0']) {
@@ -202,6 +205,18 @@ impl Table {
 
     pub(crate) fn all(&self) -> Vec<Arc<Served>> {
         self.state.lock().files.clone()
+    }
+
+    /// The number of the next file, and all files.
+    pub(crate) fn numbers(&self) -> (u64, Vec<Arc<Served>>) {
+        let state = self.state.lock();
+        (state.next, state.files.clone())
+    }
+
+    /// Gives no number below `next` to a new file.
+    pub(crate) fn begin_at(&self, next: u64) {
+        let mut state = self.state.lock();
+        state.next = state.next.max(next);
     }
 }
 

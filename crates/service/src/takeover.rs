@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use block::{Absent, BlockDevice};
 use control::ControlError;
-use fuse::{KeptFile, Mount, Options};
+use fuse::{KeptFile, Mount, NEXT, Options};
 use machine::RefusedDisk;
 use nbd::Listener;
 
@@ -70,6 +70,8 @@ pub fn options(lasts: bool) -> Options {
 /// Those of [`Mount::take_over`].
 pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, ControlError> {
     let (channel, numbers) = left;
+    // An older program kept none.
+    let next = numbers.iter().find(|(name, _)| name == NEXT).map_or(0, |(_, next)| *next);
     let (disks, refused) = (machine.disks(), machine.refused());
     let file = |(name, number): (String, u64)| {
         let device: Arc<dyn BlockDevice> = match disks.iter().find(|disk| disk.name() == name) {
@@ -82,7 +84,7 @@ pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, Contro
         };
         Some(KeptFile { name, number, device })
     };
-    let files = numbers.into_iter().filter_map(file).collect();
+    let files = (numbers.into_iter().filter_map(file).collect(), next);
     Mount::take_over(&root.files(), channel, files, options(true)).map_err(|e| frontend_error(&e))
 }
 

@@ -480,6 +480,27 @@ fn the_users_of_block_devices_wait_for_the_new_program() {
 }
 
 #[test]
+fn a_file_that_is_gone_is_no_other_disk_after_an_upgrade() {
+    let name = "a_file_that_is_gone_is_no_other_disk_after_an_upgrade";
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {
+        return;
+    }
+    let service = Service::start("serve --num-devices 2 --size 4M");
+    wait_until("the other disk", || service.ask("get zram1 initstate").out == "1\n");
+    let file = service.place.root().join("files/zram1");
+    let open = File::options().read(true).write(true).open(&file).unwrap();
+    service.does("remove --force zram1");
+    service.does("upgrade");
+    assert_eq!(service.does("add --size 4M"), "zram1\n");
+    open.write_at(&[1; 4096], 0).unwrap_err();
+    let mut found = vec![1; 4096];
+    File::open(&file).unwrap().read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, [0; 4096]);
+    drop(open);
+    service.stop();
+}
+
+#[test]
 fn a_program_on_a_disk_of_the_daemon_is_refused() {
     let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
     let needs = [Need::Root, Need::Fuse, Need::Loop, mkfs];

@@ -67,7 +67,7 @@ impl Served {
                 let (name, number) = ("disk".to_owned(), number.parse()?);
                 let files = vec![KeptFile { name, number, device: disk }];
                 let channel = channels.pop().ok_or("the descriptor of the mount is missing")?;
-                let mount = Mount::take_over(at, channel, files, mount_options(threads))?;
+                let mount = Mount::take_over(at, channel, (files, 0), mount_options(threads))?;
                 Ok(Served::Mount(mount))
             }
             None => {
