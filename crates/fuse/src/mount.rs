@@ -316,7 +316,8 @@ impl Mount {
     #[must_use]
     pub fn opens(&self, name: &str) -> Opens {
         let file = self.table.named(Path::new(name));
-        Opens(file.map(|file| Arc::downgrade(&file)).unwrap_or_default())
+        let file = file.map(|file| Arc::downgrade(&file)).unwrap_or_default();
+        Opens { file, device: self.place.device() }
     }
 
     /// Is it still served? False after another process unmounted or aborted it.
@@ -382,13 +383,26 @@ impl Mount {
 
 /// The opens of a file: see [`Mount::opens`].
 #[derive(Clone, Default)]
-pub struct Opens(Weak<Served>);
+pub struct Opens {
+    file: Weak<Served>,
+    /// The device number of the mount.
+    device: Option<u64>,
+}
 
 impl Opens {
-    /// How many there are now; a loop device on the file counts as one. It waits for nothing.
+    /// How many there are now; a loop device on the file counts as one. Opens from before a
+    /// [`Mount::take_over`] do not count. It waits for nothing.
     #[must_use]
     pub fn count(&self) -> u64 {
-        self.0.upgrade().map_or(0, |file| file.open_count())
+        self.file.upgrade().map_or(0, |file| file.open_count())
+    }
+
+    /// Was the file taken over, and does a process have it open, perhaps since before? A loop
+    /// device is none. Looks at all processes that this one may look at.
+    #[must_use]
+    pub fn are_from_before(&self) -> bool {
+        let file = self.file.upgrade().filter(|file| file.is_taken_over);
+        file.zip(self.device).is_some_and(|(file, device)| host::is_open(device, file.number))
     }
 }
 

@@ -32,6 +32,8 @@ pub(crate) struct Served {
     pub(crate) name: String,
     pub(crate) device: Arc<dyn BlockDevice>,
     pub(crate) opens: AtomicU64,
+    /// An earlier process served it: opens from then do not count.
+    pub(crate) is_taken_over: bool,
     /// The size of the device at the last query, in bytes.
     bytes: AtomicU64,
 }
@@ -128,10 +130,11 @@ impl Table {
         if number.is_some_and(|number| number >= LARGEST) {
             return refuse("no mount ever had as many files as its number says");
         }
-        let number = number.unwrap_or(state.next);
+        let (number, is_taken_over) = (number.unwrap_or(state.next), number.is_some());
         let opens = AtomicU64::new(0);
         let bytes = AtomicU64::new(device.geometry().bytes);
-        let file = Arc::new(Served { number, name: name.to_owned(), device, opens, bytes });
+        let name = name.to_owned();
+        let file = Arc::new(Served { number, name, device, opens, is_taken_over, bytes });
         let place = self.places.make(number, &self.readers);
         if place.is_none_or(|place| place.publish(Box::new(file.clone())).is_err()) {
             return refuse("its number is taken, or there is no such number");

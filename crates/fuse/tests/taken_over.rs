@@ -3,7 +3,7 @@
 mod common;
 
 use std::fs::{self, File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -301,11 +301,15 @@ fn a_loop_device_whose_file_system_does_not_answer_is_not_taken_for_none() {
     let mut served = start();
     let file = served.add("zram0", 1 << 20);
     let known = LoopDevice::attach(&file, LoopOptions::default()).unwrap().into_known();
+    let (open, found) = (File::open(&file).unwrap(), fs::metadata(&file).unwrap());
     served.suspend();
+    // Who has it open is known all the same.
+    assert!(host::is_open(found.dev(), found.ino()));
     let error = LoopDevice::adopt(&file).unwrap_err().to_string();
     assert!(error.contains("does not answer"), "{error}");
     assert_eq!(find_by_backing(&file), [known.number], "it stays");
     served.signal("CONT");
+    drop(open);
     let mut found = LoopDevice::adopt(&file).unwrap().expect("it is there");
     assert_eq!(found.number(), known.number);
     found.detach().unwrap();

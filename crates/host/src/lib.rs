@@ -51,7 +51,7 @@ pub use descriptors::{
 pub use frees::{Before, Caller, Frees, Unheard};
 pub use groups::{Controller, GroupLimit, group_limits};
 pub use heap::{Heap, return_freed_memory};
-pub use holders::{Holder, command_of, holders};
+pub use holders::{Holder, command_of, holders, is_open};
 pub use ioctl::{
     LoopSetup, add_partition, device_bytes, device_is_read_only, discard, encoded_device,
     fuse_clone, loop_add, loop_clear, loop_configure, loop_file, loop_get_free, loop_keep,

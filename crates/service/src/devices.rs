@@ -266,7 +266,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, or `EBUSY` with its users.
     pub fn remove(&self, name: &str, force: bool) -> Result<(), ControlError> {
-        self.let_clients_go(name, force);
+        self.let_clients_go(name, force)?;
         self.when_closed(|lifecycle| {
             if let Some(refused) = self.refused(name) {
                 self.give_up(lifecycle, refused.saved.id, force)?;
@@ -284,7 +284,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, or `EBUSY` with its users.
     pub fn remove_number(&self, id: u32) -> Result<(), ControlError> {
-        self.let_clients_go(&format!("zram{id}"), false);
+        self.let_clients_go(&format!("zram{id}"), false)?;
         let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
         self.when_closed(|lifecycle| {
             let disk = self.machine.disk(id).ok_or_else(none)?;
@@ -318,7 +318,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV`, `EINVAL` for a `value` that the attribute refuses, or `EBUSY` with its users.
     pub fn reset(&self, name: &str, value: &str, force: bool) -> Result<(), ControlError> {
-        self.let_clients_go(name, force);
+        self.let_clients_go(name, force)?;
         self.when_closed(|lifecycle| {
             if let Some(refused) = self.refused(name) {
                 return self.reset_refused(lifecycle, refused.saved.id, force);
@@ -393,7 +393,7 @@ impl Devices {
             return self.save();
         }
         if attribute == "reset" {
-            self.let_clients_go(&disk.name(), false);
+            self.let_clients_go(&disk.name(), false)?;
             return self.when_closed(|lifecycle| {
                 self.check_present(disk)?;
                 self.reset_it(lifecycle, disk, value, false)

@@ -480,6 +480,41 @@ fn the_users_of_block_devices_wait_for_the_new_program() {
 }
 
 #[test]
+fn a_program_keeps_the_file_that_it_opened_under_the_daemon_before() {
+    let name = "a_program_keeps_the_file_that_it_opened_under_the_daemon_before";
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {
+        return;
+    }
+    let service = Service::start("serve --num-devices 2 --size 4M");
+    wait_until("the other disk", || service.ask("get zram1 initstate").out == "1\n");
+    let file = service.place.root().join("files/zram1");
+    let open = File::options().read(true).write(true).open(&file).unwrap();
+    let this = format!("pid {}", std::process::id());
+    for is_upgrade in [false, true] {
+        let before = service.process();
+        match is_upgrade {
+            true => _ = service.does("upgrade"),
+            false => {
+                kill(before, libc::SIGKILL);
+                let next = || daemon_of(service.keeper.0.id()).is_some_and(|it| it != before);
+                wait_until("the next daemon", next);
+                service.wait();
+            }
+        }
+        for command in ["remove zram1", "reset zram1", "stop"] {
+            refused(&service.ask(command), 1, &["zram1", "in use", &this, "EBUSY"]);
+        }
+        open.write_all_at(&contents(1, 1), 0).unwrap();
+    }
+    let mut found = vec![0; 4096];
+    File::open(&file).unwrap().read_exact_at(&mut found, 0).unwrap();
+    assert_eq!(found, contents(1, 1));
+    drop(open);
+    service.does("remove zram1");
+    service.stop();
+}
+
+#[test]
 fn a_file_that_is_gone_is_no_other_disk_after_an_upgrade() {
     let name = "a_file_that_is_gone_is_no_other_disk_after_an_upgrade";
     if !met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {

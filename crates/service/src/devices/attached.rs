@@ -36,6 +36,9 @@ pub(super) struct Attachment {
     pub(super) is_unsure: bool,
     pub(super) link: PathBuf,
     opens: Opens,
+    /// Opens of the file that are this process's: the block device has it open once, but one of a
+    /// daemon before does not count here.
+    own_opens: u64,
     loops: Option<Arc<Loops>>,
 }
 
@@ -56,7 +59,8 @@ impl Attachment {
     pub(super) fn made(files: &Files, root: &Root, name: &str) -> Attachment {
         let (file, link) = (files.mount.path(name), root.device(name));
         let (opens, loops) = (files.mount.opens(name), files.loops.clone());
-        Attachment { file, block_device: None, is_unsure: false, link, opens, loops }
+        let (block_device, is_unsure, own_opens) = (None, false, 0);
+        Attachment { file, block_device, is_unsure, link, opens, own_opens, loops }
     }
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
@@ -74,7 +78,9 @@ impl Attachment {
                 Some(device) => device,
                 None => {
                     let options = LoopOptions { flush, number, ..LoopOptions::default() };
-                    loops.attach(&self.file, options)?
+                    let device = loops.attach(&self.file, options)?;
+                    self.own_opens = 1;
+                    device
                 }
             });
         }
@@ -118,9 +124,16 @@ impl Attachment {
         Some(node_of(&found))
     }
 
-    /// Do others have the file open? The block device has it open once.
+    /// Do others have the file open? It waits for nothing, and does not know of those who opened it
+    /// under a daemon before.
     pub(super) fn is_open(&self) -> bool {
-        self.opens.count() > u64::from(self.block_device.is_some())
+        self.opens.count() > self.own_opens
+    }
+
+    /// Does a process have the file open that may have opened it under a daemon before? Looks at
+    /// all processes if there was one.
+    pub(super) fn is_held_since_before(&self) -> bool {
+        self.opens.are_from_before()
     }
 
     /// What stands on the block device, and who has the file open; empty without such users.
@@ -129,7 +142,7 @@ impl Attachment {
             Some((loops, device)) => loops.users(&device)?,
             None => Vec::new(),
         };
-        if users.is_empty() && self.is_open() {
+        if users.is_empty() && (self.is_open() || self.is_held_since_before()) {
             users = self.names();
         }
         Ok(users)
@@ -137,7 +150,7 @@ impl Attachment {
 
     /// The names of those who have it, for a message.
     pub(super) fn names(&self) -> Vec<String> {
-        if self.is_open() {
+        if self.is_open() || self.is_held_since_before() {
             return vec![format!("{} is open{}", self.file.display(), used_by(&self.file))];
         }
         match self.device() {

@@ -61,6 +61,7 @@ impl Devices {
         let _turn = self.loading.lock();
         let _closed = self.admission.close();
         self.let_all_clients_go();
+        self.refuse_held(|_| true)?;
         self.when_closed(|lifecycle| self.unload_all(lifecycle))?;
         tracing::info!("all devices removed");
         Ok(())

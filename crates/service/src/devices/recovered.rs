@@ -72,8 +72,9 @@ impl Devices {
         let mut notes = Vec::new();
         for (id, _) in by.disks.iter().filter(|(_, way)| **way == DiskWay::Close) {
             let Some(disk) = self.machine.disk(*id) else { continue };
-            let closed =
-                self.when_closed(|lifecycle| self.detach(lifecycle, &disk, false).map(drop));
+            let closed = self.refuse_held(|it| it == *id).and_then(|()| {
+                self.when_closed(|lifecycle| self.detach(lifecycle, &disk, false).map(drop))
+            });
             if let Err(error) = closed {
                 notes.push(format!("--transport is not followed: {}", sentence(&error)));
             }

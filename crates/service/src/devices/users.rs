@@ -105,7 +105,7 @@ impl Devices {
     /// # Errors
     /// `EBUSY`; `ENODEV` if there is none.
     pub fn check_one_unused(&self, name: &str) -> Result<(), ControlError> {
-        self.let_clients_go(name, false);
+        self.let_clients_go(name, false)?;
         let disk = self.disk(name)?;
         self.refuse_clients(&disk, false)?;
         self.busy(&disk).map_or(Ok(()), Err)

@@ -9,7 +9,9 @@ use host::errno;
 use sync::MutexGuard;
 
 use super::Devices;
+use super::attached::Attachment;
 use super::change::Lifecycle;
+use super::refusal::in_use;
 
 /// How long an end by force waits for I/O that hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -20,15 +22,37 @@ const LEAVING: Duration = Duration::from_secs(1);
 impl Devices {
     /// Waits a moment for clients of device `name`, without `force`: those that have just gone
     /// have it no longer then. Nothing is locked meanwhile.
-    pub(super) fn let_clients_go(&self, name: &str, force: bool) {
-        if !force && let Ok(disk) = self.disk(name) {
+    ///
+    /// # Errors
+    /// As [`Devices::refuse_held`].
+    pub(super) fn let_clients_go(&self, name: &str, force: bool) -> Result<(), ControlError> {
+        if force {
+            return Ok(());
+        }
+        if let Ok(disk) = self.disk(name) {
             self.settle(Some(&disk.name()));
         }
+        let last = name.rsplit('/').next().unwrap_or(name);
+        self.refuse_held(|id| last == format!("zram{id}"))
     }
 
-    /// As [`Devices::let_clients_go`], for all devices.
+    /// Waits a moment for the clients of all devices.
     pub(crate) fn let_all_clients_go(&self) {
         self.settle(None);
+    }
+
+    /// Checks that no process has had the file of a device open since a daemon before. This looks
+    /// at all processes, so it comes before the lock that others wait for.
+    ///
+    /// # Errors
+    /// `EBUSY` with its users.
+    pub(super) fn refuse_held(&self, which: impl Fn(u32) -> bool) -> Result<(), ControlError> {
+        let attached: Vec<(u32, Attachment)> = {
+            let all = self.attached.lock();
+            all.iter().filter(|(id, _)| which(**id)).map(|(id, it)| (*id, it.clone())).collect()
+        };
+        let held = attached.iter().find(|(_, attached)| attached.is_held_since_before());
+        held.map_or(Ok(()), |(id, it)| Err(in_use(&format!("zram{id}"), it, &it.names())))
     }
 
     fn settle(&self, name: Option<&str>) {
