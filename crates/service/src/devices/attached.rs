@@ -6,14 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::ControlError;
 use control::tree::DeviceNode;
-use fuse::{Hold, LoopOptions, Mount, Opens};
+use control::{ControlError, Errno};
+use fuse::{Hold, LoopOptions, Mount, Opens, find_by_backing};
 use zram::Disk;
 
 use crate::failure::frontend_error;
 use crate::latency::Timed;
-use crate::loops::{BlockFile, Loops};
+use crate::loops::{Adopted, BlockFile, Loops};
 use crate::mounts::{node_of, used_by};
 use crate::root::{Made, Root};
 
@@ -97,20 +97,23 @@ impl Attachment {
         if !force && self.is_open() {
             return Ok(Some(Hold::Open));
         }
-        match self.device()? {
-            Some((loops, device)) => loops.detach(&device, force),
-            None => Ok(None),
+        match self.device() {
+            Ok(Some((loops, device))) => loops.detach(&device, force),
+            Err(error) if !force => Err(error),
+            _ => Ok(None),
         }
     }
 
     /// The block device, with what changes it. One that was not found before is looked for again.
     fn device(&self) -> Result<Option<(&Loops, BlockFile)>, ControlError> {
-        let Some(loops) = &self.loops else { return Ok(None) };
-        let device = match self.is_unsure {
-            true => loops.adopt(vec![self.file.clone()])?.pop().transpose()?.flatten(),
-            false => self.block_device.clone(),
+        let device = match (&self.loops, self.is_unsure) {
+            (_, false) => self.block_device.clone(),
+            (Some(loops), true) => {
+                loops.adopt(vec![self.file.clone()])?.pop().transpose()?.flatten()
+            }
+            (None, true) => without_loops(&self.file)?,
         };
-        Ok(device.map(|device| (&**loops, device)))
+        Ok(self.loops.as_deref().zip(device))
     }
 
     /// The path of the block device, or else of the file.
@@ -163,4 +166,13 @@ impl Attachment {
     pub(super) fn resized(&self) -> Result<(), ControlError> {
         self.device()?.map_or(Ok(()), |(loops, device)| loops.resize(&device))
     }
+}
+
+/// The block device of a file, for a daemon that cannot change one.
+pub(super) fn without_loops(file: &Path) -> Adopted {
+    if find_by_backing(file).is_empty() {
+        return Ok(None);
+    }
+    let message = "it has one of a daemon before, and this one cannot change block devices";
+    Err(ControlError::new(Errno::ENODEV, message))
 }

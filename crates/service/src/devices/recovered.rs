@@ -3,6 +3,7 @@
 use block::BlockDevice;
 use control::ControlError;
 
+use super::attached::without_loops;
 use super::{Attachment, Devices};
 use crate::failure::sentence;
 use crate::plan::{Asked, DiskWay, Followed, Plan, SNAPSHOT, of_device};
@@ -31,10 +32,10 @@ impl Devices {
         let taken: Vec<(u32, Option<bool>)> = kept.chain(refused.filter(is_taken)).collect();
         if let Some(files) = lifecycle.files.as_ref().filter(|_| !taken.is_empty()) {
             let name = |id: u32| format!("zram{id}");
-            let paths = taken.iter().map(|(id, _)| files.mount.path(&name(*id))).collect();
+            let paths = taken.iter().map(|(id, _)| files.mount.path(&name(*id)));
             let there = match &files.loops {
-                Some(loops) => loops.adopt(paths),
-                None => Ok(vec![Ok(None); taken.len()]),
+                Some(loops) => loops.adopt(paths.collect()),
+                None => Ok(paths.map(|path| without_loops(&path)).collect()),
             };
             let there = there.unwrap_or_else(|error| vec![Err(error); taken.len()]);
             for ((id, flush), there) in taken.into_iter().zip(there) {
