@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
-use host::{Memfds, page_bytes};
+use host::{KeptRegion, Memfds, page_bytes};
 use kept::{Contents, Device, Mount, Region, Store, Table};
 use machine::Machine;
 use sync::Mutex;
@@ -78,8 +78,8 @@ struct Written {
     table: Table,
     /// The service manager has the table.
     is_kept: bool,
-    /// The names of the regions that the service manager has.
-    regions: BTreeSet<String>,
+    /// The regions that the service manager has, by their names.
+    regions: BTreeMap<String, Arc<File>>,
     /// The other descriptors that outlive the daemon, by their names.
     others: BTreeMap<String, Other>,
     /// The files of the mount, if it outlives the daemon.
@@ -149,7 +149,7 @@ impl State {
         let written = Written {
             table,
             is_kept,
-            regions: contents.regions.into_iter().map(|region| region.name).collect(),
+            regions: memory.regions().into_iter().map(|it| (it.name, it.file)).collect(),
             files: files.map(|mount| mount.files).unwrap_or_default(),
             others,
             devices: generations(&contents.devices),
@@ -530,19 +530,22 @@ impl State {
             );
             return Err(text.into());
         }
-        let mut names = BTreeSet::new();
-        let mut regions = Vec::new();
-        for region in &now {
-            let descriptor = format!("{PREFIX}{}", region.name);
-            if !written.regions.contains(&region.name) {
-                self.store.keep(&descriptor, region.file.as_fd())?;
+        let (mut regions, mut by_name) = (Vec::new(), BTreeMap::new());
+        let was_kept = written.is_kept;
+        let mut are_new = !was_kept;
+        for KeptRegion { name, file, bytes } in now {
+            let descriptor = format!("{PREFIX}{name}");
+            let is_kept = written.regions.get(&name).is_some_and(|it| Arc::ptr_eq(it, &file));
+            if !is_kept {
+                // An earlier one of the name, or one of a save that failed, is not taken for it.
+                self.store.forget(&descriptor)?;
+                self.store.keep(&descriptor, file.as_fd())?;
+                are_new = true;
             }
-            names.insert(region.name.clone());
-            let (name, bytes) = (region.name.clone(), region.bytes);
+            by_name.insert(name.clone(), file);
             regions.push(Region { name, descriptor, bytes });
         }
-        let was_kept = written.is_kept;
-        let Written { table, others, files, regions: before, asked, .. } = &mut *written;
+        let Written { table, others, files, asked, .. } = &mut *written;
         if !was_kept {
             for (name, other) in others.iter_mut().filter(|(_, other)| !other.is_kept) {
                 other.fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
@@ -551,7 +554,7 @@ impl State {
             self.store.keep(TABLE, table.as_fd())?;
         }
         let keep = |name: &str, file: &File| self.store.keep(name, file.as_fd());
-        if self.backings.keep(&below, keep)? || names != *before || !was_kept {
+        if self.backings.keep(&below, keep)? || are_new {
             self.store.settle(PATIENCE)?;
         }
         let of_swap = self.swaps.lock().0.keys().map(|number| swaps::mount(*number)).collect();
@@ -562,9 +565,10 @@ impl State {
         let asked = if devices.is_empty() { Asked::new() } else { asked.clone() };
         table.write(&Contents { regions, devices, mounts, asked })?;
         (written.is_kept, written.devices) = (true, generations);
-        let gone = written.regions.difference(&names).map(|name| format!("{PREFIX}{name}"));
+        let gone = written.regions.keys().filter(|name| !by_name.contains_key(*name));
+        let gone = gone.map(|name| format!("{PREFIX}{name}"));
         let gone: Vec<String> = gone.chain(self.backings.give_up(&below)).collect();
-        written.regions = names;
+        written.regions = by_name;
         gone.iter().try_for_each(|name| self.store.forget(name))?;
         Ok(())
     }

@@ -230,6 +230,36 @@ fn pages_on_a_backing_file_without_a_path_survive_the_daemon() {
     }
 }
 
+/// What the keeper has of the first one is not taken for what belongs to the second.
+#[test]
+fn a_swap_device_that_is_off_and_is_on_again_survives_the_daemon() {
+    let name = "a_swap_device_that_is_off_and_is_on_again_survives_the_daemon";
+    if !met(name, &needs_with_key()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let mut rng = Rng::new(testkit::seed(name));
+    for layout in ["pages", "log"] {
+        let place = Place::new();
+        let on = format!(
+            "swap on --size 64M --backing {} --backing-layout {layout} {FIRST}",
+            place.path().join("backing").display()
+        );
+        let other = "swap on --size 8M --memory 2M --headroom 2M --transport fuse --force";
+        let mut keeper = Keeper::start_swap(&place, other);
+        for _ in 0..2 {
+            keeper.does(&on);
+            keeper.does("swap off swap1");
+        }
+        keeper.does(&on);
+        let (device, seed) = (keeper.block_device("swap1"), rng.next_u64());
+        survive(&mut keeper, kills(4), &mut rng, |stop| work(&device, seed, 4 * MIB, stop));
+        assert_eq!(lost_pages(&keeper), "0");
+        keeper.stop();
+        place.is_clean();
+    }
+}
+
 /// A log that is smaller than the device, encrypted and not.
 #[test]
 fn pages_in_a_log_survive_the_daemon() {

@@ -59,7 +59,8 @@ pub(super) fn others(
 }
 
 /// Takes the regions of a table. What misses one that was not handed over is refused by its name
-/// later, alone. Descriptors that the table does not name are of a change that was under way.
+/// later, alone. Descriptors that the table does not name are of a change that was under way. Of
+/// several of a name, which only an older program left, the last one is meant.
 pub(super) fn adopt(
     memory: &Memfds,
     mut handed_over: Named,
@@ -67,12 +68,14 @@ pub(super) fn adopt(
     store: &Store,
 ) -> Result<(), ControlError> {
     for region in regions {
-        let found = handed_over.iter().position(|(name, _)| *name == region.descriptor);
+        let found = handed_over.iter().rposition(|(name, _)| *name == region.descriptor);
         let Some(at) = found else { continue };
-        let (_, fd) = handed_over.swap_remove(at);
+        let (_, fd) = handed_over.remove(at);
         let adopted = memory.adopt(&region.name, fd, region.bytes);
         adopted.map_err(|error| ControlError::invalid(error.to_string()))?;
     }
+    // All of a name are given up together.
+    handed_over.retain(|(name, _)| regions.iter().all(|it| it.descriptor != *name));
     for (name, _) in handed_over {
         // Once it is closed nobody waits for an answer to it.
         if let Err(error) = store.forget(&name).and_then(|()| store.settle(PATIENCE)) {

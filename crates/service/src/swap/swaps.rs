@@ -234,7 +234,10 @@ impl Swaps {
             on.inspect_err(|_| area.give_up(&self.devices)).map(|()| area)
         };
         let area = Area::make(&self.devices, machine, &loops, making).and_then(on);
-        let area = area.inspect_err(|_| cache::restore(machine, &before))?;
+        let area = area.inspect_err(|_| {
+            cache::restore(machine, &before);
+            self.devices.save_removal();
+        })?;
         let area = Arc::new(area);
         self.areas.lock().insert(number, area.clone());
         let mut own = self.guard.lock();
@@ -419,6 +422,8 @@ impl Swaps {
         self.areas.lock().remove(&number);
         drop(area);
         tracing::info!("{} is gone", name(number));
+        // What it had is given up only now.
+        self.devices.save_removal();
         self.end_guard();
         Ok(())
     }
