@@ -10,8 +10,8 @@ use control::ControlError;
 use crate::args::SandboxOptions;
 use crate::config::{self, Configuration};
 use crate::running::{
-    Running, activate, check_frontends, confine, for_file_systems, handed_over, has_no_device,
-    is_inherited, served,
+    Running, activate, check_frontends, confine, for_file_systems, handed_over, is_inherited,
+    served,
 };
 use crate::swap::commands::{become_daemon, warn};
 use crate::terminal::answer;
@@ -209,16 +209,21 @@ fn swap_to_devices(
     let before = || asked_before(state.as_ref(), SWAPS);
     let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(SWAPS));
     let running = Running::start(root, (&frontends, asked), state, Vec::new())?;
-    running.run(false, has_no_device, |daemon| {
-        match &configuration {
-            Some(it) => make_swaps(it, &[], |request| daemon.swaps().on(&request))?,
-            None => follow(daemon, file),
-        }
-        let line =
-            |(name, path): (String, std::path::PathBuf)| format!("{name}  {}\n", path.display());
-        let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
-        Ok(format!("{lines}serving in {}\n", daemon.root().path().display()))
-    })
+    running.run(
+        false,
+        |daemon| daemon.swaps().end_if_empty(),
+        |daemon| {
+            match &configuration {
+                Some(it) => make_swaps(it, &[], |request| daemon.swaps().on(&request))?,
+                None => follow(daemon, file),
+            }
+            let line = |(name, path): (String, std::path::PathBuf)| {
+                format!("{name}  {}\n", path.display())
+            };
+            let lines: String = daemon.swaps().devices().into_iter().map(line).collect();
+            Ok(format!("{lines}serving in {}\n", daemon.root().path().display()))
+        },
+    )
 }
 
 /// Follows what is configured, and says what becomes of it.

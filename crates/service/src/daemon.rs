@@ -378,12 +378,15 @@ impl Daemon {
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         // Who comes after the look would lose what it writes.
         let _closed = self.devices.admission().close();
-        if !force {
-            self.devices.let_all_clients_go();
-            self.check_unused()?;
-        }
-        self.swaps.stop()?;
-        self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
+        let stop = || {
+            if !force {
+                self.devices.let_all_clients_go();
+                self.check_unused()?;
+            }
+            self.swaps.stop()?;
+            self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
+        };
+        stop().inspect_err(|_| self.devices.start_again())
     }
 
     /// Checks for users before swap devices are drained: a drain may take long, and is wasted if

@@ -65,15 +65,19 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     confine(&frontends)?;
     let running = Running::start(root, (&frontends, asked(&request)), state, Vec::new())?;
     // The daemon was started for a swap device, and ends with it.
-    running.run(false, has_no_device, |daemon| {
-        if !has_no_device(daemon) {
-            return Ok(String::new());
-        }
-        let report = daemon.swaps().on(&request)?;
-        warn(&report);
-        let pool = daemon.swaps().pool().unwrap_or_default();
-        Ok(welcome(&report, &pool, &program(daemon.root())))
-    })
+    running.run(
+        false,
+        |daemon| daemon.swaps().end_if_empty(),
+        |daemon| {
+            if !has_no_device(daemon) {
+                return Ok(String::new());
+            }
+            let report = daemon.swaps().on(&request)?;
+            warn(&report);
+            let pool = daemon.swaps().pool().unwrap_or_default();
+            Ok(welcome(&report, &pool, &program(daemon.root())))
+        },
+    )
 }
 
 /// Checks that this process may be a daemon of swap devices, and marks it as one. Returns how it

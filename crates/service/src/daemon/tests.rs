@@ -124,3 +124,23 @@ fn a_directory_that_looks_like_the_system_s_is_left_alone() {
     assert!(fs::symlink_metadata(root.join("dev/fd")).is_ok());
     assert!(root.join("own").is_dir());
 }
+
+/// A request that comes while a daemon ends because it has no device is refused, or has it go on.
+#[test]
+fn a_daemon_that_ends_without_devices_takes_none() {
+    let dir = testkit::TempDir::new();
+    let daemon = start(&dir.path().join("root")).unwrap();
+    let (devices, swaps) = (daemon.devices(), daemon.swaps());
+    let add = || devices.add(&crate::protocol::Add::default());
+    let disk = add().unwrap();
+    assert!(!swaps.end_if_empty());
+    devices.remove(&disk.name(), false).unwrap();
+    assert!(swaps.end_if_empty());
+    assert_eq!(add().err().unwrap().errno, Errno::ENODEV);
+    let error = swaps.on(&crate::protocol::SwapOn::default()).unwrap_err();
+    assert_eq!(error.message, "the daemon is stopping");
+    // A stop that fails lets them come again.
+    devices.start_again();
+    add().unwrap();
+    assert!(!swaps.end_if_empty());
+}

@@ -87,6 +87,27 @@ impl Devices {
         })
     }
 
+    /// # Errors
+    /// `ENODEV` if no device may come any more.
+    pub(crate) fn check_going(&self) -> Result<(), ControlError> {
+        self.lifecycle.lock().check()
+    }
+
+    /// Is there no device, and none on its way? No device may come any more then.
+    pub(crate) fn end_if_empty(&self) -> bool {
+        let Some(mut lifecycle) = self.lifecycle.try_lock() else { return false };
+        lifecycle.stopping |= self.numbers().is_empty();
+        lifecycle.stopping
+    }
+
+    /// Allows new devices again, when what [`Devices::end_if_empty`] began has failed.
+    pub(crate) fn start_again(&self) {
+        // Whoever has the lock was let in, or is just being refused: then this is tried again.
+        if let Some(mut lifecycle) = self.lifecycle.try_lock() {
+            lifecycle.stopping = false;
+        }
+    }
+
     /// Checks that no device is in use, by what can be told without taking it away: a
     /// program that only reads or writes a block device is not told.
     ///

@@ -193,6 +193,7 @@ impl Swaps {
         if *ended {
             return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
         }
+        self.devices.check_going()?;
         self.check(options)?;
         let headroom = headroom(options.headroom.as_deref())?;
         self.check_shared(options, headroom)?;
@@ -391,6 +392,16 @@ impl Swaps {
         self.off_these()?;
         *ended = true;
         Ok(())
+    }
+
+    /// Is there neither a disk nor a swap device, and none on its way? One that could not be taken
+    /// over is one: the end of the daemon would be the end of what it has. No device may come any
+    /// more then, unless a stop fails that follows.
+    #[must_use]
+    pub fn end_if_empty(&self) -> bool {
+        // While it is locked, a device comes or goes.
+        let Some(_turn) = self.turn.try_lock() else { return false };
+        self.is_empty() && self.devices.end_if_empty()
     }
 
     /// Allows new devices again, when the step after [`Swaps::stop`] failed.
