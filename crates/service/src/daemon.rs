@@ -17,7 +17,6 @@ use sync::Mutex;
 use crate::devices::{Devices, write_out};
 use crate::engine::Machine;
 use crate::events::Event;
-use crate::exports::DiskExports;
 use crate::failure::{failed, frontend_error, say, sentence, ublk_error, with_limits};
 use crate::latency;
 use crate::metrics;
@@ -246,10 +245,8 @@ impl Daemon {
     /// Serves NBD in the root and on TCP, if this was asked for.
     fn open_nbd(&self) -> Result<(), ControlError> {
         let (state, Some(nbd)) = (self.devices.state(), &self.nbd_options) else { return Ok(()) };
-        let (machine, read_only) = (self.machine.clone(), nbd.read_only);
-        let exports = DiskExports::new(machine, read_only, state.cloned());
-        let exports = exports.by(self.devices.admission().clone());
-        let server = Arc::new(nbd_server(Arc::new(exports), nbd)?);
+        let exports = Arc::new(self.devices.exports(nbd.read_only));
+        let server = Arc::new(nbd_server(exports, nbd)?);
         *self.nbd.lock() = Some(server.clone());
         let addresses = listen(&server, &self.claim, nbd, state.map(|state| &**state))?;
         self.devices.serve_nbd(addresses, Some(server));
@@ -368,13 +365,13 @@ impl Daemon {
 
     /// Swaps off, unmounts, detaches and removes everything the daemon made, except the control
     /// socket: a client may wait there for the answer. Reading back swapped-out pages may take
-    /// minutes.
+    /// minutes. Disks are saved before anything of them is given up.
     ///
     /// # Errors
-    /// `EBUSY` with every user unless `force` is given. Everything is as before then, except that
-    /// swap devices may be gone. With `force` I/O of a device that hangs is given up after some
-    /// seconds. `ENOMEM` when there is no memory for swapped-out pages, also with
-    /// `force`: they would be lost.
+    /// `EBUSY` with every user, or why a disk cannot be saved, unless `force` is given. Everything
+    /// is as before then, except that swap devices may be gone. With `force` I/O of a device that
+    /// hangs is given up after some seconds. `ENOMEM` when there is no memory for swapped-out
+    /// pages, also with `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         // Who comes after the look would lose what it writes.
         let _closed = self.devices.admission().close();
@@ -382,6 +379,7 @@ impl Daemon {
             if !force {
                 self.devices.let_all_clients_go();
                 self.check_unused()?;
+                self.devices.check_savable()?;
             }
             self.swaps.stop()?;
             self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
@@ -415,7 +413,7 @@ impl Daemon {
         for directory in [root.tree(), root.files(), root.devices()] {
             made.remove(&directory);
         }
-        self.devices.save_all();
+        self.devices.save_by_force();
         Ok(())
     }
 

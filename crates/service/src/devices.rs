@@ -566,15 +566,23 @@ impl Devices {
         }
         self.detach_all_refused(&lifecycle, force)?;
         let numbers = self.detach_all(&lifecycle, &disks, force)?;
-        let unmounted = lifecycle.files.as_mut().map_or(Ok(()), |it| it.mount.unmount(force));
+        // What is given up by force is saved when its clients are gone.
+        let saved = if force { Ok(()) } else { self.save_unused() };
+        let unmounted = saved.and_then(|()| {
+            let files = lifecycle.files.as_mut();
+            files.map_or(Ok(()), |it| it.mount.unmount(force).map_err(|e| frontend_error(&e)))
+        });
         if let Err(error) = unmounted {
             for (disk, number) in disks.iter().zip(numbers) {
                 self.attach_again(&lifecycle, disk, number);
             }
-            return Err(frontend_error(&error).into());
+            return Err(error.into());
         }
         lifecycle.files = None;
         lifecycle.stopping = true;
+        if !force {
+            self.saved_at.lock().clear();
+        }
         Ok(())
     }
 }

@@ -241,6 +241,41 @@ fn a_disk_is_saved_at_the_end_and_restored_at_the_beginning() {
     refused(&nowhere, 1, &["/proc/none/file.part", "ENOENT"]);
 }
 
+/// Nothing is given up before it is saved, whether that can be told before or not.
+#[test]
+fn a_daemon_whose_disk_cannot_be_saved_goes_on() {
+    let place = Place::new();
+    let directory = place.path().join("kept");
+    let file = directory.join("it.snap");
+    let line = format!("up --transport nbd --size 8M --snapshot {}", file.display());
+    fs::create_dir(&directory).unwrap();
+    let daemon = Daemon::start(&place, &line);
+    fill(&daemon, 1);
+    fs::remove_dir(&directory).unwrap();
+    fs::write(&directory, "").unwrap();
+    let words = ["zram0", file.to_str().unwrap(), "--force"];
+    refused(&daemon.ask("stop"), 1, &[&words[..], &["ENOTDIR"]].concat());
+    fs::remove_file(&directory).unwrap();
+    // Something else is in the place of the file.
+    fs::create_dir_all(&file).unwrap();
+    refused(&daemon.ask("stop"), 1, &[&words[..], &["EISDIR"]].concat());
+    assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+    check(&daemon, "zram0", 1);
+    fill(&daemon, 2);
+    // Nobody asks again after a signal.
+    daemon.signal(libc::SIGTERM);
+    daemon.lines_until(&["not stopped", "zram0"]);
+    fs::remove_dir(&file).unwrap();
+    assert!(daemon.ended().success());
+    let daemon = Daemon::start(&place, &line);
+    check(&daemon, "zram0", 2);
+    fs::remove_file(&file).unwrap();
+    fs::create_dir(&file).unwrap();
+    daemon.does("stop --force");
+    assert!(daemon.ended().success());
+    place.is_clean();
+}
+
 /// Only the disk of `--snapshot` is saved to its file, also after a death.
 #[test]
 fn a_disk_beside_that_of_the_option_is_not_saved() {

@@ -26,11 +26,17 @@ impl Devices {
     /// # Errors
     /// `ENOTSUP` in a program without vhost-user; the error of a socket.
     pub fn serve_vhost(&self, options: VhostOptions, made: Arc<Made>) -> Result<(), ControlError> {
-        let exports = DiskExports::new(self.machine.clone(), false, self.state.clone())
-            .by(self.admission.clone());
+        let exports = self.exports(false);
         let lifecycle = self.change();
         self.vhosts.begin(options, self.root.clone(), made, exports)?;
         self.vhosts.follow(lifecycle.machine)
+    }
+
+    /// The devices for clients; with `read_only` they cannot change them.
+    #[must_use]
+    pub fn exports(&self, read_only: bool) -> DiskExports {
+        let exports = DiskExports::new(self.machine.clone(), read_only, self.state.clone());
+        exports.by(self.admission.clone())
     }
 
     /// Ends that, after the requests under way. False if a device does not carry them out.

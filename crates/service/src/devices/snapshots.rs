@@ -2,7 +2,7 @@
 //! the next; and clones.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
@@ -183,22 +183,61 @@ impl Devices {
         Ok(())
     }
 
-    /// Saves the devices that are to be saved, which nobody uses any more. The user is told of
-    /// those that cannot be: what was saved of them before stays.
-    pub fn save_all(&self) {
-        let saved_at = std::mem::take(&mut *self.saved_at.lock());
-        for (id, path) in saved_at {
-            let Some(disk) = self.machine.disk(id).filter(|disk| disk.bytes() != 0) else {
-                continue;
-            };
-            let name = disk.name();
+    /// The devices that are to be saved, and their files.
+    fn to_save(&self) -> Vec<(Arc<Disk>, PathBuf)> {
+        let saved_at = self.saved_at.lock().clone().into_iter();
+        let has_size = |disk: &Arc<Disk>| disk.bytes() != 0;
+        let disk = |(id, path)| Some((self.machine.disk(id).filter(has_size)?, path));
+        saved_at.filter_map(disk).collect()
+    }
+
+    /// Checks that the devices can be saved, as far as can be told before they are.
+    ///
+    /// # Errors
+    /// That of the first that cannot be.
+    pub fn check_savable(&self) -> Result<(), ControlError> {
+        let check = |(disk, path): &(Arc<Disk>, PathBuf)| {
+            check_writable(path).map_err(|error| not_saved(disk, path, &error))
+        };
+        self.to_save().iter().try_for_each(check)
+    }
+
+    /// Saves the devices that are to be saved, which nobody uses and no client can come to.
+    ///
+    /// # Errors
+    /// That of the first that cannot be: what was saved of it before stays. `EBUSY` for one with
+    /// clients.
+    pub(super) fn save_unused(&self) -> Result<(), ControlError> {
+        for (disk, path) in self.to_save() {
+            self.refuse_clients(&disk, false)?;
+            let taken = save_to(&disk, &path).map_err(|error| not_saved(&disk, &path, &error))?;
+            tracing::info!("{} is saved: {}", disk.name(), human(taken.bytes));
+        }
+        Ok(())
+    }
+
+    /// Saves what is left of the devices that are to be saved, which nobody uses any more. The user
+    /// is told of those that cannot be: what was saved of them before stays.
+    pub fn save_by_force(&self) {
+        for (disk, path) in self.to_save() {
             match save_to(&disk, &path) {
-                Ok(taken) => tracing::info!("{name} is saved: {}", human(taken.bytes)),
+                Ok(taken) => tracing::info!("{} is saved: {}", disk.name(), human(taken.bytes)),
                 Err(error) => {
-                    let why = sentence(&error);
-                    say(&format!("rampack: {name} is not saved to {}: {why}\n", path.display()));
+                    let (name, path, why) = (disk.name(), path.display(), sentence(&error));
+                    say(&format!("rampack: {name} is not saved to {path}: {why}\n"));
                 }
             }
         }
+        self.saved_at.lock().clear();
     }
+}
+
+fn not_saved(disk: &Disk, path: &Path, error: &ControlError) -> ControlError {
+    let message = format!(
+        "{} cannot be saved to {}: {}; it goes on; with --force it is given up",
+        disk.name(),
+        path.display(),
+        error.message
+    );
+    ControlError::new(error.errno, message)
 }
