@@ -8,6 +8,7 @@ use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
 use control::{ControlError, Errno};
+use host::Started;
 use rustix::process::{Pid, Signal, kill_process};
 
 use service::events::{Event, Events};
@@ -19,14 +20,21 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Runs a command to its end, after which the daemon is told to end. Returns its exit code; a
 /// signal that ended it counts as 128 and its number, as in a shell. Ctrl-C is for the command,
 /// which gets it from the terminal. SIGTERM is passed on to it, and a client that asks for the end
-/// of the daemon ends it, too.
+/// of the daemon ends it, too. It has the umask and the limits that this program was `started`
+/// with.
 ///
 /// # Errors
 /// The command cannot be started.
-pub(crate) fn run(command: &[OsString], events: &Events) -> Result<i32, ControlError> {
+pub(crate) fn run(
+    command: &[OsString],
+    started: Started,
+    events: &Events,
+) -> Result<i32, ControlError> {
     let Some((program, arguments)) = command.split_first() else { return Ok(0) };
     let cannot = |e: io::Error| failed(format!("cannot run {}", Path::new(program).display()), &e);
-    let mut child = Command::new(program).args(arguments).spawn().map_err(cannot)?;
+    let mut command = Command::new(program);
+    started.give_to(command.args(arguments));
+    let mut child = command.spawn().map_err(cannot)?;
     let mut asked = Vec::new();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(|e| failed("cannot wait", &e))? {

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use control::{ControlError, Errno};
-use host::{self, Role};
+use host::{self, Role, Started};
 use nbd::{Activated, Stream};
 use units::human;
 
@@ -111,6 +111,7 @@ impl Plan {
 /// # Errors
 /// The error of the step that failed.
 pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
+    let started = Started::now();
     let has_file_system = up.disk.mount.is_some() || up.disk.fs.is_some();
     let frontends = for_file_systems(up.frontends.clone(), has_file_system);
     check_frontends(&frontends)?;
@@ -138,7 +139,7 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         guard = running.guard()?;
         match &up.command[..] {
             [] => print(&text),
-            command => code = beside::run(command, events)?,
+            command => code = beside::run(command, started, events)?,
         }
         watch(daemon, events, frontends.force, |_| false)
     };

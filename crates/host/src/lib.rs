@@ -35,6 +35,7 @@ pub mod sandbox;
 mod secret;
 mod signals;
 mod stack;
+mod started;
 mod swap;
 pub mod swaps;
 mod time;
@@ -87,6 +88,7 @@ pub use sandbox::{NoFiles, Role, Sandbox, enter};
 pub use secret::Secret;
 pub use signals::{Disposition, Signals, ignore, is_ignored, restore};
 pub use stack::{SERVING_STACK, touch_stack};
+pub use started::Started;
 pub use swap::{
     HIGHEST_PRIORITY, is_io_flusher, lock_memory, map_of_others, oom_score, set_io_flusher,
     set_oom_score, set_real_time, swap_off, swap_on, unlock_memory,

@@ -9,7 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
+};
 
 /// The user this process acts as.
 #[must_use]
@@ -110,7 +112,8 @@ pub fn is_at(file: &File, path: &Path) -> bool {
 /// The error of setrlimit(2) or prctl(2).
 pub fn no_core_dumps() -> io::Result<()> {
     // A dump to a program does not ask for the limit, core(5), so both calls are needed.
-    let limited = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
+    let now = getrlimit(Resource::Core);
+    let limited = setrlimit(Resource::Core, Rlimit { current: Some(0), ..now });
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(limited?)
 }

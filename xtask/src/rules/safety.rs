@@ -37,6 +37,7 @@ const UNSAFE_MODULES: &[&str] = &[
     "crates/host/src/secret.rs",
     "crates/host/src/signals.rs",
     "crates/host/src/stack.rs",
+    "crates/host/src/started.rs",
     "crates/host/src/swap.rs",
     "crates/host/src/time.rs",
     "crates/objects/src/store.rs",

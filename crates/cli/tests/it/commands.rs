@@ -2,10 +2,12 @@
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
+use std::process::Command;
 
 use serde_json::Value;
+use testkit::{Need, met};
 
-use crate::common::{DESIGN, Daemon, NbdClient, Place, noise, rampack, refused};
+use crate::common::{DESIGN, Daemon, NbdClient, Place, noise, program, rampack, refused, said};
 
 #[test]
 fn up_says_how_to_use_it_and_leaves_nothing() {
@@ -23,6 +25,31 @@ fn up_says_how_to_use_it_and_leaves_nothing() {
     }
     assert!(!daemon.greeting.contains('\x1b'), "no terminal, no drawing");
     daemon.stop();
+    place.is_clean();
+}
+
+/// A daemon has its own, for what it makes.
+#[test]
+fn a_command_has_the_umask_and_the_limits_of_who_started_the_program() {
+    let name = "a_command_has_the_umask_and_the_limits_of_who_started_the_program";
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    if !met(name, &[Need::Root, Need::Fuse, Need::Loop, mkfs]) {
+        return;
+    }
+    let place = Place::new();
+    let look = "umask; ulimit -S -n; ulimit -S -c; ulimit -H -c";
+    let script = format!(
+        "umask 026; ulimit -S -n 500; ulimit -S -c $(ulimit -H -c); {look}; exec \"$@\" sh -c '{look}'"
+    );
+    let mut command = Command::new("sh");
+    command.args(["-euc", &script, "-"]).arg(program().get_program()).arg("--root");
+    command.arg(place.root()).args(["up", "--size", "64M", "--mount"]);
+    command.arg(place.mount_point()).arg("--");
+    let said = said(&command.output().unwrap());
+    assert_eq!(said.code, 0, "{}", said.err);
+    let lines: Vec<_> = said.out.lines().collect();
+    assert_eq!((lines.len(), &lines[..4]), (8, &lines[4..]));
+    assert_eq!(&lines[..2], ["0026", "500"]);
     place.is_clean();
 }
 

@@ -3,7 +3,9 @@
 //! Each step is done by [`Loops`], which may not wait for this daemon, and is in the table before
 //! the next one ([`crate::state::file_system`]).
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -11,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
 use host::{Unmount, mounts};
+use rustix::fs::Mode;
 use sync::Mutex;
 use zram::Disk;
 
@@ -50,13 +53,15 @@ pub struct FileSystems {
     /// In the order in which they were mounted.
     mounted: Mutex<Vec<Mounted>>,
     loops: Mutex<Arc<Loops>>,
+    /// That of who started the daemon.
+    pub(super) umask: Mode,
 }
 
 impl FileSystems {
     /// None yet, on `devices`.
-    pub(super) fn new(devices: Arc<Devices>) -> FileSystems {
+    pub(super) fn new(devices: Arc<Devices>, umask: Mode) -> FileSystems {
         let (mounted, loops) = (Mutex::new(Vec::new()), Mutex::new(Arc::new(Loops::here())));
-        FileSystems { devices, mounted, loops }
+        FileSystems { devices, mounted, loops, umask }
     }
 
     /// Has `loops` make, mount and unmount file systems from now on.
@@ -80,7 +85,7 @@ impl FileSystems {
     }
 
     /// Makes a disk of a configuration, and what is to be on it. The directory to mount it on is
-    /// made if it is missing.
+    /// made if it is missing, as its user would make it.
     ///
     /// # Errors
     /// The error of the step that failed. There is no disk then.
@@ -91,7 +96,7 @@ impl FileSystems {
     ) -> Result<Arc<Disk>, ControlError> {
         let mount = wanted.mount.as_deref().map(machine::path_of);
         if let Some(path) = &mount {
-            fs::create_dir_all(path)
+            make_directory(path, self.umask)
                 .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
         }
         let (kind, target) = filesystem::wanted(wanted.fs.as_deref(), mount.as_deref(), root)?;
@@ -361,5 +366,33 @@ impl FileSystems {
         let Some(it) = found.filter(|it| it.step != step) else { return Ok(()) };
         self.set(FileSystem { step, ..it });
         self.devices.save()
+    }
+}
+
+/// Makes a directory, and those above it. The umask of the daemon is another one.
+fn make_directory(path: &Path, umask: Mode) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    path.parent().map_or(Ok(()), |above| make_directory(above, umask))?;
+    fs::create_dir(path)?;
+    fs::set_permissions(path, Permissions::from_mode(0o777 & !umask.bits()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_made_as_its_user_would_make_it() {
+        let dir = testkit::TempDir::new();
+        let (above, path) = (dir.join("a"), dir.join("a/b"));
+        for _ in 0..2 {
+            make_directory(&path, Mode::WGRP | Mode::RWXO).unwrap();
+            let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+            assert_eq!([mode(&above), mode(&path)], [0o750; 2]);
+        }
+        fs::write(dir.join("file"), "").unwrap();
+        assert!(make_directory(&dir.join("file"), Mode::empty()).is_err());
     }
 }

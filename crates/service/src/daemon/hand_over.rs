@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use control::{ControlError, Errno};
 use host::errno;
 use nbd::Activated;
+use rustix::process::umask;
 
 use super::{Daemon, end_nbd};
 use crate::devices::StandStill;
@@ -61,7 +62,10 @@ impl Daemon {
             }
             let process = OsString::from(std::process::id().to_string());
             let arguments = env::args_os().collect();
+            // The next program begins with that of who started this one.
+            let own = umask(self.file_systems.umask);
             let error = kept::replace(path, arguments, &[(UPGRADED, process)], &fds);
+            umask(own);
             failed(format!("cannot execute {}", path.display()), &error)
         })
     }

@@ -41,10 +41,10 @@ impl Daemon {
     /// another one, and the users of the devices wait for it. The process must end then.
     pub fn start(options: DaemonOptions, events: Sender<Event>) -> Result<Daemon, ControlError> {
         // From now on files and sockets are private, unless they get a mode on purpose.
-        rustix::process::umask(Mode::RWXG | Mode::RWXO);
+        let before = rustix::process::umask(Mode::RWXG | Mode::RWXO);
         let inherited = options.state.as_ref().is_some_and(|state| state.is_inherited());
         let parts = unfinished::take_over(Parts::default(), inherited, |parts| {
-            begin(parts, options, events)
+            begin(parts, options, before, events)
         })?;
         parts.daemon.ok_or_else(|| ControlError::invalid("the daemon has not begun"))
     }
@@ -73,6 +73,7 @@ pub fn planned(options: &DaemonOptions) -> Result<(Root, Plan), ControlError> {
 fn begin(
     parts: &mut Parts,
     options: DaemonOptions,
+    umask: Mode,
     events: Sender<Event>,
 ) -> Result<(), ControlError> {
     let (root, by) = planned(&options)?;
@@ -131,7 +132,7 @@ fn begin(
     // From here on a drop of the daemon removes what was made.
     let daemon = parts.daemon.insert(Daemon {
         swaps: Arc::new(Swaps::new(devices.clone())),
-        file_systems: Arc::new(FileSystems::new(devices.clone())),
+        file_systems: Arc::new(FileSystems::new(devices.clone(), umask)),
         devices,
         machine,
         commands: None,
