@@ -8,7 +8,9 @@ mod areas;
 mod kept;
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
 use control::{Bound, Errno, Object};
@@ -424,4 +426,73 @@ fn a_memcg_tells_what_came_and_went() {
     assert_eq!(stat(), expected);
     zswap.invalidate_page(CPU, key(9));
     assert!(stat().contains("zswapped 16384\nzswap_incomp 0\n"), "{}", stat());
+}
+
+/// A device whose writes wait for a gate.
+struct Gated {
+    plain: Plain,
+    is_open: (Mutex<bool>, Condvar),
+}
+
+impl Gated {
+    fn open(&self) {
+        *self.is_open.0.lock().unwrap() = true;
+        self.is_open.1.notify_all();
+    }
+}
+
+impl BlockDevice for Gated {
+    fn geometry(&self) -> Geometry {
+        self.plain.geometry()
+    }
+    fn abilities(&self) -> Abilities {
+        self.plain.abilities()
+    }
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+        if let Operation::Write { .. } = operation {
+            let is_open = self.is_open.0.lock().unwrap();
+            let limit = Duration::from_secs(60);
+            drop(self.is_open.1.wait_timeout_while(is_open, limit, |it| !*it).unwrap());
+        }
+        self.plain.perform(context, operation)
+    }
+    fn extents(&self, cpu: Cpu, from: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
+        self.plain.extents(cpu, from, length, visit)
+    }
+}
+
+/// A page that has no other place waits for pages that are on their way out of a full cache.
+#[test]
+fn a_full_cache_waits_for_what_is_being_written_back() {
+    const PAGES: u64 = 1024;
+    let plain = Plain::new(PAGES as usize * PAGE_SIZE);
+    let gated = Arc::new(Gated { plain, is_open: Default::default() });
+    let zswap = cache(2);
+    let device = on(&zswap, PAGES, Some(gated.clone()));
+    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
+    zswap.swapon(alone, PAGES, AreaOptions { device: None, memcg }).unwrap();
+    let alone = SwapDevice::new(zswap.clone(), alone);
+    let rows = Bound::new(zswap.clone(), PARAMETERS);
+    rows.store("max_pool_bytes", "1M").unwrap();
+    rows.store("writebacks_max", "32").unwrap();
+    (0..400).for_each(|number| write(&device, number, &page(number)));
+    let wait_until = |is_so: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !is_so() && Instant::now() < end {
+            thread::yield_now();
+        }
+        is_so()
+    };
+    thread::scope(|scope| {
+        let evicting = scope.spawn(|| zswap.reclaim(Cpu(1), 32).written);
+        let is_under_way = wait_until(&|| zswap.stats().asked > 0);
+        // It has more than what is left.
+        let writing = scope.spawn(|| (0..200).for_each(|it| write(&alone, it, &page(1000 + it))));
+        let is_full = wait_until(&|| zswap.stats().writebacks_refused > 0);
+        gated.open();
+        writing.join().unwrap();
+        assert_eq!((is_under_way, is_full, evicting.join().unwrap()), (true, true, 32));
+    });
+    (0..200).for_each(|it| assert!(read(&alone, it) == page(1000 + it), "page {it}"));
+    (0..400).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
 }

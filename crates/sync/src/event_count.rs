@@ -14,7 +14,7 @@ pub struct EventCount {
 }
 
 /// The notifications that a thread has seen already.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[must_use = "look again for what is wanted, then wait"]
 pub struct Ticket(u32);
 

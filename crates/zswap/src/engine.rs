@@ -346,7 +346,14 @@ impl Zswap {
             };
             // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
             // the accept threshold gets one round only.
+            let left = self.evictors.left();
             if evicted && was_full || self.evict(cpu, whose.as_ref(), BATCH).written == 0 {
+                // All that may be written back at once may be on its way already.
+                if whose.is_none() && self.must_stay(offer) && self.evictors.wait(left) {
+                    again = true;
+                    self.quiesce(cpu);
+                    continue;
+                }
                 if reject == Reject::PoolLimit {
                     self.reached_full.store(true, Ordering::Relaxed);
                 }
@@ -354,6 +361,12 @@ impl Zswap {
             }
             (again, evicted) = (true, true);
         }
+    }
+
+    /// Is the cache the only place for this page?
+    fn must_stay(&self, offer: &Offer<'_>) -> bool {
+        let has_device = || self.area(offer.key.swap).is_some_and(|area| area.device.is_some());
+        offer.owner != Owner::MayKeep && !has_device()
     }
 
     /// Stores a page if there is space for it; otherwise nothing changes.

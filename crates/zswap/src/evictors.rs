@@ -2,8 +2,8 @@
 
 use alloc::vec::Vec;
 
-use sync::Mutex;
 use sync::atomic::{AtomicU64, Ordering};
+use sync::{EventCount, Mutex};
 use units::{PAGE_SIZE, Page};
 
 use crate::area::BATCH;
@@ -15,6 +15,10 @@ pub(crate) struct Evictors {
     sets: usize,
     /// Pages on their way to devices now.
     under_way: AtomicU64,
+    /// Pages that have left the cache.
+    left: AtomicU64,
+    /// Notified when a set is given back.
+    ended: EventCount,
 }
 
 pub(crate) type Pages = Vec<Page>;
@@ -25,7 +29,8 @@ impl Evictors {
         let sets = cpus + 1;
         let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
         let free = Mutex::new((0..sets).map(set).collect());
-        Evictors { free, sets, under_way: AtomicU64::new(0) }
+        let (under_way, left) = (AtomicU64::new(0), AtomicU64::new(0));
+        Evictors { free, sets, under_way, left, ended: EventCount::default() }
     }
 
     /// The most pages that can be under way.
@@ -55,9 +60,31 @@ impl Evictors {
         }
     }
 
-    pub(crate) fn give_back(&self, set: Pages, granted: usize) {
-        self.under_way.fetch_sub(granted as u64, Ordering::Relaxed);
+    /// Gives back a set of [`Evictors::take`], after `left` of its pages have left the cache.
+    pub(crate) fn give_back(&self, set: Pages, granted: usize, left: u64) {
+        self.left.fetch_add(left, Ordering::Relaxed);
+        // Pairs with `wait`.
+        self.under_way.fetch_sub(granted as u64, Ordering::Release);
         // The vector has capacity for all sets from the start.
         self.free.lock().push(set);
+        self.ended.notify_all();
+    }
+
+    /// Pages that have left the cache so far.
+    pub(crate) fn left(&self) -> u64 {
+        self.left.load(Ordering::Relaxed)
+    }
+
+    /// Waits until a thread gives back a set, if one has any. Returns whether pages have left the
+    /// cache since [`Evictors::left`] was `before`.
+    pub(crate) fn wait(&self, before: u64) -> bool {
+        let ticket = self.ended.ticket();
+        // Pairs with `give_back`: whoever has no pages under way any more has counted them.
+        if self.under_way.load(Ordering::Acquire) > 0 && self.left() == before {
+            while self.ended.ticket() == ticket {
+                self.ended.wait(ticket);
+            }
+        }
+        self.left() != before
     }
 }

@@ -66,7 +66,7 @@ impl Zswap {
         let mut batch = Batch { pages: [const { None }; BATCH], count: 0 };
         self.fill(cpu, whose, &mut set[..granted], (&mut batch, &mut done));
         self.write(cpu, &set, &mut batch, &mut done);
-        self.evictors.give_back(set, granted);
+        self.evictors.give_back(set, granted, done.written);
         // The written pages are freed now, not at some later call.
         if done.written > 0 {
             self.quiesce(cpu);
