@@ -14,7 +14,7 @@ pub struct EventCount {
 }
 
 /// The notifications that a thread has seen already.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 #[must_use = "look again for what is wanted, then wait"]
 pub struct Ticket(u32);
 

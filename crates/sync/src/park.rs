@@ -60,10 +60,10 @@ pub fn let_others_run() {
     crate::atomic::spin_hint();
 }
 
-/// Lets other threads run, or sleeps after many `rounds`: for a wait that no thread ends with a
-/// wake-up and that may take long.
+/// Lets other threads run, or sleeps after many `rounds`, a millisecond at most: for a wait that no
+/// thread ends with a wake-up and that may take long.
 #[cold]
-pub(crate) fn nap(rounds: u32) {
+pub fn nap(rounds: u32) {
     #[cfg(not(any(loom, shuttle)))]
     match nap_length(rounds) {
         None => let_others_run(),

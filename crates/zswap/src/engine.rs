@@ -365,7 +365,10 @@ impl Zswap {
 
     /// Is the cache the only place for this page?
     fn must_stay(&self, offer: &Offer<'_>) -> bool {
-        let has_device = || self.area(offer.key.swap).is_some_and(|area| area.device.is_some());
+        let has_device = || {
+            let area = self.area(offer.key.swap);
+            area.is_some_and(|area| area.device.is_some() && area.memcg.writeback())
+        };
         offer.owner != Owner::MayKeep && !has_device()
     }
 

@@ -3,10 +3,13 @@
 use alloc::vec::Vec;
 
 use sync::atomic::{AtomicU64, Ordering};
-use sync::{EventCount, Mutex};
+use sync::{Mutex, park};
 use units::{PAGE_SIZE, Page};
 
 use crate::area::BATCH;
+
+/// How often [`Evictors::wait`] looks: for about a second.
+const LOOKS: u32 = 1100;
 
 /// Buffers for pages on their way to devices. A thread that writes back takes one set of [`BATCH`]
 /// pages. The number of sets limits the number of writes under way.
@@ -17,8 +20,6 @@ pub(crate) struct Evictors {
     under_way: AtomicU64,
     /// Pages that have left the cache.
     left: AtomicU64,
-    /// Notified when a set is given back.
-    ended: EventCount,
 }
 
 pub(crate) type Pages = Vec<Page>;
@@ -30,7 +31,7 @@ impl Evictors {
         let set = |_| alloc::vec![[0; PAGE_SIZE]; BATCH];
         let free = Mutex::new((0..sets).map(set).collect());
         let (under_way, left) = (AtomicU64::new(0), AtomicU64::new(0));
-        Evictors { free, sets, under_way, left, ended: EventCount::default() }
+        Evictors { free, sets, under_way, left }
     }
 
     /// The most pages that can be under way.
@@ -67,7 +68,6 @@ impl Evictors {
         self.under_way.fetch_sub(granted as u64, Ordering::Release);
         // The vector has capacity for all sets from the start.
         self.free.lock().push(set);
-        self.ended.notify_all();
     }
 
     /// Pages that have left the cache so far.
@@ -75,15 +75,16 @@ impl Evictors {
         self.left.load(Ordering::Relaxed)
     }
 
-    /// Waits until a thread gives back a set, if one has any. Returns whether pages have left the
-    /// cache since [`Evictors::left`] was `before`.
+    /// Waits until pages have left the cache since [`Evictors::left`] was `before`, as long as some
+    /// are on their way: for a second at most, because their device may hang. Returns whether pages
+    /// have left. Needs no memory.
     pub(crate) fn wait(&self, before: u64) -> bool {
-        let ticket = self.ended.ticket();
-        // Pairs with `give_back`: whoever has no pages under way any more has counted them.
-        if self.under_way.load(Ordering::Acquire) > 0 && self.left() == before {
-            while self.ended.ticket() == ticket {
-                self.ended.wait(ticket);
+        for round in 0..LOOKS {
+            // Pairs with `give_back`: whoever has no pages under way any more has counted them.
+            if self.under_way.load(Ordering::Acquire) == 0 || self.left() != before {
+                break;
             }
+            park::nap(round);
         }
         self.left() != before
     }
