@@ -294,7 +294,9 @@ impl TierWalk {
     fn pass_by(&mut self, page: &Looked, now: u32) {
         let Looked { slot, seen, .. } = *page;
         self.pass.stays(&seen, now);
-        let verdict = self.policy.judge(Seen { memory: seen.memory.in_tier(COLD), ..seen }, now);
+        // Also of a page that a process before has moved, of which nothing is remembered.
+        let memory = seen.memory.used(seen.last_used).in_tier(COLD);
+        let verdict = self.policy.judge(Seen { memory, ..seen }, now);
         if verdict.action == Action::Down(OUT) && leaves(slot) {
             self.let_go(page, verdict.memory);
         }
