@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use control::ControlError;
 
 use crate::columns;
@@ -88,6 +88,19 @@ pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Reads the words of a command line.
+    ///
+    /// # Errors
+    /// What is wrong, or what was asked for: help, the version.
+    pub fn read(words: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let mut command = Cli::command();
+        let matches = command.try_get_matches_from_mut(words)?;
+        SwapOn::check(&matches, &mut command)?;
+        Cli::from_arg_matches(&matches)
+    }
 }
 
 /// What to do.

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::exit;
 
-use clap::Parser;
 use control::{ControlError, Errno};
 use kept::{Backoff, Ended, Keeper};
 
@@ -73,7 +72,7 @@ fn daemon(
     words.extend(command.iter().cloned());
     // A wrong command line is told now, and as for the command itself.
     let told = |error| exit(terminal::tell(&error).into());
-    match Cli::try_parse_from(&words).unwrap_or_else(told).command {
+    match Cli::read(words.iter().cloned()).unwrap_or_else(told).command {
         Command::Serve(_) | Command::Up(_) => Ok(words),
         Command::Swap(Swap { action: SwapAction::On(_) }) => Ok(words),
         _ => Err(ControlError::invalid(format!(

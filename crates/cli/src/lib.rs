@@ -43,7 +43,6 @@ mod watch;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
 use control::{ControlError, Errno};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt;
@@ -57,7 +56,7 @@ use service::rehearsal::Answer;
 use service::root::Root;
 use service::{failure, layouts, outlet};
 
-use args::{Cli, Command, Serve, Swap, SwapAction, SwapOn};
+use args::{Cli, Command, Serve, Swap, SwapAction};
 
 /// The stack of the first thread, in bytes, at least.
 const STACK: u64 = 1 << 20;
@@ -79,7 +78,7 @@ pub fn main() -> ExitCode {
         return ended;
     }
     host::return_freed_memory();
-    let cli = match read() {
+    let cli = match Cli::read(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return ExitCode::from(terminal::tell(&error)),
     };
@@ -95,14 +94,6 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Reads the command line.
-fn read() -> Result<Cli, clap::Error> {
-    let mut command = Cli::command();
-    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    SwapOn::check(&matches, &mut command)?;
-    Cli::from_arg_matches(&matches)
 }
 
 /// A stack or a heap at its limit ends a program without a word of why.

@@ -144,8 +144,9 @@ impl Refused {
         if by_signal {
             let has_swap = !daemon.swaps().is_empty();
             let is_needed = self.is_terminated || has_swap;
-            // Users of a disk refuse it before anything is read back.
-            let is_cheap = !has_swap || daemon.devices().check_unused().is_err();
+            // Users of a disk refuse it before anything is read back or saved.
+            let is_costly = has_swap || daemon.devices().has_to_save();
+            let is_cheap = !is_costly || daemon.devices().check_unused().is_err();
             let pause = if is_cheap { AGAIN } else { AGAIN_DRAINED };
             self.again = is_needed.then(|| (Instant::now() + pause, pause));
         }

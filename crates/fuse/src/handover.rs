@@ -30,7 +30,7 @@ const NOTIFY_RESEND: u32 = 7;
 /// Takes over the mount `at` from a process that died: the kernel asks again for every request that
 /// the process had read and not answered. Nobody may read requests of `channel` yet, because those
 /// would come again, too. If no process can do it, all requests fail, and the mount is gone: else
-/// its users would wait for ever. After another error they wait for the next process.
+/// its users would wait for ever. After another error it stays as it is, for the caller to decide.
 pub(crate) fn take_over(at: &Path, channel: Option<&File>) -> Result<Place, Error> {
     let doing = format!("take over {}", at.display());
     let name = at.file_name().ok_or_else(|| Error::mount_point(at, "it has no name"))?;

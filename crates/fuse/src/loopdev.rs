@@ -143,7 +143,7 @@ impl LoopDevice {
             let (number, is_new) = match wanted.take() {
                 Some(number) => (number, host::loop_add(&control, number).is_ok()),
                 None => {
-                    let before = loops::all().map_err(Error::system(doing("list them")))?;
+                    let before = loops::all().unwrap_or_default();
                     let number = host::loop_get_free(&control);
                     let number = number.map_err(Error::system(doing("find a free one")))?;
                     (number, !before.contains(&number))

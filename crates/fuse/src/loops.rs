@@ -50,9 +50,10 @@ fn look_at(number: u32) -> io::Result<Option<PathBuf>> {
     Ok(Some(PathBuf::from(OsString::from_vec(deleted.unwrap_or(name)))))
 }
 
-/// It has no file, or is there no more.
+/// It has no file, or is there no more. A path that is too long to be told is none of ours.
 fn is_gone(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(errno::ENOENT | errno::ENXIO | errno::ENODEV))
+    let number = error.raw_os_error();
+    matches!(number, Some(errno::ENOENT | errno::ENXIO | errno::ENODEV | errno::ENAMETOOLONG))
 }
 
 /// The numbers of all loop devices, with a file and without.
@@ -65,9 +66,14 @@ pub(crate) fn all() -> io::Result<Vec<u32>> {
     Ok(found)
 }
 
-/// Every loop device on a file at or below `path`. `path` must be absolute and without links.
+/// Every loop device that can be looked at, on a file at or below `path`. `path` must be absolute
+/// and without links.
 pub(crate) fn backed_under(path: &Path) -> Vec<(u32, PathBuf)> {
-    try_backed_under(path).unwrap_or_default()
+    let file = |number| Some((number, backing_of(number).filter(|file| file.starts_with(path))?));
+    let mut found: Vec<(u32, PathBuf)> =
+        all().unwrap_or_default().into_iter().filter_map(file).collect();
+    found.sort_unstable();
+    found
 }
 
 /// As [`backed_under`].

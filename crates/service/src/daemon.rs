@@ -373,8 +373,6 @@ impl Daemon {
     /// hangs is given up after some seconds. `ENOMEM` when there is no memory for swapped-out
     /// pages, also with `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
-        // Who comes after the look would lose what it writes.
-        let _closed = self.devices.admission().close();
         let stop = || {
             if !force {
                 self.devices.let_all_clients_go();
@@ -382,6 +380,8 @@ impl Daemon {
                 self.devices.check_savable()?;
             }
             self.swaps.stop()?;
+            // Who came after the next look would lose what it writes.
+            let _closed = self.devices.admission().close();
             self.stop_rest(force).inspect_err(|_| self.swaps.start_again())
         };
         stop().inspect_err(|_| self.devices.start_again())

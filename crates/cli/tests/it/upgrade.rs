@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use testkit::{Need, Rng, copy_program, met, run};
 
-use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, wait_until};
+use crate::common::{Daemon, NbdClient, Place, Said, program, rampack, refused, said, wait_until};
 use crate::keep::{Kept, PAGES, contents, write_until_killed};
 use crate::keeper::{Keeper, daemon_of, has_resend, kill};
 
@@ -438,7 +438,9 @@ fn nothing_changes_while_a_daemon_is_handed_over() {
     let mut client = service.client();
     (0..4).for_each(|_| client.ask_for(0, 8 << 20));
     let said = thread::scope(|scope| {
-        let upgrade = scope.spawn(|| service.ask("upgrade"));
+        let mut command = Command::new("timeout");
+        command.arg("120").arg(program().get_program()).arg("--root").arg(service.place.root());
+        let upgrade = scope.spawn(move || said(&command.arg("upgrade").output().unwrap()));
         wait_until("it is handed over", || !NbdClient::is_served(&service.socket(), "zram0"));
         let said = service.ask("clone zram0");
         let upgraded = upgrade.join().unwrap();

@@ -239,10 +239,12 @@ impl FileSystems {
         self.step(&disk, MadeUpTo::Mounted)
     }
 
-    /// Mounts again what [`FileSystems::unmount`] has unmounted.
+    /// Mounts again what [`FileSystems::unmount`] has unmounted. A disk that was detached meanwhile
+    /// may have another block device.
     pub(super) fn mount_again(&self, unmounted: Vec<Mounted>) {
         for it in unmounted.into_iter().rev() {
-            if let Err(error) = self.mount(it) {
+            let place = self.devices.disk(&it.disk).and_then(|disk| self.place(&disk));
+            if let Err(error) = place.and_then(|device| self.mount(Mounted { device, ..it })) {
                 tracing::error!("it is not mounted any more: {error}");
             }
         }
@@ -376,7 +378,8 @@ fn make_directory(path: &Path, umask: Mode) -> io::Result<()> {
     }
     path.parent().map_or(Ok(()), |above| make_directory(above, umask))?;
     fs::create_dir(path)?;
-    fs::set_permissions(path, Permissions::from_mode(0o777 & !umask.bits()))
+    let inherited = fs::metadata(path)?.permissions().mode() & 0o7000;
+    fs::set_permissions(path, Permissions::from_mode(inherited | 0o777 & !umask.bits()))
 }
 
 #[cfg(test)]

@@ -64,7 +64,8 @@ pub fn planned(options: &DaemonOptions) -> Result<(Root, Plan), ControlError> {
     let (transport, nbd, asked) = (*transport, nbd.clone(), asked.clone());
     let configured = Configured { root: root.path().into(), transport, nbd, asked };
     // Without a daemon before nothing can be in use.
-    let observed = state.as_ref().map(|_| observe(&kept, &before)).transpose()?;
+    let before_this = state.as_ref().filter(|state| state.is_inherited());
+    let observed = before_this.map(|_| observe(&kept, &before)).transpose()?;
     let by = plan(&kept, &configured, &observed.unwrap_or_default());
     let root = if by.root == root.path() { root.clone() } else { before };
     Ok((root, by))

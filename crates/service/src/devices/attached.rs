@@ -139,13 +139,19 @@ impl Attachment {
         self.opens.are_from_before()
     }
 
+    /// Has a program the file open, whenever it opened it? Looks at all processes, as
+    /// [`Attachment::is_held_since_before`].
+    pub(super) fn has_users(&self) -> bool {
+        self.is_open() || self.is_held_since_before()
+    }
+
     /// What stands on the block device, and who has the file open; empty without such users.
     pub(super) fn users(&self) -> Result<Vec<String>, ControlError> {
         let mut users = match self.device()? {
             Some((loops, device)) => loops.users(&device)?,
             None => Vec::new(),
         };
-        if users.is_empty() && (self.is_open() || self.is_held_since_before()) {
+        if users.is_empty() && self.has_users() {
             users = self.names();
         }
         Ok(users)
@@ -153,7 +159,7 @@ impl Attachment {
 
     /// The names of those who have it, for a message.
     pub(super) fn names(&self) -> Vec<String> {
-        if self.is_open() || self.is_held_since_before() {
+        if self.has_users() {
             return vec![format!("{} is open{}", self.file.display(), used_by(&self.file))];
         }
         match self.device() {

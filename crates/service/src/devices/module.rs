@@ -59,10 +59,12 @@ impl Devices {
     /// `EBUSY` when a device is in use; the message names every user. All devices stay then.
     pub fn unload(&self) -> Result<(), ControlError> {
         let _turn = self.loading.lock();
-        let _closed = self.admission.close();
         self.let_all_clients_go();
         self.refuse_held(|_| true)?;
-        self.when_closed(|lifecycle| self.unload_all(lifecycle))?;
+        self.when_closed(|lifecycle| {
+            let _closed = self.admission.close();
+            self.unload_all(lifecycle)
+        })?;
         tracing::info!("all devices removed");
         Ok(())
     }

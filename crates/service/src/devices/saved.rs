@@ -105,7 +105,9 @@ fn make_part(part: &Path) -> io::Result<File> {
 /// Has the entries of the directory of `path` survive a power failure, where its file system can.
 fn sync_directory_of(path: &Path) -> io::Result<()> {
     let above = path.parent().filter(|above| !above.as_os_str().is_empty());
-    match File::open(above.unwrap_or(Path::new(".")))?.sync_all() {
+    match File::open(above.unwrap_or(Path::new("."))).and_then(|above| above.sync_all()) {
+        // It may be written to, and not be read.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
         done => done,
     }

@@ -191,6 +191,12 @@ impl Devices {
         saved_at.filter_map(disk).collect()
     }
 
+    /// Is there a device to be saved at the end?
+    #[must_use]
+    pub fn has_to_save(&self) -> bool {
+        !self.to_save().is_empty()
+    }
+
     /// Checks that the devices can be saved, as far as can be told before they are.
     ///
     /// # Errors

@@ -11,11 +11,11 @@ use fuse::Hold;
 use host::swaps;
 use zram::Disk;
 
+use super::Devices;
 use super::change::Change;
 use super::refusal::{Refusal, in_use};
 use super::saved::refuse_snapshot;
 use super::swapped::is_swap;
-use super::{Attachment, Devices};
 use crate::loops::{LOOKING, PAUSE};
 use crate::mounts::stands_on;
 
@@ -27,8 +27,7 @@ impl Devices {
         &self,
         attempt: impl Fn(&Change<'_>) -> Result<(), Refusal>,
     ) -> Result<(), ControlError> {
-        let end = Instant::now() + LOOKING;
-        let mut pause = PAUSE;
+        let (mut end, mut pause) = (Instant::now() + LOOKING, PAUSE);
         loop {
             let done = {
                 let lifecycle = self.change();
@@ -36,7 +35,10 @@ impl Devices {
                 attempt(&lifecycle)
             };
             match done {
-                Err(Refusal::Processed(disk)) => disk.wait_until_processed(),
+                Err(Refusal::Processed(disk)) => {
+                    disk.wait_until_processed();
+                    (end, pause) = (Instant::now() + LOOKING, PAUSE);
+                }
                 Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => {
                     thread::sleep(pause);
                     pause *= 2;
@@ -134,8 +136,9 @@ impl Devices {
 
     /// Has a program the file of device `name` open?
     pub(crate) fn is_file_open(&self, name: &str) -> bool {
-        let id = self.disk(name).map(|disk| disk.id());
-        id.is_ok_and(|id| self.attached.lock().get(&id).is_some_and(Attachment::is_open))
+        let Ok(disk) = self.disk(name) else { return false };
+        let attached = self.attached.lock().get(&disk.id()).cloned();
+        attached.is_some_and(|it| it.has_users())
     }
 
     /// Checks that no program uses a file or a loop device of a device. Clients of NBD connect
