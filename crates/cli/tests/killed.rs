@@ -24,7 +24,7 @@ use cli::swap::selftest::group::Group;
 use host::{Memfds, swaps};
 use service::swap::limits::Controller;
 use sync::atomic::killed::POINT;
-use testkit::{Need, Rng, met};
+use testkit::{Ends, Need, Rng, met};
 
 use common::{Place, program, wait_until};
 use hungry::hungry;
@@ -45,15 +45,6 @@ const POINTS: [&str; 10] = [
     "thread panics",
     "served panics",
 ];
-
-/// Has the others end, also when a test fails.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 #[test]
 fn programs_survive_an_end_of_the_daemon_at_each_place_of_a_take_over() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use common::{eventually, start, start_elsewhere, start_in};
 use fuse::{LoopDevice, LoopOptions, find_by_backing, leftovers};
-use testkit::{Need, TempDir};
+use testkit::{Ends, Need, TempDir};
 
 /// Tests with loop devices run one after another: numbers are given in order, and a copy of all
 /// mounts keeps the devices of other tests in use.
@@ -150,12 +150,13 @@ fn clearing_ends_no_mount_that_is_made_meanwhile() {
                 }
             });
         }
+        let ending = Ends(&ends);
         let listed = || {
             let _mount = mount(&used);
             fs::read_dir(used.join("files")).map(Iterator::count).map_err(|error| error.to_string())
         };
         let wrong = (0..ROUNDS).map(|_| listed()).find(|listed| *listed != Ok(0));
-        ends.store(true, Ordering::Relaxed);
+        drop(ending);
         assert_eq!(wrong, None);
     });
 }

@@ -13,7 +13,7 @@ use std::thread;
 use common::kept::{Kept, has_resend, kills, mounted};
 use common::{eventually, start};
 use fuse::{KnownLoop, LoopDevice, LoopOptions, SwapFile, SwapFileOptions, find_by_backing};
-use testkit::{Need, Rng, TempDir, run};
+use testkit::{Ends, Need, Rng, TempDir, run};
 
 const P: usize = 4096;
 /// Pages of the file.
@@ -230,10 +230,11 @@ fn a_file_system_survives_the_server_of_its_disk() {
             }
             copies
         });
+        let ending = Ends(&stop);
         for _ in 0..kills(40) {
             kept.kill(&mut rng);
         }
-        stop.store(true, Ordering::Relaxed);
+        drop(ending);
         user.join().unwrap()
     });
     println!("{copies} copies");

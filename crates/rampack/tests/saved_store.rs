@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use pagealloc::{Zone, ZoneOptions};
 use rampack::{Algorithm, Error, Rampack, Store, StoreOptions, Upkeep};
-use testkit::{Rng, TempDir};
+use testkit::{Ends, Rng, TempDir};
 use zram::{Disk, NoHostFiles, Resources, Restoring};
 
 fn rampack() -> Rampack {
@@ -109,6 +109,7 @@ fn each_key_is_as_at_some_instant_while_writers_go_on() {
                 store.compact();
             }
         });
+        let ending = Ends(&done);
         for _ in 0..25 {
             let versions = |of: &[AtomicU64]| {
                 of.iter().map(|version| version.load(Ordering::SeqCst)).collect::<Vec<_>>()
@@ -128,7 +129,7 @@ fn each_key_is_as_at_some_instant_while_writers_go_on() {
                 assert!(range.contains(&version), "key {key}: {version} is not in {range:?}");
             }
         }
-        done.store(true, Ordering::SeqCst);
+        drop(ending);
     });
 }
 

@@ -9,7 +9,7 @@ use std::thread;
 
 use common::{at, clone, open, store};
 use sim::values::contents;
-use testkit::Rng;
+use testkit::{Ends, Rng};
 use units::Cpu;
 use values::{At, Options, PutOptions, Recompress, Values};
 use zcomp::Params;
@@ -27,15 +27,6 @@ struct Stores {
     /// Values may leave by themselves.
     evicts: bool,
     now: u32,
-}
-
-/// Ends threads, also when a test fails: the scope waits for them.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn put(values: &Values, at: At, number: u64, value: &[u8]) {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{at, store};
 use sim::values::contents;
-use testkit::Rng;
+use testkit::{Ends, Rng};
 use values::{Options, PutError, PutOptions, Recompress, Values};
 use zcomp::Params;
 
@@ -151,6 +151,7 @@ fn keys_are_found_while_the_index_shrinks() {
                 }
             });
         }
+        let ending = Ends(&done);
         // The index grows and shrinks over the same pages.
         for _ in 0..3 {
             let others = || (0..ALL).filter(|key| key % 64 != 0);
@@ -161,7 +162,7 @@ fn keys_are_found_while_the_index_shrinks() {
         (0..ALL).filter(|key| key % 64 != 0).for_each(|key| {
             assert!(values.remove(at(0, 1), &name(key)));
         });
-        done.store(true, Ordering::SeqCst);
+        drop(ending);
     });
     while values.upkeep(at(0, 1), 1000) {}
     let after = values.stats();

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use common::{CPU, Live, Site, contents, leaving, pick, site, some_size};
-use testkit::Rng;
+use testkit::{Ends, Rng};
 use units::{Cpu, PAGE_SIZE};
 use zsmalloc::{Handle, Pass};
 
@@ -242,6 +242,7 @@ fn threads_store_read_and_free_beside_compaction() {
                 scope.spawn(move || live_randomly(site, Cpu(n), seed, live))
             })
             .collect();
+        let ending = Ends(&done);
         let (site, done, lives) = (&site, &done, &lives);
         let compactor = scope.spawn(move || {
             while !done.load(Relaxed) {
@@ -251,7 +252,7 @@ fn threads_store_read_and_free_beside_compaction() {
             }
         });
         workers.into_iter().for_each(|worker| worker.join().unwrap());
-        done.store(true, Relaxed);
+        drop(ending);
         compactor.join().unwrap();
     });
     assert!(site.pool.stats().frames_compacted > 0, "nothing was ever moved");

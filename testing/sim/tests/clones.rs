@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use block::{BlockDevice, Context, Operation};
-use common::{Ends, LAYOUTS, Plan, Watched};
+use common::{LAYOUTS, Plan, Watched};
 use control::Errno;
 use sim::content::Fill;
-use testkit::{Rng, asked, seed};
+use testkit::{Ends, Rng, asked, seed};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::{Disk, Pack, Recompress, Restoring, Select, Share, Writeback};

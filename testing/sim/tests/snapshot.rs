@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use common::{Ends, LAYOUTS, Plan, Watched};
+use common::{LAYOUTS, Plan, Watched};
 use control::{ControlError, Errno};
 use sim::content::Fill;
-use testkit::{Rng, seed};
+use testkit::{Ends, Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::Params;
 use zram::{Disk, Pack, Recompress, Restored, Restoring, Select, Share, Snapshot, Writeback};

@@ -13,6 +13,7 @@ use block::{BlockDevice, Context, Extent, IoError, Operation, ZeroMode};
 use common::{Plan, Watched};
 use sim::content::Fill;
 use sim::swap::{Cache, FaultyDevice, PAGES as AREA, Policy};
+use testkit::Ends;
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::{WhenFull, Writeback};
 
@@ -149,6 +150,7 @@ fn a_disk_does_not_wait_for_room() {
                     disk.disk.set_mem_limit(8 * P);
                 }
             });
+            let _ending = Ends(&done);
             for n in 0..60_000 {
                 let (offset, length, from) = (n % 15 * P + 100, 50, [0; 50]);
                 let change = match n % 3 {
@@ -160,7 +162,6 @@ fn a_disk_does_not_wait_for_room() {
                 blocked += u64::from(changed == BLOCKED);
                 assert!(changed == BLOCKED || changed == Ok(()), "{changed:?}");
             }
-            done.store(true, Ordering::Relaxed);
         });
         let stats = disk.disk.stats();
         assert_eq!((stats.backed_writes, stats.failed_writes), (0, 0), "{when_full:?}: it waited");

@@ -8,6 +8,7 @@
 //! * [`cases`]: how many cases such a test tries, and [`asked`], which a variable sets.
 //! * [`TempDir`]: a directory that is removed after the test.
 //! * [`dies`]: runs code that must end its process in a child process.
+//! * [`Ends`]: tells threads to end, also when the test fails.
 //! * [`CountingHeap`]: counts the calls of the heap.
 //! * [`run`] and [`try_run`]: run a foreign program and show its output on failure.
 //!
@@ -25,6 +26,7 @@
 mod amount;
 mod command;
 mod dies;
+mod ends;
 mod heap;
 mod need;
 mod rng;
@@ -33,6 +35,7 @@ mod scratch;
 pub use amount::{asked, cases, is_long};
 pub use command::{Output, attach_loop, copy_program, run, script, try_run};
 pub use dies::dies;
+pub use ends::Ends;
 pub use heap::CountingHeap;
 pub use need::{Need, met};
 pub use rng::{Rng, seed};

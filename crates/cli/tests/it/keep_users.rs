@@ -11,22 +11,13 @@ use std::time::{Duration, Instant};
 
 use cli::swap::selftest::group::Group;
 use host::{Controller, swaps};
-use testkit::{Need, Rng, TempDir, met, run, try_run};
+use testkit::{Ends, Need, Rng, TempDir, met, run, try_run};
 
 use crate::common::{Daemon, Place, program, wait_until};
 use crate::hungry::hungry;
 use crate::keeper::{Keeper, has_resend, kill, kills};
 
 const MIB: u64 = 1 << 20;
-
-/// Has others end, also when a test fails.
-pub struct Ends<'a>(pub &'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Kills the daemon `times` times while `user` works, which is told when to end, and says how often
 /// it was done. Returns that.

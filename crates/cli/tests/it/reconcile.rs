@@ -10,12 +10,12 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use host::swaps;
-use testkit::{Need, TempDir, met, run, try_run};
+use testkit::{Ends, Need, TempDir, met, run, try_run};
 
 use crate::common::{NbdClient, Place, noise, private_file, program, wait_until};
 use crate::fsck::region_of;
 use crate::keep_swap::{FIRST, is_swapped_off, lost_pages, work};
-use crate::keep_users::{Ends, NEEDS};
+use crate::keep_users::NEEDS;
 use crate::keeper::{Keeper, has_resend};
 use crate::nbd_frontends::{NBDINFO, make_certificates};
 

@@ -481,16 +481,22 @@ fn the_users_of_block_devices_wait_for_the_new_program() {
     service.stop();
 }
 
+/// A service with two disks, and the file of the second one, which this process has open.
+fn with_an_open_file() -> (Service, PathBuf, File) {
+    let service = Service::start("serve --num-devices 2 --size 4M");
+    wait_until("the other disk", || service.ask("get zram1 initstate").out == "1\n");
+    let file = service.place.root().join("files/zram1");
+    let open = File::options().read(true).write(true).open(&file).unwrap();
+    (service, file, open)
+}
+
 #[test]
 fn a_program_keeps_the_file_that_it_opened_under_the_daemon_before() {
     let name = "a_program_keeps_the_file_that_it_opened_under_the_daemon_before";
     if !met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {
         return;
     }
-    let service = Service::start("serve --num-devices 2 --size 4M");
-    wait_until("the other disk", || service.ask("get zram1 initstate").out == "1\n");
-    let file = service.place.root().join("files/zram1");
-    let open = File::options().read(true).write(true).open(&file).unwrap();
+    let (service, file, open) = with_an_open_file();
     let this = format!("pid {}", std::process::id());
     for is_upgrade in [false, true] {
         let before = service.process();
@@ -522,10 +528,7 @@ fn a_file_that_is_gone_is_no_other_disk_after_an_upgrade() {
     if !met(name, &[Need::Root, Need::Fuse, Need::Loop, has_resend()]) {
         return;
     }
-    let service = Service::start("serve --num-devices 2 --size 4M");
-    wait_until("the other disk", || service.ask("get zram1 initstate").out == "1\n");
-    let file = service.place.root().join("files/zram1");
-    let open = File::options().read(true).write(true).open(&file).unwrap();
+    let (service, file, open) = with_an_open_file();
     service.does("remove --force zram1");
     service.does("upgrade");
     assert_eq!(service.does("add --size 4M"), "zram1\n");

@@ -5,7 +5,7 @@
 pub mod bench;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 use block::layer::{Fault, FaultPlan};
@@ -301,14 +301,5 @@ impl BlockDevice for Watched {
     }
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
         self.disk.extents(cpu, offset, length, visit)
-    }
-}
-
-/// Tells threads to end when it is dropped.
-pub struct Ends<'a>(pub &'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
     }
 }
