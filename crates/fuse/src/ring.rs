@@ -15,6 +15,9 @@
 //!   it back;
 //! - the memory is freed with the last entry, and an entry that the kernel still has when the ring
 //!   is dropped is never dropped.
+//!
+//! An entry may go from ring to ring while a server has it: the ring that answers its request gets
+//! the next one.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,7 +34,9 @@ use io_uring::register::Restriction;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;
 
-use crate::swapfile::wire::{self, Call, ENTRY, Request};
+use crate::swapfile::wire::{self, ENTRY};
+
+use self::plan::Part;
 
 pub(crate) mod enabled;
 pub(crate) mod plan;
@@ -49,7 +54,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// headers share a cache line.
 const APART: usize = ENTRY + size_of::<[host::iovec; 2]>();
 
-/// The memory of the entries of a ring: headers, then data, each entry's at a page.
+/// The memory of the entries of all rings: headers, then data, each entry's at a page.
 struct Memory {
     pages: Pages,
     /// Bytes of the headers.
@@ -72,9 +77,16 @@ impl Memory {
 pub(crate) struct Entry {
     memory: Arc<Memory>,
     number: u16,
+    queue: u16,
+    home: u16,
 }
 
 impl Entry {
+    /// The number of the part that it was dealt to.
+    pub(crate) fn home(&self) -> usize {
+        self.home.into()
+    }
+
     fn header_at(&self) -> NonNull<u8> {
         // SAFETY: numbers are below the count for which the memory was allocated.
         unsafe { self.memory.pages.start().add(usize::from(self.number) * APART) }
@@ -97,15 +109,23 @@ impl Entry {
             (header, std::slice::from_raw_parts_mut(self.data_at().as_ptr(), largest))
         }
     }
+}
 
-    /// Bytes of data that the request reads or writes, 0 for others; and whether it writes.
-    pub(crate) fn data_bytes(&mut self) -> (usize, bool) {
-        match wire::parse_entry(self.parts().0) {
-            Ok(Request { call: Call::Read { length, .. }, .. }) => (length as usize, false),
-            Ok(Request { call: Call::Write { length, .. }, .. }) => (length, true),
-            _ => (0, false),
-        }
-    }
+/// The entries of each part, with all their memory.
+///
+/// # Errors
+/// There is no memory, or more entries than have numbers.
+pub(crate) fn deal(parts: &[Part], shape: Shape) -> io::Result<Vec<Vec<Entry>>> {
+    let count = parts.iter().map(|part| part.queues.len()).sum::<usize>();
+    u16::try_from(count).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let memory = Arc::new(Memory::new(count, shape)?);
+    let mut numbers = 0u16..;
+    let entries = parts.iter().zip(0u16..).map(|(part, home)| {
+        let dealt = part.queues.iter().zip(&mut numbers);
+        let entry = |(&queue, number)| Entry { memory: memory.clone(), number, queue, home };
+        dealt.map(entry).collect()
+    });
+    Ok(entries.collect())
 }
 
 /// The owner of an entry.
@@ -116,8 +136,8 @@ enum Holder {
     Kernel(ManuallyDrop<Entry>),
     /// The thread that carries out its request.
     Server,
-    /// The kernel gave it back for good.
-    Gone,
+    /// Another ring, or nobody: the kernel gave it back for good.
+    Elsewhere,
 }
 
 /// An event of a ring.
@@ -142,40 +162,35 @@ pub(crate) struct Shape {
 /// The ring of one thread. It belongs to the thread that calls [`Ring::begin`].
 pub(crate) struct Ring {
     uring: IoUring<squeue::Entry128, cqueue::Entry>,
-    /// The queue of each entry.
-    queues: Vec<u16>,
+    /// Of each entry there is.
     holders: Vec<Holder>,
     /// Requests that came while others were given to the kernel.
     early: VecDeque<Entry>,
-    /// The number of entries that may still get requests.
+    /// The number of its entries that may still get requests.
     left: usize,
-    wake: Option<Arc<File>>,
+    wake: Arc<File>,
     /// The connection, which is the ring's file 0.
     channel: Option<Arc<File>>,
 }
 
 impl Ring {
-    /// A ring with all its memory, with an entry for each number of a queue in `queues`. A write to
-    /// `wake` wakes its thread.
-    pub(crate) fn new(queues: &[u16], shape: Shape, wake: Option<Arc<File>>) -> io::Result<Ring> {
-        let count = u16::try_from(queues.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    /// A ring with these entries of the `all` there are, and with its memory. A write to `wake`
+    /// wakes its thread.
+    pub(crate) fn new(own: Vec<Entry>, all: usize, wake: Arc<File>) -> io::Result<Ring> {
+        let commands = u32::try_from(own.len() + 1).map_err(|_| io::ErrorKind::InvalidInput)?;
         let uring = IoUring::builder()
             .dontfork()
             .setup_r_disabled()
             .setup_single_issuer()
             .setup_defer_taskrun()
-            .build(u32::from(count) + 1)?;
-        let memory = Arc::new(Memory::new(usize::from(count), shape)?);
-        let entry = |number| Holder::Here(Entry { memory: memory.clone(), number });
-        Ok(Ring {
-            uring,
-            queues: queues.to_vec(),
-            holders: (0..count).map(entry).collect(),
-            early: VecDeque::with_capacity(queues.len()),
-            left: queues.len(),
-            wake,
-            channel: None,
-        })
+            .build(commands)?;
+        let mut holders: Vec<Holder> = (0..all).map(|_| Holder::Elsewhere).collect();
+        let (early, left) = (VecDeque::with_capacity(all), own.len());
+        for entry in own {
+            let number = usize::from(entry.number);
+            holders[number] = Holder::Here(entry);
+        }
+        Ok(Ring { uring, holders, early, left, wake, channel: None })
     }
 
     /// Gives all entries to the kernel, for the connection of `channel`; an error if it refuses
@@ -192,7 +207,8 @@ impl Ring {
         submitter.register_enable_rings()?;
         self.channel = Some(channel);
         for number in 0..self.holders.len() {
-            if let Holder::Here(entry) = mem::replace(&mut self.holders[number], Holder::Gone) {
+            if let Holder::Here(entry) = mem::replace(&mut self.holders[number], Holder::Elsewhere)
+            {
                 self.register(entry);
             }
         }
@@ -223,7 +239,7 @@ impl Ring {
             list as u64
         };
         let number = entry.number;
-        let command = self.command(number, 0);
+        let command = command(&entry, 0);
         let built = opcode::UringCmd80::new(types::Fixed(0), REGISTER).cmd(command);
         let mut built = built.addr(Some(list)).build().user_data(u64::from(number));
         say_parts(&mut built, parts.len() as u32);
@@ -232,28 +248,32 @@ impl Ring {
     }
 
     /// Answers the request of `entry`, whose answer is in it. The kernel gets it at the next
-    /// [`Ring::wait`].
-    pub(crate) fn commit(&mut self, mut entry: Entry) {
-        let command = self.command(entry.number, wire::entry_id(entry.parts().0));
+    /// [`Ring::wait`]. The entry may be another ring's until now; returns whether it is.
+    pub(crate) fn commit(&mut self, mut entry: Entry) -> bool {
+        let request = wire::entry_id(entry.parts().0);
+        let command = command(&entry, request);
         let built = opcode::UringCmd80::new(types::Fixed(0), COMMIT_AND_FETCH).cmd(command);
         let built = built.build().user_data(u64::from(entry.number));
         let number = usize::from(entry.number);
-        self.holders[number] = Holder::Kernel(ManuallyDrop::new(entry));
+        let holder = Holder::Kernel(ManuallyDrop::new(entry));
+        let was = mem::replace(&mut self.holders[number], holder);
+        let is_new = matches!(was, Holder::Elsewhere);
+        self.left += usize::from(is_new);
         self.push(&built);
+        is_new
     }
 
-    /// What a command says (`fuse_uring_cmd_req`): flags, the number of a request, and a queue.
-    fn command(&self, number: u16, request: u64) -> [u8; 80] {
-        let mut bytes = [0; 80];
-        bytes[8..16].copy_from_slice(&request.to_ne_bytes());
-        bytes[16..18].copy_from_slice(&self.queues[usize::from(number)].to_ne_bytes());
-        bytes
+    /// Leaves a request, with its entry, to another ring.
+    pub(crate) fn give(&mut self, entry: &Entry) {
+        let holder = &mut self.holders[usize::from(entry.number)];
+        let was = mem::replace(holder, Holder::Elsewhere);
+        // One that it got a moment ago is not counted yet.
+        self.left -= usize::from(matches!(was, Holder::Server));
     }
 
     /// Waits for the next write to the wake-up, once.
     pub(crate) fn rearm(&mut self) {
-        let Some(wake) = &self.wake else { return };
-        let wake = types::Fd(wake.as_raw_fd());
+        let wake = types::Fd(self.wake.as_raw_fd());
         let built = opcode::PollAdd::new(wake, PollFlags::IN.bits().into()).build();
         self.push(&built.user_data(WAKE).into());
     }
@@ -266,7 +286,7 @@ impl Ring {
             if unsafe { self.uring.submission().push(built) }.is_ok() {
                 return;
             }
-            // Each entry has at most one command, so the ring has room for all.
+            // Entries that were another ring's took the room of its own.
             let _ = self.uring.submit();
         }
     }
@@ -302,7 +322,7 @@ impl Ring {
                 }
                 // ENOTCONN: it was unmounted. All others: the kernel takes no more of this entry.
                 _ => {
-                    self.holders[usize::from(entry.number)] = Holder::Gone;
+                    self.holders[usize::from(entry.number)] = Holder::Elsewhere;
                     self.left -= 1;
                 }
             }
@@ -321,20 +341,23 @@ impl Ring {
         }
     }
 
-    /// Has another event come already?
-    pub(crate) fn has_more(&mut self) -> bool {
-        !self.early.is_empty() || !self.uring.completion().is_empty()
-    }
-
-    /// The number of requests that came and are not answered yet.
-    pub(crate) fn under_way(&self) -> usize {
-        self.holders.iter().filter(|holder| matches!(holder, Holder::Server)).count()
+    /// The number of events that have come, and that [`Ring::next`] has not returned.
+    pub(crate) fn waiting(&mut self) -> usize {
+        self.early.len() + self.uring.completion().len()
     }
 
     /// May another request come? False after it was unmounted.
     pub(crate) fn is_live(&self) -> bool {
         self.left > 0
     }
+}
+
+/// What a command says (`fuse_uring_cmd_req`): flags, the number of a request, and a queue.
+fn command(entry: &Entry, request: u64) -> [u8; 80] {
+    let mut bytes = [0; 80];
+    bytes[8..16].copy_from_slice(&request.to_ne_bytes());
+    bytes[16..18].copy_from_slice(&entry.queue.to_ne_bytes());
+    bytes
 }
 
 /// Says in a submission that its address is one of so many parts. The crate has no word for it.

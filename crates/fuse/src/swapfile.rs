@@ -128,7 +128,8 @@ impl SwapFile {
         let page = host::page_bytes() as usize;
         let shape = Shape { largest: connection::largest(page), page, present: true };
         let SwapFileOptions { waiters, begin, .. } = options;
-        let kind = Kind { name: "swap-io", role: Role::SwapFile, begin, shape, waiters };
+        let (role, names) = (Role::SwapFile, false);
+        let kind = Kind { name: "swap-io", role, begin, shape, waiters, names };
         let parts = parts(host::possible_cpus(), host::cpus(), &host::allowed_cpus());
         let (rings, start) = match parts.and_then(|parts| Rings::new(parts, kind, file)) {
             Ok(made) => made,

@@ -96,6 +96,31 @@ fn others_are_answered_meanwhile() {
 }
 
 #[test]
+fn names_are_there_while_all_waiters_wait() {
+    if !common::met("names_are_there_while_all_waiters_wait", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start_with(TempDir::new(), &["--waiters", "1"]);
+    let [held, other] = ["zram0", "zram1"].map(|name| {
+        let path = served.ask(&format!("add-gated {name} {}", 64 * P)).unwrap();
+        std::path::PathBuf::from(path)
+    });
+    served.ask("hold zram0 3").unwrap();
+    let file = open(&held);
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| file.read_exact_at(&mut page(0), 3 * P));
+        served.ask("waiting zram0 1").unwrap();
+        // Behind the read they would come when that has failed.
+        let length = fs::metadata(&other).map(|there| there.len());
+        let opened = File::open(&other).map(drop);
+        assert!(!reader.is_finished(), "names waited for the read");
+        served.ask("release zram0").unwrap();
+        assert_eq!((length.unwrap(), opened.unwrap()), (64 * P, ()));
+        reader.join().unwrap().unwrap();
+    });
+}
+
+#[test]
 fn a_mount_is_torn_down_while_requests_wait() {
     if !common::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
         return;

@@ -7,7 +7,7 @@ use std::io::{self, Read, Write};
 use std::sync::Arc;
 
 use rustix::event::{EventfdFlags, eventfd};
-use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex};
 
 /// A list with a fixed capacity; it never allocates.
@@ -25,10 +25,10 @@ impl<T> Room<T> {
         Room { list: Mutex::new(list), most }
     }
 
-    /// Puts `thing` at the end; gives it back if there are `most` before it, or no room.
-    fn put(&self, thing: T, most: impl FnOnce() -> usize) -> Result<(), T> {
+    /// Puts `thing` at the end; gives it back if there is no room.
+    fn put(&self, thing: T) -> Result<(), T> {
         let mut list = self.list.lock();
-        if list.len() >= self.most.min(most()) {
+        if list.len() >= self.most {
             return Err(thing);
         }
         list.push_back(Some(thing));
@@ -74,7 +74,7 @@ impl<T> Mailbox<T> {
 
     /// Sends a message. One that has no room is lost: the caller counts what may be under way.
     pub fn send(&self, message: T) {
-        let _ = self.done.put(message, || usize::MAX);
+        let _ = self.done.put(message);
         self.ring();
     }
 
@@ -105,8 +105,6 @@ impl<T> Mailbox<T> {
 pub struct Jobs<J> {
     room: Room<J>,
     event: EventCount,
-    /// Threads that wait for a job.
-    idle: AtomicUsize,
     closed: AtomicBool,
     given_up: AtomicBool,
 }
@@ -115,10 +113,8 @@ impl<J> Jobs<J> {
     /// A list with room for `most` jobs.
     #[must_use]
     pub fn new(most: usize) -> Jobs<J> {
-        let room = Room::new(most);
-        let (event, idle) = (EventCount::default(), AtomicUsize::new(0));
         let (closed, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
-        Jobs { room, event, idle, closed, given_up }
+        Jobs { room: Room::new(most), event: EventCount::default(), closed, given_up }
     }
 
     /// Hands a job over.
@@ -126,20 +122,7 @@ impl<J> Jobs<J> {
     /// # Errors
     /// The job, if there is no room.
     pub fn put(&self, job: J) -> Result<(), J> {
-        self.put_behind(job, || usize::MAX)
-    }
-
-    /// Hands a job over if a thread waits for it.
-    ///
-    /// # Errors
-    /// The job, if all threads are busy.
-    pub fn offer(&self, job: J) -> Result<(), J> {
-        // Whoever took the job before this one is not idle any more: it took the lock of the list.
-        self.put_behind(job, || self.idle.load(Ordering::Relaxed))
-    }
-
-    fn put_behind(&self, job: J, most: impl FnOnce() -> usize) -> Result<(), J> {
-        self.room.put(job, most)?;
+        self.room.put(job)?;
         self.event.notify_one();
         Ok(())
     }
@@ -157,9 +140,7 @@ impl<J> Jobs<J> {
             if self.closed.load(Ordering::Relaxed) {
                 return None;
             }
-            self.idle.fetch_add(1, Ordering::Relaxed);
             self.event.wait(ticket);
-            self.idle.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -184,25 +165,9 @@ mod tests {
     fn a_room_has_an_end() {
         let room = Room::new(2);
         assert_eq!(room.take(), None);
-        let put = |number| room.put(number, || usize::MAX);
-        assert_eq!((put(1), put(2), put(3)), (Ok(()), Ok(()), Err(3)));
-        assert_eq!((room.take(), room.put(4, || 1), put(4)), (Some(1), Err(4), Ok(())));
+        assert_eq!((room.put(1), room.put(2), room.put(3)), (Ok(()), Ok(()), Err(3)));
+        assert_eq!((room.take(), room.put(4)), (Some(1), Ok(())));
         assert_eq!((room.take(), room.take(), room.take()), (Some(2), Some(4), None));
-    }
-
-    #[test]
-    fn a_job_is_taken_over_only_by_a_thread_that_waits() {
-        let jobs = Jobs::new(4);
-        assert_eq!(jobs.offer(1), Err(1));
-        std::thread::scope(|scope| {
-            let taken = scope.spawn(|| jobs.take());
-            while let Err(job) = jobs.offer(2) {
-                assert_eq!(job, 2);
-                std::thread::yield_now();
-            }
-            assert_eq!(taken.join().unwrap(), Some(2));
-        });
-        assert_eq!(jobs.offer(3), Err(3));
     }
 
     #[test]

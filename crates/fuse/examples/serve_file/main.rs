@@ -1,5 +1,5 @@
 //! Serves uncompressed RAM disks as files until its standard input ends:
-//! `serve_file DIRECTORY [--workers N] [--pin] [--shared-fd] [--ring]`.
+//! `serve_file DIRECTORY [--workers N] [--waiters N] [--pin] [--shared-fd] [--ring]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
 //! `add NAME BYTES`, `add-kind NAME KIND BYTES` (a kind of `sim::roads`), `remove NAME`,
@@ -50,6 +50,9 @@ fn serve() -> Result<(), Box<dyn Error>> {
         match argument.as_str() {
             "--workers" => {
                 options.workers = Some(arguments.next().ok_or("how many workers?")?.parse()?);
+            }
+            "--waiters" => {
+                options.waiters = arguments.next().ok_or("how many waiters?")?.parse()?
             }
             "--pin" => options.pin = true,
             "--shared-fd" => options.clone_fd = false,

@@ -17,7 +17,7 @@ use super::{Frontend, called, on_what_is_there};
 use crate::ranges;
 use crate::ring::enabled::Enabled;
 use crate::ring::plan::parts;
-use crate::ring::serving::{CarryOut, Kind, Rings, Start};
+use crate::ring::serving::{Carried, CarryOut, Kind, Rings, Start};
 use crate::ring::{Entry, Shape};
 use crate::serving::{self, Threads};
 use crate::swapfile::reply::Reply;
@@ -35,7 +35,7 @@ pub(crate) fn rings(frontend: &Frontend, waiters: usize) -> io::Result<(Rings, S
     let page = host::page_bytes() as usize;
     let shape = Shape { largest: LARGEST_BY_RING.max(page), page, present: false };
     let (role, begin) = (Role::FuseDisk, || {});
-    let kind = Kind { name: "fuse-disk", role, begin, shape, waiters };
+    let kind = Kind { name: "fuse-disk", role, begin, shape, waiters, names: true };
     let work = ByRing { frontend: frontend.clone(), library: Library::new(frontend)? };
     let (rings, start) = Rings::new(parts, kind, &Arc::new(work))?;
     Ok((rings, start, Enabled::now()?))
@@ -47,7 +47,7 @@ struct ByRing {
 }
 
 impl CarryOut for ByRing {
-    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> bool {
+    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> Carried {
         let (header, data) = entry.parts();
         let unique = wire::entry_id(header);
         let reply = match wire::parse_entry(header) {
@@ -57,9 +57,9 @@ impl CarryOut for ByRing {
                 match self.frontend.read_data(wire::handle(header), range, data, wait) {
                     Ok(length) => {
                         Reply::data(unique, length).put_in_entry(header, data, length);
-                        return true;
+                        return Carried::Out;
                     }
-                    Err(errno::EAGAIN) if wait == Wait::No => return false,
+                    Err(errno::EAGAIN) if wait == Wait::No => return Carried::WouldWait,
                     Err(errno) => Reply::error(unique, errno),
                 }
             }
@@ -67,19 +67,19 @@ impl CarryOut for ByRing {
                 match self.frontend.change_data(wire::handle(header), &request.call, data, wait) {
                     Ok(Some(written)) => Reply::written(unique, written),
                     Ok(None) => Reply::done(unique),
-                    Err(errno::EAGAIN) if wait == Wait::No => return false,
+                    Err(errno::EAGAIN) if wait == Wait::No => return Carried::WouldWait,
                     Err(errno) => Reply::error(unique, errno),
                 }
             }
-            // The library may have to wait.
-            Ok(_) if wait == Wait::No => return false,
+            // One at a time, whoever asks.
+            Ok(_) if wait == Wait::No => return Carried::Names,
             Ok(_) => match self.library.ask(header, data) {
-                Ok(()) => return true,
+                Ok(()) => return Carried::Out,
                 Err(_) => Reply::error(unique, errno::EIO),
             },
         };
         reply.put_in_entry(header, data, 0);
-        true
+        Carried::Out
     }
 }
 

@@ -1,6 +1,12 @@
 //! The threads of a connection's rings: each takes all waiting requests, carries them out, and
 //! answers them in the same system call that waits for the next ones.
 //!
+//! A driver sends all its requests from one CPU, and the thread of that CPU answers one at a time
+//! soonest: nobody is woken elsewhere. Where many come at once it hands some of its entries, with
+//! their requests, to the next thread, which gets the requests of these entries from then on. An
+//! entry comes back when the next thread alone had requests for a while. The kernel takes the entry
+//! that was free last, so those that stay there are not used then.
+//!
 //! A serving thread uses its stack, its ring with its memory, and the files: no heap, no log. The
 //! exception is a panic of a device: its report and its unwinding use the heap.
 
@@ -13,21 +19,32 @@ use std::time::{Duration, Instant};
 
 use block::Wait;
 use host::{Jobs, Mailbox, Role};
+use sync::CachePadded;
+use sync::atomic::{AtomicUsize, Ordering};
 
 use super::plan::Part;
-use super::{Entry, Event, Ring, Shape};
+use super::{Entry, Event, Ring, Shape, deal};
 
-/// Bytes of a request which another thread carries out if others wait behind it: it takes longer
-/// than waking that thread.
-const LONG: usize = 32 << 10;
-/// So many long writes one by one are given away after there were several at once.
-const SEVERAL: usize = 16;
+/// Requests that wait behind one at once before its entry goes to the next thread.
+const CROWD: usize = 2;
+/// So many requests in a row without one at the home of their entries bring these home.
+const ALONE: usize = 16;
 
 /// What carries requests out. Threads call it at once.
 pub(crate) trait CarryOut: Send + Sync + 'static {
-    /// Carries out the request in `entry` and puts the answer there. False if it would have to wait
-    /// under `Wait::No`; nothing has changed then.
-    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> bool;
+    /// Carries out the request in `entry` and puts the answer there. Under `Wait::No` it may leave
+    /// that to another thread; nothing has changed then.
+    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> Carried;
+}
+
+/// What became of a request.
+pub(crate) enum Carried {
+    /// The answer is in its entry.
+    Out,
+    /// It would have to wait.
+    WouldWait,
+    /// It is about names, and all of those wait for one thread.
+    Names,
 }
 
 /// What the threads of a connection have in common.
@@ -39,24 +56,73 @@ pub(crate) struct Kind {
     /// Each calls it once, before it gives up its privileges.
     pub(crate) begin: fn(),
     pub(crate) shape: Shape,
-    /// The number of threads for requests that would have to wait, or are long and not alone; with
-    /// 0 the others do that.
+    /// The number of threads for requests that would have to wait; with 0 the others do that.
     pub(crate) waiters: usize,
+    /// Has it a thread for names, beside waiters?
+    pub(crate) names: bool,
 }
 
-/// A request for another thread: it would have to wait, or is long.
+/// A request for a thread that may wait.
 struct Job {
     ring: usize,
     entry: Entry,
 }
 
+/// What the thread of a ring gets from other threads.
+enum Message {
+    /// An answer, for the kernel.
+    Answer(Entry),
+    /// A request, with the entry for good.
+    Request(Entry),
+}
+
+/// What all threads of a connection know.
+struct Team {
+    mailboxes: Vec<Mailbox<Message>>,
+    /// For each ring, the last one that had a request of its entries: a hint.
+    last: Vec<CachePadded<AtomicUsize>>,
+    /// None if there are no waiters.
+    lists: Option<Lists>,
+}
+
+/// The requests for threads that may wait.
+struct Lists {
+    data: Jobs<Job>,
+    names: Jobs<Job>,
+}
+
+impl Team {
+    fn new(parts: &[Part], waiters: usize) -> io::Result<Team> {
+        let all = parts.iter().map(|part| part.queues.len()).sum();
+        let mailboxes = parts.iter().map(|_| Mailbox::new(all)).collect::<io::Result<_>>()?;
+        let last = (0..parts.len()).map(|it| CachePadded::new(AtomicUsize::new(it))).collect();
+        let lists = || Lists { data: Jobs::new(all), names: Jobs::new(all) };
+        Ok(Team { mailboxes, last, lists: (waiters > 0).then(lists) })
+    }
+
+    /// Carries out what is on a list until it is closed.
+    fn wait_on(&self, list: &Jobs<Job>, work: &impl CarryOut) {
+        while let Some(Job { ring, mut entry }) = list.take() {
+            work.carry_out(&mut entry, Wait::Yes);
+            self.mailboxes[ring].send(Message::Answer(entry));
+        }
+    }
+
+    fn close(&self) {
+        if let Some(lists) = &self.lists {
+            lists.data.close();
+            lists.names.close();
+        }
+    }
+}
+
 /// The threads of a connection's rings. They end with the connection.
 pub(crate) struct Rings {
     threads: Vec<JoinHandle<()>>,
-    /// Those of requests that would have to wait or are long.
+    /// Those of requests that would have to wait.
     waiters: Vec<JoinHandle<()>>,
     ids: Vec<i32>,
-    jobs: Option<Arc<Jobs<Job>>>,
+    team: Arc<Team>,
 }
 
 /// Lets the threads begin. A drop ends them.
@@ -96,24 +162,25 @@ impl Rings {
     ) -> io::Result<(Rings, Start)> {
         let (ready, is_ready) = mpsc::channel();
         let (begun, has_begun) = mpsc::channel();
+        let team = Arc::new(Team::new(&parts, kind.waiters)?);
         let mut rings =
-            Rings { threads: Vec::new(), waiters: Vec::new(), ids: Vec::new(), jobs: None };
+            Rings { threads: Vec::new(), waiters: Vec::new(), ids: Vec::new(), team: team.clone() };
         let mut start = Start { begin: Vec::new(), has_begun };
-        let entries = parts.iter().map(|part| part.queues.len());
-        if kind.waiters > 0 {
-            rings.jobs = Some(Arc::new(Jobs::new(entries.clone().sum())));
-        }
-        let mailboxes = entries.map(|most| Mailbox::new(most).map(Arc::new));
-        let mailboxes = mailboxes.collect::<io::Result<Vec<Arc<Mailbox<Entry>>>>>()?;
-        for (number, part) in parts.into_iter().enumerate() {
-            let mailbox = rings.jobs.is_some().then(|| mailboxes[number].clone());
-            let (work, jobs) = (work.clone(), rings.jobs.clone());
+        let dealt = deal(&parts, kind.shape)?;
+        let all = dealt.iter().map(Vec::len).sum();
+        for (number, (part, own)) in parts.into_iter().zip(dealt).enumerate() {
+            let (work, team) = (work.clone(), team.clone());
             let (ready, begun) = (ready.clone(), begun.clone());
             let (begin, is_to_begin) = mpsc::channel();
             start.begin.push(begin);
             let thread = spawn(format!("{}-{number}", kind.name), kind, move || {
-                let wake = mailbox.as_ref().map(|mailbox| mailbox.wake().clone());
-                let made = make(&part, kind, wake);
+                let most = own.len() / 2;
+                let made = Ring::new(own, all, team.mailboxes[number].wake().clone());
+                let made = made.inspect(|_| {
+                    // Where its CPU is taken away at this moment, it runs anywhere, only slower.
+                    let _ = part.cpu.map(host::pin_to_cpu);
+                    prepare(kind);
+                });
                 let Some(mut ring) = tell(made, ready) else { return };
                 // It never comes if something else could not be made.
                 let Ok(channel) = is_to_begin.recv() else { return };
@@ -122,21 +189,22 @@ impl Rings {
                 let _ = begun.send(is_begun);
                 drop(begun);
                 if may_serve {
-                    Server { number, mailbox, jobs, work: &*work, several: 0 }.serve(&mut ring);
+                    let (team, work) = (&*team, &*work);
+                    Server { number, team, work, most, away: 0, alone: 0 }.serve(&mut ring);
                 }
             });
             rings.threads.push(thread?);
         }
-        for number in 0..kind.waiters {
-            let (work, jobs, mailboxes) = (work.clone(), rings.jobs.clone(), mailboxes.clone());
-            let ready = ready.clone();
+        // The last one is for names.
+        let names = usize::from(kind.names && kind.waiters > 0);
+        for number in 0..kind.waiters + names {
+            let (work, team, ready) = (work.clone(), team.clone(), ready.clone());
             let thread = spawn(format!("{}-w{number}", kind.name), kind, move || {
                 prepare(kind);
                 let Some(()) = tell(host::enter(kind.role), ready) else { return };
-                while let Some(Job { ring, mut entry }) = jobs.as_ref().and_then(|it| it.take()) {
-                    work.carry_out(&mut entry, Wait::Yes);
-                    mailboxes[ring].send(entry);
-                }
+                let Some(lists) = &team.lists else { return };
+                let list = if number < kind.waiters { &lists.data } else { &lists.names };
+                team.wait_on(list, &*work);
             });
             rings.waiters.push(thread?);
         }
@@ -160,7 +228,7 @@ impl Rings {
 
     /// Waits until all requests are carried out and the threads have ended, until `end` at most.
     /// Returns whether they have.
-    pub(crate) fn join(mut self, end: Instant) -> bool {
+    pub(crate) fn join(self, end: Instant) -> bool {
         // A thread of a ring ends when the waiters have given its requests back.
         let wait = |threads: &[JoinHandle<()>]| {
             while !threads.iter().all(JoinHandle::is_finished) && Instant::now() < end {
@@ -168,21 +236,15 @@ impl Rings {
             }
         };
         wait(&self.threads);
-        self.close();
+        self.team.close();
         wait(&self.waiters);
         self.are_over() && self.waiters.iter().all(JoinHandle::is_finished)
-    }
-
-    fn close(&mut self) {
-        if let Some(jobs) = &self.jobs {
-            jobs.close();
-        }
     }
 }
 
 impl Drop for Rings {
     fn drop(&mut self) {
-        self.close();
+        self.team.close();
         // A thread that still carries out a request ends after it.
         let threads = self.threads.drain(..).chain(self.waiters.drain(..));
         for thread in threads.filter(JoinHandle::is_finished) {
@@ -204,15 +266,6 @@ fn spawn(
         // (`host::make_resident`).
         false => thread.spawn(run),
     }
-}
-
-/// Prepares a thread, and makes its ring.
-fn make(part: &Part, kind: Kind, wake: Option<Arc<File>>) -> io::Result<Ring> {
-    let ring = Ring::new(&part.queues, kind.shape, wake)?;
-    // Where its CPU is taken away at this moment, it runs anywhere, only slower.
-    let _ = part.cpu.map(host::pin_to_cpu);
-    prepare(kind);
-    Ok(ring)
 }
 
 /// The last preparation of a thread.
@@ -237,49 +290,73 @@ fn tell<T>(made: io::Result<T>, ready: Sender<io::Result<i32>>) -> Option<T> {
 /// What serves one ring.
 struct Server<'a, W> {
     number: usize,
-    /// There with the list.
-    mailbox: Option<Arc<Mailbox<Entry>>>,
-    /// The list for requests that would have to wait or are long; None if there are no waiters.
-    jobs: Option<Arc<Jobs<Job>>>,
+    team: &'a Team,
     work: &'a W,
-    /// How many long writes are still given away although they come alone.
-    several: usize,
+    /// The most entries of its own that the next ring may have.
+    most: usize,
+    /// How many that has.
+    away: usize,
+    /// Requests in a row of entries of another ring, with none there.
+    alone: usize,
 }
 
 impl<W: CarryOut> Server<'_, W> {
     /// Serves until the connection ends.
     fn serve(&mut self, ring: &mut Ring) {
+        let mailbox = &self.team.mailboxes[self.number];
         while ring.is_live() {
             ring.wait();
             while let Some(event) = ring.next() {
                 match event {
-                    Event::Request(entry) => self.carry_out(ring, entry),
+                    Event::Request(entry) => self.take(ring, entry),
                     Event::Wake => {
-                        self.mailbox.iter().for_each(|mailbox| mailbox.woken());
+                        mailbox.woken();
                         ring.rearm();
                     }
                 }
             }
-            while let Some(entry) = self.mailbox.as_ref().and_then(|mailbox| mailbox.take()) {
-                ring.commit(entry);
+            while let Some(message) = mailbox.take() {
+                match message {
+                    Message::Request(entry) => self.carry_out(ring, entry),
+                    Message::Answer(entry) => {
+                        let is_at_home = entry.home() == self.number;
+                        let is_new = ring.commit(entry);
+                        self.away -= usize::from(is_new && is_at_home);
+                    }
+                }
             }
         }
     }
 
-    fn carry_out(&mut self, ring: &mut Ring, mut entry: Entry) {
-        if self.is_for_another(ring, &mut entry)
-            && let Some(jobs) = &self.jobs
-        {
-            match jobs.offer(Job { ring: self.number, entry }) {
-                Ok(()) => return,
-                Err(job) => entry = job.entry,
-            }
+    /// Carries out a request of the kernel, or hands it to the next thread.
+    fn take(&mut self, ring: &mut Ring, entry: Entry) {
+        let rings = self.team.mailboxes.len();
+        let is_at_home = entry.home() == self.number;
+        if is_at_home && rings > 1 && self.away < self.most && ring.waiting() >= CROWD {
+            ring.give(&entry);
+            self.away += 1;
+            self.team.mailboxes[(self.number + 1) % rings].send(Message::Request(entry));
+            return;
         }
-        let wait = if self.jobs.is_some() { Wait::No } else { Wait::Yes };
-        if !self.work.carry_out(&mut entry, wait)
-            && let Some(jobs) = &self.jobs
-        {
-            match jobs.put(Job { ring: self.number, entry }) {
+        let last = &self.team.last[entry.home()];
+        let is_alone = last.load(Ordering::Relaxed) == self.number;
+        if !is_alone {
+            last.store(self.number, Ordering::Relaxed);
+        }
+        self.alone = if is_alone && !is_at_home { self.alone + 1 } else { 0 };
+        self.carry_out(ring, entry);
+    }
+
+    fn carry_out(&mut self, ring: &mut Ring, mut entry: Entry) {
+        let lists = self.team.lists.as_ref();
+        let wait = if lists.is_some() { Wait::No } else { Wait::Yes };
+        let list = match (self.work.carry_out(&mut entry, wait), lists) {
+            (Carried::WouldWait, Some(lists)) => Some(&lists.data),
+            (Carried::Names, Some(lists)) => Some(&lists.names),
+            _ => None,
+        };
+        if let Some(list) = list {
+            match list.put(Job { ring: self.number, entry }) {
                 Ok(()) => return,
                 // The list has room for all requests, so this does not happen.
                 Err(job) => {
@@ -288,23 +365,16 @@ impl<W: CarryOut> Server<'_, W> {
                 }
             }
         }
-        ring.commit(entry);
+        self.answer(ring, entry);
     }
 
-    /// Whether a request is long, and others are under way or to be expected. A driver that sends
-    /// the next request from this CPU is held up by the one that is carried out here, so several at
-    /// once are seen as one after another; reads are too quick for that to matter.
-    fn is_for_another(&mut self, ring: &mut Ring, entry: &mut Entry) -> bool {
-        let (bytes, is_write) = entry.data_bytes();
-        if bytes < LONG {
-            return false;
+    fn answer(&mut self, ring: &mut Ring, entry: Entry) {
+        let home = entry.home();
+        if home != self.number && self.alone >= ALONE && ring.waiting() == 0 {
+            ring.give(&entry);
+            self.team.mailboxes[home].send(Message::Answer(entry));
+        } else {
+            ring.commit(entry);
         }
-        let has_more = ring.has_more();
-        if !is_write {
-            return has_more;
-        }
-        let is_alone = !has_more && ring.under_way() == 1;
-        self.several = if is_alone { self.several.saturating_sub(1) } else { SEVERAL };
-        self.several > 0
     }
 }

@@ -1,13 +1,21 @@
 use std::fs::{File, OpenOptions};
 use std::sync::Arc;
 
-use super::{APART, ENTRY, Event, Ring, Shape};
+use super::plan::Part;
+use super::{APART, ENTRY, Entry, Event, Ring, Shape, command, deal};
 
 const SHAPE: Shape = Shape { largest: 8192, page: 4096, present: true };
 
+/// The entries of one part for these queues.
+fn entries(queues: &[u16]) -> Vec<Entry> {
+    let parts = [Part { cpu: None, queues: queues.to_vec() }];
+    deal(&parts, SHAPE).unwrap().remove(0)
+}
+
 /// Opens a file as the connection of a ring with three entries.
 fn refusal(path: &str) -> Option<i32> {
-    let mut ring = Ring::new(&[0, 0, 1], SHAPE, None).unwrap();
+    let mailbox = host::Mailbox::<()>::new(1).unwrap();
+    let mut ring = Ring::new(entries(&[0, 0, 1]), 3, mailbox.wake().clone()).unwrap();
     let channel: File = OpenOptions::new().read(true).write(true).open(path).unwrap();
     ring.begin(Arc::new(channel)).unwrap_err().raw_os_error()
 }
@@ -27,11 +35,12 @@ fn a_refused_entry_is_an_error_of_the_beginning() {
 
 #[test]
 fn entries_have_their_own_memory() {
-    let mut ring = Ring::new(&[0, 5, 5], SHAPE, None).unwrap();
-    assert!(ring.is_live());
+    let parts = [&[0, 5, 5][..], &[1, 1]].map(|it| Part { cpu: None, queues: it.to_vec() });
+    let dealt = deal(&parts, SHAPE).unwrap();
+    assert_eq!(dealt.iter().map(Vec::len).collect::<Vec<_>>(), [3, 2]);
     let mut seen = Vec::new();
-    for holder in ring.holders.drain(..) {
-        let super::Holder::Here(mut entry) = holder else { panic!("the kernel has none yet") };
+    for (n, mut entry) in dealt.into_iter().flatten().enumerate() {
+        assert_eq!((usize::from(entry.number), entry.home()), (n, n / 3));
         let (header, data) = entry.parts();
         assert_eq!((header.len(), data.len()), (ENTRY, 8192));
         assert!((data.as_ptr() as usize).is_multiple_of(4096));
@@ -45,8 +54,7 @@ fn entries_have_their_own_memory() {
 /// What is asked of the kernel, by its numbers.
 #[test]
 fn a_command_names_the_request_and_its_queue() {
-    let ring = Ring::new(&[0, 5, 5], SHAPE, None).unwrap();
-    let command = ring.command(1, 0x0102_0304);
+    let command = command(&entries(&[0, 5, 5])[1], 0x0102_0304);
     assert_eq!(command[..8], [0; 8]);
     assert_eq!(command[8..16], 0x0102_0304u64.to_ne_bytes());
     assert_eq!(command[16..18], 5u16.to_ne_bytes());
@@ -56,10 +64,9 @@ fn a_command_names_the_request_and_its_queue() {
 #[test]
 fn a_write_to_the_wake_up_wakes() {
     let mailbox = host::Mailbox::<()>::new(1).unwrap();
-    let mut ring = Ring::new(&[], SHAPE, Some(mailbox.wake().clone()));
-    assert!(ring.is_err(), "a ring without entries serves nobody");
-    ring = Ring::new(&[0], SHAPE, Some(mailbox.wake().clone()));
-    let mut ring = ring.unwrap();
+    assert!(deal(&[], SHAPE).is_err(), "without entries there is nothing to serve");
+    let mut ring = Ring::new(entries(&[0]), 1, mailbox.wake().clone()).unwrap();
+    assert!(ring.is_live());
     ring.uring.submitter().register_enable_rings().unwrap();
     ring.rearm();
     mailbox.send(());

@@ -18,7 +18,7 @@ use super::buffer::Buffer;
 use super::reply::Reply;
 use super::wire::{self, ENTRY, Malformed, Request};
 use crate::ring::Entry;
-use crate::ring::serving::CarryOut;
+use crate::ring::serving::{Carried, CarryOut};
 
 /// The pause after an unexpected error of a read.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -90,26 +90,26 @@ pub(crate) fn carry_out(
     }
 }
 
-/// Carries out the request of an entry of a ring, and puts the answer there. False if it would have
+/// Carries out the request of an entry of a ring, and puts the answer there, unless it would have
 /// to wait; nothing has changed then.
 pub(crate) fn carry_out_entry(
     file: &File,
     header: &mut [u8; ENTRY],
     data: &mut [u8],
     wait: Wait,
-) -> bool {
+) -> Carried {
     let answer = match carry_out(file, wire::parse_entry(header), data, wait) {
-        Outcome::WouldWait => return false,
+        Outcome::WouldWait => return Carried::WouldWait,
         Outcome::Answer(answer) => answer,
         // An entry always goes back.
         Outcome::Silent => Reply::done(wire::entry_id(header)).into(),
     };
     answer.reply.put_in_entry(header, data, answer.data);
-    true
+    Carried::Out
 }
 
 impl CarryOut for File {
-    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> bool {
+    fn carry_out(&self, entry: &mut Entry, wait: Wait) -> Carried {
         let (header, data) = entry.parts();
         carry_out_entry(self, header, data, wait)
     }

@@ -14,6 +14,7 @@ use super::buffer::Buffer;
 use super::reply::{Attributes, Greeting, Reply};
 use super::wire::{self, BEFORE_DATA, Call, ENTRY, HEADER, Malformed};
 use super::{drive, serve};
+use crate::ring::serving::Carried;
 
 const UNIQUE: u64 = 0x1234_5678_9abc;
 
@@ -212,7 +213,8 @@ fn entries_of_a_ring_are_understood_and_answered() {
     let mut data = vec![0; 128 << 10];
     let ask = |header: &mut [u8; ENTRY], data: &mut [u8]| {
         assert_eq!(wire::entry_id(header), UNIQUE);
-        assert!(serve::carry_out_entry(&file, header, data, Wait::Yes));
+        let carried = serve::carry_out_entry(&file, header, data, Wait::Yes);
+        assert!(matches!(carried, Carried::Out));
         assert_eq!(header[8..16], UNIQUE.to_ne_bytes());
         (-(words(&header[4..8])[0] as i32), words(&header[272..276])[0] as usize)
     };
