@@ -2,7 +2,8 @@
 //!
 //! Who has a descriptor of the file can map the same contents again. So a region has a name, and a
 //! later process of the same program asks for it by that name. A region that a process drops is
-//! given up; the memory goes when the last descriptor is closed.
+//! given up; the memory goes when the last descriptor is closed. What an earlier process left stays
+//! until [`Memfds::settle`], however often it is asked for and dropped: a recovery may fail.
 //!
 //! There are two kinds of files. [`Memfds::new`] makes memfds (memfd_create(2)). Nobody can change
 //! their size (`F_SEAL_SHRINK`, `F_SEAL_GROW`, fcntl(2)): a page beyond the end of a file that
@@ -86,11 +87,22 @@ struct Entry {
     region: KeptRegion,
     /// A [`Region`] of this process has it.
     in_use: bool,
+    /// Another process left it, and it is not settled that this one goes on with it.
+    is_left: bool,
 }
 
 impl Set {
     fn regions(&self) -> MutexGuard<'_, Vec<Entry>> {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The user of a region drops it.
+    fn let_go(&self, name: &str) {
+        self.regions().retain_mut(|entry| {
+            let is_it = entry.region.name == name;
+            entry.in_use &= !is_it;
+            !is_it || entry.is_left
+        });
     }
 }
 
@@ -133,8 +145,9 @@ impl Memfds {
         Memfds { set: Arc::new(Set { tmpfs, copies, regions: Mutex::default() }) }
     }
 
-    /// Adds the region `name` of another process, which had `bytes` bytes in `file`. The first
-    /// region that is asked for by this name has its contents.
+    /// Adds the region `name` of another process, which had `bytes` bytes in `file`. The region
+    /// that is asked for by this name has its contents. Until [`Memfds::settle`] a drop of it
+    /// leaves it for the next who asks.
     ///
     /// # Errors
     /// `AlreadyExists` for a name that is there; `InvalidData` for a file of another length, or one
@@ -157,8 +170,14 @@ impl Memfds {
             return Err(io::Error::new(ErrorKind::AlreadyExists, text));
         }
         let region = KeptRegion { name: name.to_owned(), file: Arc::new(file), bytes };
-        regions.push(Entry { region, in_use: false });
+        regions.push(Entry { region, in_use: false, is_left: true });
         Ok(())
+    }
+
+    /// This process goes on with all regions that are in use: it gives up those that it drops from
+    /// now on.
+    pub fn settle(&self) {
+        self.set.regions().iter_mut().for_each(|entry| entry.is_left &= !entry.in_use);
     }
 
     /// Provides the region `name`, and `name.1`, `name.2` … for what else is asked of it.
@@ -192,14 +211,6 @@ impl Memfds {
     pub fn unused(&self) -> Vec<String> {
         let regions = self.set.regions();
         regions.iter().filter(|it| !it.in_use).map(|it| it.region.name.clone()).collect()
-    }
-
-    /// Adds a region again that was given up, for the next who asks for its name.
-    pub fn put_back(&self, region: &KeptRegion) {
-        let mut regions = self.set.regions();
-        if regions.iter().all(|entry| entry.region.name != region.name) {
-            regions.push(Entry { region: region.clone(), in_use: false });
-        }
     }
 
     /// Gives up a region that was adopted and that nobody asked for. Returns whether it was there.
@@ -245,7 +256,7 @@ impl Memfds {
         let mapping = mapping.ok_or_else(too_much)?;
         if found.is_none() {
             let region = KeptRegion { name: name.into(), file: file.clone(), bytes: bytes as u64 };
-            regions.push(Entry { region, in_use: true });
+            regions.push(Entry { region, in_use: true, is_left: false });
         }
         regions[at].in_use = true;
         let base = mapping.base();
@@ -373,7 +384,7 @@ unsafe impl RegionKeeper for SharedRegion {
 
 impl Drop for SharedRegion {
     fn drop(&mut self) {
-        self.set.set.regions().retain(|entry| entry.region.name != self.name);
+        self.set.set.let_go(&self.name);
     }
 }
 

@@ -359,8 +359,34 @@ fn regions_are_found_by_their_names() {
     let region = later.region("frames", 2 * MIB).unwrap();
     assert!(!later.forget("frames"), "it is in use");
     drop(region);
-    assert!(later.regions().is_empty());
     drop(regions);
+}
+
+#[test]
+fn what_another_process_left_stays_until_it_is_settled() {
+    let set = Memfds::new();
+    let kept = set.region("table", 2 * MIB).unwrap();
+    kept.commit(0, MIB).unwrap();
+    fill(&kept, 0, MIB, 9);
+    let later = Memfds::new();
+    let left = set.regions().remove(0);
+    later.adopt("table", handed_over(&left), left.bytes).unwrap();
+    // Two recoveries fail. What they made themselves goes with them.
+    for _ in 0..2 {
+        let (table, new) = (later.region("table", 2 * MIB).unwrap(), later.region("new", 1));
+        table.commit(0, MIB).unwrap();
+        assert!(all_are(&table, 0, MIB, 9));
+        drop((table, new));
+        assert_eq!(later.unused(), ["table"]);
+    }
+    // Nobody has asked for it.
+    later.settle();
+    drop(later.region("table", 2 * MIB).unwrap());
+    assert_eq!(later.unused(), ["table"]);
+    let table = later.region("table", 2 * MIB).unwrap();
+    later.settle();
+    drop(table);
+    assert!(later.regions().is_empty());
 }
 
 #[test]

@@ -18,7 +18,7 @@ use units::{PAGE_SIZE, PAGEBLOCK_SIZE};
 use zram::{Census, Family, Persist, Recovered, Recovery, SavedDisk};
 
 use crate::host_files::KeptFiles;
-use crate::left::{InFiles, Left, PATIENCE, is_of_swap, no_memory};
+use crate::left::{InFiles, PATIENCE, is_of_swap, no_memory, region, settle};
 use crate::machine::{Machine, MachineOptions, zone_over};
 use crate::recovery::{Tell, recover};
 use crate::refused::{RefusedDisk, is_of_disk};
@@ -77,8 +77,7 @@ impl Machine {
         disks: &[SavedDisk],
         progress: Tell<'_>,
     ) -> Result<(Machine, Vec<DiskOutcome>), ControlError> {
-        let left = Left::of(memory);
-        let frames = left.region(FRAMES)?;
+        let frames = region(memory, FRAMES)?;
         options.memory = frames.bytes;
         let mut numbers = BTreeSet::new();
         if let Some(twice) = disks.iter().find(|saved| !numbers.insert(saved.id)) {
@@ -90,7 +89,7 @@ impl Machine {
         let census = Arc::new(Census::new(&*provider, zone.capacity()).map_err(no_memory)?);
         let (mut surveyed, mut outcomes) = (Vec::new(), Vec::new());
         let mut refuse = |saved: &SavedDisk, why: ControlError| {
-            machine.refuse(saved, &why, &left);
+            machine.refuse(saved, &why, memory);
             outcomes.push(DiskOutcome { id: saved.id, recovered: Err(why) });
         };
         for saved in disks.iter().filter(|saved| saved.clone_of.is_none()) {
@@ -110,7 +109,7 @@ impl Machine {
         };
         disks.iter().filter(|it| !has_origin(it)).for_each(|it| refuse(it, no_origin(it)));
         let (numbers, surveyed): (Vec<u32>, Vec<Recovery>) = surveyed.into_iter().unzip();
-        let holds = |live: &_| machine.refused.lock().hold(frames, live);
+        let holds = |live: &_| machine.refused.lock().hold(&frames, live);
         let recovered = recover(surveyed, &zone, (&*provider, cpus), progress, holds)?;
         for (id, family) in numbers.into_iter().zip(recovered) {
             let (origin, clones) = match family {
@@ -132,15 +131,15 @@ impl Machine {
         outcomes.sort_by_key(|outcome| outcome.id);
         let is_refused =
             |name: &str| machine.refused.lock().disks.keys().any(|id| is_of_disk(name, *id));
-        left.settle(|name| !is_of_swap(name) && !is_refused(name));
+        settle(memory, |name| !is_of_swap(name) && !is_refused(name));
         Ok((machine, outcomes))
     }
 
     /// Lets what there is of a disk stay as it is.
-    fn refuse(&self, saved: &SavedDisk, why: &ControlError, left: &Left) {
+    fn refuse(&self, saved: &SavedDisk, why: &ControlError, memory: &Memfds) {
         self.take_out(saved.id);
         let refused = RefusedDisk { saved: saved.clone(), why: why.clone() };
-        self.refused.lock().add(refused, left);
+        self.refused.lock().add(refused, memory);
     }
 
     /// The disks that [`Machine::recover`] refused. Their numbers and memory are taken, they are

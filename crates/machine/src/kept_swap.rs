@@ -11,7 +11,7 @@ use units::PAGEBLOCK_SIZE;
 use zram::{Census, Persist};
 use zswap::{Recovered, Recovery, SavedSwap, SwapType, Zswap};
 
-use crate::left::{InFiles, Left, PATIENCE, forget, is_of_swap, no_memory, patiently};
+use crate::left::{InFiles, PATIENCE, forget, is_of_swap, no_memory, patiently, region, settle};
 use crate::machine::{Machine, zone_over};
 use crate::recovery::{Tell, recover};
 
@@ -124,8 +124,8 @@ impl Machine {
         below: Below<'_>,
         progress: Tell<'_>,
     ) -> Result<(Arc<Zswap>, Recovered), ControlError> {
-        let (left, provider) = (Left::of(memory), self.swap_memory.clone());
-        let (bytes, until) = (left.region(FRAMES)?.bytes, Instant::now() + PATIENCE);
+        let provider = self.swap_memory.clone();
+        let (bytes, until) = (region(memory, FRAMES)?.bytes, Instant::now() + PATIENCE);
         let areas = saved.areas.iter().map(|swap| (*swap, patiently(until, || below(*swap))));
         let (areas, kept, cpus) = (areas.collect(), self.kept_memory(memory), self.resources.cpus);
         let zone = zone_over(&*kept.provider(FRAMES), &*provider, cpus, bytes)?;
@@ -139,7 +139,7 @@ impl Machine {
         let absent = recovered.areas.iter().filter(|area| area.absent_device.is_some());
         let absent: Vec<_> = absent.map(|area| format!("swap{}.", area.swap.number())).collect();
         let is_absent = |name: &str| absent.iter().any(|beginning| name.starts_with(beginning));
-        left.settle(|name| is_of_swap(name) && !is_absent(name));
+        settle(memory, |name| is_of_swap(name) && !is_absent(name));
         Ok((Arc::new(zswap), recovered))
     }
 

@@ -29,51 +29,19 @@ impl KeptMemory for InFiles {
     }
 }
 
-/// The regions of another process while they are recovered. A region goes with its last user; until
-/// [`Left::settle`] says that all went well, it comes back when this is dropped.
-pub(crate) struct Left {
-    memory: Memfds,
-    regions: Vec<KeptRegion>,
-    is_settled: bool,
+/// A region that another process left.
+///
+/// # Errors
+/// `EINVAL` if it is not there.
+pub(crate) fn region(memory: &Memfds, name: &str) -> Result<KeptRegion, ControlError> {
+    let found = memory.regions().into_iter().find(|region| region.name == name);
+    found.ok_or_else(|| ControlError::invalid(format!("there is no region {name:?}")))
 }
 
-impl Left {
-    pub fn of(memory: &Memfds) -> Left {
-        Left { memory: memory.clone(), regions: memory.regions(), is_settled: false }
-    }
-
-    pub fn memory(&self) -> &Memfds {
-        &self.memory
-    }
-
-    /// A region by its name.
-    ///
-    /// # Errors
-    /// `EINVAL` if it is not there.
-    pub fn region(&self, name: &str) -> Result<&KeptRegion, ControlError> {
-        let found = self.regions.iter().find(|region| region.name == name);
-        found.ok_or_else(|| ControlError::invalid(format!("there is no region {name:?}")))
-    }
-
-    /// Puts the regions with such names back that have no user any more.
-    pub fn put_back(&self, which: impl Fn(&str) -> bool) {
-        let regions = self.regions.iter().filter(|region| which(&region.name));
-        regions.for_each(|region| self.memory.put_back(region));
-    }
-
-    /// The recovery is done. Regions with such names that nobody asked for are given up.
-    pub fn settle(mut self, gives_up: impl Fn(&str) -> bool) {
-        self.is_settled = true;
-        forget(&self.memory, gives_up);
-    }
-}
-
-impl Drop for Left {
-    fn drop(&mut self) {
-        if !self.is_settled {
-            self.put_back(|_| true);
-        }
-    }
+/// A recovery is done. Regions with such names that nobody asked for are given up.
+pub(crate) fn settle(memory: &Memfds, gives_up: impl Fn(&str) -> bool) {
+    memory.settle();
+    forget(memory, gives_up);
 }
 
 /// Gives up the regions with such names that nobody asked for.

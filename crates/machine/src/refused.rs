@@ -13,7 +13,7 @@ use units::{Cpu, Frame, PAGE_SIZE};
 use zram::SavedDisk;
 use zswap::SavedSwap;
 
-use crate::left::{Left, forget};
+use crate::left::forget;
 
 /// A disk that cannot be recovered.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,10 +39,9 @@ pub(crate) fn is_of_disk(name: &str, id: u32) -> bool {
 }
 
 impl Refused {
-    /// Adds a disk that is refused. Its memory stays as it was `left`.
-    pub fn add(&mut self, refused: RefusedDisk, left: &Left) {
-        left.put_back(|name| is_of_disk(name, refused.saved.id));
-        self.memory = Some(left.memory().clone());
+    /// Adds a disk that is refused. What there is of it stays in `memory`.
+    pub fn add(&mut self, refused: RefusedDisk, memory: &Memfds) {
+        self.memory = Some(memory.clone());
         self.disks.insert(refused.saved.id, refused);
     }
 

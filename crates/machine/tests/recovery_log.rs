@@ -257,10 +257,9 @@ fn a_segment_of_which_nothing_is_known_costs_its_pages_and_is_used_again() {
     assert_eq!(machine.contradictions(), [""; 0]);
 }
 
-#[test]
-fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
+fn stays_on_a_device_of_another_size_or_is_refused(sealed: bool) {
     let directory = TempDir::new();
-    let (memory, mut disks) = written_back(directory.path(), false);
+    let (memory, mut disks) = written_back(directory.path(), sealed);
     let regions = memory.regions();
     let settings = &disks[0].settings;
     let path = settings.iter().find(|(name, _)| name == "backing_dev").unwrap().1.clone();
@@ -270,7 +269,10 @@ fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
     let (machine, told) = try_recover(&memory, &disks).unwrap();
     let why = told[0].absent_backing.as_deref().unwrap();
     assert!(why.contains("a log needs 3145728, three segments"), "{why}");
+    assert_eq!((told[0].lost, told[0].findings.all), (0, 0));
     assert_eq!(load(&machine.disk(0).unwrap(), 0), Err(IoError::Failed));
+    let left: Vec<_> = memory.regions().into_iter().map(|region| region.name).collect();
+    assert!(regions.iter().all(|region| left.contains(&region.name)), "{left:?}");
     drop(machine);
     file.set_len(9 * MIB).unwrap();
     let memory = kept::adopted(&regions);
@@ -285,10 +287,14 @@ fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
     std::fs::copy(&path, format!("{path}.next")).unwrap();
     let settings = &mut disks[0].settings;
     settings.iter_mut().find(|(name, _)| name == "backing_dev").unwrap().1 += ".next";
+    // Seals are of as many blocks as at first.
+    let now = if sealed { 3 * MIB } else { 9 * MIB };
+    let too_small =
+        |log: u64| format!("it had a log of {log} bytes on a device that has {now} bytes now");
     for (layout, said) in [
-        (1 << 32 | 10, "it had a log of 10485760 bytes on a device that has 9437184 bytes now"),
-        (4 << 32 | 3, "it had a log of 12582912 bytes on a device that has 9437184 bytes now"),
-        (0, "nothing was kept of its log"),
+        (1 << 32 | 10, too_small(10 * MIB)),
+        (4 << 32 | 3, too_small(12 * MIB)),
+        (0, "nothing was kept of its log".into()),
     ] {
         let memory = kept::adopted(&regions);
         word(&memory, LOG, 0, |_| layout);
@@ -296,6 +302,16 @@ fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
         let said = format!("zram0 cannot be recovered: {path}.next: {said} (K24)");
         assert_eq!((error.errno, error.message), (Errno::EINVAL, said));
     }
+}
+
+#[test]
+fn a_log_stays_on_a_device_of_another_size_or_is_refused() {
+    stays_on_a_device_of_another_size_or_is_refused(false);
+}
+
+#[test]
+fn a_sealed_log_stays_on_a_device_of_another_size_or_is_refused() {
+    stays_on_a_device_of_another_size_or_is_refused(true);
 }
 
 #[test]

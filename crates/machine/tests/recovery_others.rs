@@ -12,11 +12,12 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use block::IoError;
+use block::{BlockDevice, IoError};
 use control::{ControlError, Errno, Object};
 use host::{KeptRegion, Memfds};
 use machine::{DiskOutcome, Machine};
-use testkit::{Rng, TempDir};
+use store::{Layout, Spec, Store};
+use testkit::{Need, Rng, TempDir, met};
 use units::{Cpu, PAGE_SIZE, Page};
 use zram::{Disk, SavedDisk, Writeback, attributes};
 
@@ -340,24 +341,53 @@ fn a_recovery_that_fails_as_a_whole_gives_nothing_up() {
     (0..3).for_each(|id| check(&machine.disk(id).unwrap(), 1));
 }
 
-#[test]
-fn a_swap_area_whose_device_is_gone_has_all_else() {
+/// The system has memory for keys.
+fn secret_memory(test: &str) -> bool {
+    let is_there = Memfds::new().secret("key", |_| Ok(())).is_ok();
+    met(test, &[Need::other(is_there, "secret memory (memfd_secret, Linux 5.14)")])
+}
+
+/// What is below swap area 0: `device` with a key and seals that outlive the process, if it
+/// `is_sealed`.
+fn below_area(
+    memory: &Memfds,
+    device: &Arc<dyn BlockDevice>,
+    is_sealed: bool,
+) -> Result<Arc<dyn BlockDevice>, ControlError> {
+    let layout = Layout::SwapSpace(areas::PAGES * areas::P);
+    let spec = Spec::new(device.clone(), "below", layout).kept(memory, "swap0");
+    Ok(Store::open(Spec { is_sealed, ..spec })?.device)
+}
+
+fn a_swap_area_comes_back_with_its_device(is_sealed: bool) {
     use areas::{PAGES, contents, device, fill, on, plain, read, write};
     let below = [plain(PAGES), plain(PAGES)];
-    let (memory, machine, zswap) = areas::cache(Some(below[0].clone()));
+    let memory = Memfds::new();
+    let machine = areas::machine(&memory);
+    let zswap = machine.kept_swap(&memory).unwrap();
+    on(&zswap, 0, "default", Some(below_area(&memory, &below[0], is_sealed).unwrap()));
     on(&zswap, 5, "default", Some(below[1].clone()));
     for number in [0, 5] {
         fill(&device(&zswap, number), 0..PAGES);
     }
     zswap.reclaim(CPU, 100);
+    let of_seal = |memory: &Memfds| {
+        let names = memory.regions().into_iter().map(|region| region.name);
+        let is_one = |name: &String| name.contains(".key.") || name.contains(".seals.");
+        let mut names: Vec<String> = names.filter(is_one).collect();
+        names.sort();
+        names
+    };
+    let opens = of_seal(&memory);
+    assert_eq!(!opens.is_empty(), is_sealed);
     let (mut memory, mut saved) = areas::dies(&memory, machine);
     // Gone, then too short, and at last there again.
     for round in 0..3 {
         let (machine, _) = kept::recover(&memory, &[]).unwrap();
         let open = |area: zswap::SwapType| match (area.number(), round) {
             (0, 0) => Err(ControlError::new(Errno::ENOENT, "swap0 is gone")),
-            (0, 1) => Ok(Some(plain(PAGES - 1))),
-            (0, _) => Ok(Some(below[0].clone())),
+            (0, 1) => below_area(&memory, &plain(PAGES - 1), is_sealed).map(Some),
+            (0, _) => below_area(&memory, &below[0], is_sealed).map(Some),
             _ => Ok(Some(below[1].clone())),
         };
         let (zswap, told) = machine.recover_swap(&memory, &saved, &open, &|_| ()).unwrap();
@@ -368,6 +398,7 @@ fn a_swap_area_whose_device_is_gone_has_all_else() {
         let short = "swap area 0 has 600 pages, and its device 599";
         let why = [Some("swap0 is gone"), Some(short), None][round];
         assert_eq!(first.absent_device.as_deref(), why);
+        assert_eq!(of_seal(&memory), opens, "round {round}");
         let (mut failed, device) = (0, device(&zswap, 0));
         for page in 0..PAGES {
             match read(&device, page) {
@@ -385,6 +416,18 @@ fn a_swap_area_whose_device_is_gone_has_all_else() {
         assert_eq!(read(&device, 7), Ok(contents(7)));
         zswap.validate();
         (memory, saved) = areas::dies(&memory, machine);
+    }
+}
+
+#[test]
+fn a_swap_area_whose_device_is_gone_has_all_else() {
+    a_swap_area_comes_back_with_its_device(false);
+}
+
+#[test]
+fn a_swap_area_whose_sealed_device_is_gone_has_all_else() {
+    if secret_memory("a_swap_area_whose_sealed_device_is_gone_has_all_else") {
+        a_swap_area_comes_back_with_its_device(true);
     }
 }
 
@@ -413,11 +456,12 @@ fn a_cache_of_swap_areas_that_is_refused_stays_and_stops_no_disk() {
     // Its tables must all be there, too.
     for name in ["swap.entries", "swap.entries.1", "swap.zspages"] {
         let regions = memory.regions();
-        let region = regions.iter().find(|region| region.name == name).unwrap();
+        let region = regions.into_iter().find(|region| region.name == name).unwrap();
         assert!(memory.forget(name));
         let why = machine.recover_swap(&memory, &saved, &none, &|_| ()).err().unwrap();
         assert!(why.message.ends_with(&format!("its memory {name} is not there (K3)")), "{why}");
-        memory.put_back(region);
+        let file = region.file.try_clone().unwrap().into();
+        memory.adopt(name, file, region.bytes).unwrap();
     }
     let (zswap, told) = machine.recover_swap(&memory, &saved, &none, &|_| ()).unwrap();
     areas::check(&zswap, &told, &[]);

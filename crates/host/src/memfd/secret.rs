@@ -30,8 +30,8 @@ struct Contents {
     key: [u8; KEY_BYTES],
 }
 
-/// A key that another process can have after this one. If it is dropped, the key is given up. Any
-/// number of threads may read it.
+/// A key that another process can have after this one. If it is dropped, the key is given up, as
+/// any region. Any number of threads may read it.
 pub struct KeptSecret {
     contents: NonNull<Contents>,
     name: String,
@@ -72,7 +72,7 @@ impl Memfds {
             None => {
                 let bytes = PAGEBLOCK_SIZE as u64;
                 let region = KeptRegion { name: name.to_owned(), file, bytes };
-                regions.push(Entry { region, in_use: true });
+                regions.push(Entry { region, in_use: true, is_left: false });
             }
         }
         // An error of `make` drops the secret, which takes the lock.
@@ -140,7 +140,7 @@ impl Drop for KeptSecret {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and no reference into it is left.
         unsafe { libc::munmap(self.contents.as_ptr().cast(), page_bytes() as usize) };
-        self.set.set.regions().retain(|entry| entry.region.name != self.name);
+        self.set.set.let_go(&self.name);
     }
 }
 
