@@ -352,11 +352,45 @@ fn secret_memory(test: &str) -> bool {
 fn below_area(
     memory: &Memfds,
     device: &Arc<dyn BlockDevice>,
-    is_sealed: bool,
+    (is_sealed, was_sealed): (bool, bool),
 ) -> Result<Arc<dyn BlockDevice>, ControlError> {
     let layout = Layout::SwapSpace(areas::PAGES * areas::P);
     let spec = Spec::new(device.clone(), "below", layout).kept(memory, "swap0");
-    Ok(Store::open(Spec { is_sealed, ..spec })?.device)
+    Ok(Store::open(Spec { is_sealed, was_sealed, ..spec })?.device)
+}
+
+/// A key without its seals opens nothing, and seals without their key neither. What was sealed is
+/// an error then: under a new key a page that has no seal would read as zeroes.
+#[test]
+fn a_swap_area_whose_key_is_gone_reads_as_errors() {
+    use areas::{PAGES, contents, device, fill, on, plain, read};
+    if !secret_memory("a_swap_area_whose_key_is_gone_reads_as_errors") {
+        return;
+    }
+    for missing in [&["swap0.key.1"][..], &["swap0.seals.1"], &["swap0.key.1", "swap0.seals.1"]] {
+        let (memory, below) = (Memfds::new(), plain(PAGES));
+        let machine = areas::machine(&memory);
+        let zswap = machine.kept_swap(&memory).unwrap();
+        let sealed = below_area(&memory, &below, (true, false)).unwrap();
+        on(&zswap, 0, "default", Some(sealed));
+        fill(&device(&zswap, 0), 0..PAGES);
+        zswap.reclaim(CPU, 100);
+        let (memory, saved) = areas::dies(&memory, machine);
+        assert!(missing.iter().all(|name| memory.forget(name)));
+        let (machine, _) = kept::recover(&memory, &[]).unwrap();
+        let open = |_| below_area(&memory, &below, (true, true)).map(Some);
+        let (zswap, told) = machine.recover_swap(&memory, &saved, &open, &|_| ()).unwrap();
+        let area = &told.areas[0];
+        assert!(area.on_device > 0 && area.absent_device.is_some(), "{missing:?}: {area:?}");
+        let (device, mut failed) = (device(&zswap, 0), 0);
+        for page in 0..PAGES {
+            match read(&device, page) {
+                Err(IoError::Failed) => failed += 1,
+                found => assert!(found == Ok(contents(page)), "{missing:?}: page {page}"),
+            }
+        }
+        assert_eq!(failed, area.on_device, "{missing:?}");
+    }
 }
 
 fn a_swap_area_comes_back_with_its_device(is_sealed: bool) {
@@ -365,7 +399,7 @@ fn a_swap_area_comes_back_with_its_device(is_sealed: bool) {
     let memory = Memfds::new();
     let machine = areas::machine(&memory);
     let zswap = machine.kept_swap(&memory).unwrap();
-    on(&zswap, 0, "default", Some(below_area(&memory, &below[0], is_sealed).unwrap()));
+    on(&zswap, 0, "default", Some(below_area(&memory, &below[0], (is_sealed, false)).unwrap()));
     on(&zswap, 5, "default", Some(below[1].clone()));
     for number in [0, 5] {
         fill(&device(&zswap, number), 0..PAGES);
@@ -386,8 +420,8 @@ fn a_swap_area_comes_back_with_its_device(is_sealed: bool) {
         let (machine, _) = kept::recover(&memory, &[]).unwrap();
         let open = |area: zswap::SwapType| match (area.number(), round) {
             (0, 0) => Err(ControlError::new(Errno::ENOENT, "swap0 is gone")),
-            (0, 1) => below_area(&memory, &plain(PAGES - 1), is_sealed).map(Some),
-            (0, _) => below_area(&memory, &below[0], is_sealed).map(Some),
+            (0, 1) => below_area(&memory, &plain(PAGES - 1), (is_sealed, is_sealed)).map(Some),
+            (0, _) => below_area(&memory, &below[0], (is_sealed, is_sealed)).map(Some),
             _ => Ok(Some(below[1].clone())),
         };
         let (zswap, told) = machine.recover_swap(&memory, &saved, &open, &|_| ()).unwrap();

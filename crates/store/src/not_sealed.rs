@@ -26,7 +26,7 @@ pub fn sealed(
 
 pub(crate) fn sealed_kept(
     device: Arc<dyn BlockDevice>,
-    _: (&Memfds, &str, bool, u64),
+    _: (&Memfds, &str, bool, Option<u64>),
     bytes: u64,
     path: &str,
 ) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {

@@ -34,12 +34,13 @@ pub fn sealed(
 }
 
 /// As [`sealed`], with a key and seals that outlive the process in `memory`. It finds those that
-/// another process left under `name`, or makes new ones, of the number `least` at least. Memory for
-/// the seals of `bytes` comes now if `is_ahead`. `None` if this kernel has no secret memory
-/// (memfd_secret(2)): the key would end with the process.
+/// another process left under `name`, or makes new ones, of the number `least` at least if that is
+/// given. Memory for the seals of `bytes` comes now if `is_ahead`. `None` if nothing is left and
+/// nothing may be made, or this kernel has no secret memory (memfd_secret(2)): the key would end
+/// with the process.
 pub(crate) fn sealed_kept(
     device: Arc<dyn BlockDevice>,
-    (memory, name, is_ahead, least): (&Memfds, &str, bool, u64),
+    (memory, name, is_ahead, least): (&Memfds, &str, bool, Option<u64>),
     bytes: u64,
     path: &str,
 ) -> Result<Option<Arc<dyn BlockDevice>>, ControlError> {
@@ -47,7 +48,8 @@ pub(crate) fn sealed_kept(
     // Without its seals a key is not used again: nobody knows its last number.
     let has_seals = |number: &u64| bytes_left(memory, &format!("{seals}{number}")).is_some();
     let left_key = left(memory, &keys).find(has_seals);
-    let number = left_key.unwrap_or_else(|| next(memory, &keys).max(least));
+    let new_key = || Some(next(memory, &keys).max(least?));
+    let Some(number) = left_key.or_else(new_key) else { return Ok(None) };
     let key = match memory.secret(&format!("{keys}{number}"), seal::draw) {
         Ok(key) => key,
         Err(error) if error.raw_os_error() == Some(Errno::ENOSYS.0) => return Ok(None),

@@ -54,6 +54,8 @@ pub struct Spec<'a> {
     pub layout: Layout,
     /// Each block is encrypted, and checked when it is read. 24 bytes of memory for each.
     pub is_sealed: bool,
+    /// Another process sealed what is on it: no key is made in the place of one that is not left.
+    pub was_sealed: bool,
     /// Where the layers have what they know.
     pub memory: Memory<'a>,
     /// Of a log that another process left: the bytes that the device had. `None` makes a new log.
@@ -65,7 +67,7 @@ pub struct Spec<'a> {
 #[derive(Debug)]
 pub enum NotOpened {
     /// It is to be sealed and to outlive the process, and this kernel has no secret memory
-    /// (memfd_secret(2)) for the key.
+    /// (memfd_secret(2)) for the key; or it was sealed, and the key or its seals are not left.
     NoKey,
     /// Anything else.
     Error(ControlError),
@@ -163,7 +165,7 @@ impl<'a> Spec<'a> {
     #[must_use]
     pub fn new(device: Arc<dyn BlockDevice>, path: impl Into<String>, layout: Layout) -> Spec<'a> {
         let (path, memory) = (path.into(), Memory::OfProcess(&host::Mmap));
-        Spec { device, path, layout, is_sealed: false, memory, left: None }
+        Spec { device, path, layout, is_sealed: false, was_sealed: false, memory, left: None }
     }
 
     /// The same, in regions that outlive the process, whose names begin with that of a device. All
@@ -190,6 +192,7 @@ impl<'a> Spec<'a> {
             _ if !self.is_sealed => Ok(below),
             Memory::OfProcess(provider) => Ok(sealed(below, provider, bytes, &self.path)?),
             Memory::Kept { memory, name, is_ahead, least } => {
+                let least = (!self.was_sealed).then_some(least);
                 let kept = (memory, name, is_ahead, least);
                 let sealed = sealed_kept(below, kept, bytes, &self.path)?;
                 sealed.ok_or(NotOpened::NoKey)

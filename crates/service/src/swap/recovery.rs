@@ -185,7 +185,8 @@ fn open(
         };
         let (name, path) = (name(number), backing.path().display().to_string());
         let spec = backing.spec(area.pages, layout, saved.is_sealed);
-        let spec = Spec { left: saved.log_bytes, ..spec.kept(state.memory(), &name) };
+        let (was_sealed, left) = (saved.is_sealed, saved.log_bytes);
+        let spec = Spec { was_sealed, left, ..spec.kept(state.memory(), &name) };
         let store = Store::open(spec).map_err(|error| match error {
             NotOpened::NoKey => {
                 let message = format!("the key of {path}, which is below {name}, was not kept");
