@@ -519,10 +519,13 @@ impl State {
             return Ok(());
         }
         let now = self.memory.regions();
-        // The service manager does not say that it has no room.
+        // The service manager does not say that it has no room. What is given up takes room until
+        // the table is written.
+        let is_gone = |name: &&String| now.iter().all(|region| region.name != **name);
+        let regions = now.len() + written.regions.keys().filter(is_gone).count();
         let others: usize = written.others.values().map(|other| other.fds.len()).sum();
         let below = backings::paths(&devices);
-        let (count, most) = (now.len() + others + self.backings.count(&below) + 1, self.most);
+        let (count, most) = (regions + others + self.backings.count(&below) + 1, self.most);
         if !devices.is_empty() && count > most {
             let text = format!(
                 "{count} descriptors have to be kept, and the service manager keeps {most} \
@@ -584,3 +587,6 @@ impl Written {
 fn generations(devices: &[Device]) -> BTreeSet<(String, u64)> {
     devices.iter().map(|device| (device.name.clone(), device.generation)).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -163,9 +163,11 @@ impl Backings {
         Ok(())
     }
 
-    /// How many descriptors there are of what `paths` name.
+    /// How many descriptors the service manager has until [`Backings::give_up`] of what none of
+    /// `paths` names.
     pub(super) fn count(&self, paths: &BTreeSet<String>) -> usize {
-        self.all.lock().by_path.keys().filter(|path| paths.contains(*path)).count()
+        let all = self.all.lock();
+        all.by_path.iter().filter(|(path, it)| it.is_kept || paths.contains(*path)).count()
     }
 
     /// Gives those of them that the service manager does not have to it, by `keep`. Returns whether
