@@ -247,9 +247,14 @@ impl State {
         Ok(())
     }
 
-    /// Gives up a swap device, from the next [`State::save`] on.
+    /// Gives up a swap device, from the next [`State::save`] on, with what nobody asked for of it:
+    /// the key of a backing device that could not be used.
     pub fn give_up_swap(&self, number: usize) {
         self.swaps.lock().0.remove(&number);
+        let beginning = format!("swap{number}.");
+        for region in self.memory.unused().iter().filter(|name| name.starts_with(&beginning)) {
+            self.memory.forget(region);
+        }
         self.forget(&swaps::descriptor(number));
         self.forget(&swaps::frees(number));
     }

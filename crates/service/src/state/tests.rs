@@ -137,3 +137,22 @@ fn what_is_given_up_takes_room_until_the_table_is_written() {
     }
     replace(9).unwrap();
 }
+
+/// A device whose backing device was not there left what opens it to a later daemon.
+#[test]
+fn a_swap_device_that_is_given_up_leaves_no_region() {
+    let place = TempDir::new();
+    let path = place.join("notify");
+    let _socket = UnixDatagram::bind(&path).unwrap();
+    let (state, before) = (state(&path, 9), Memfds::new());
+    for name in ["swap1.key.1", "swap1.seals.1", "swap10.seals.1", "swap.frames"] {
+        let _region = before.region(name, 1).unwrap();
+        let left = before.regions().remove(0);
+        let file = left.file.try_clone().unwrap().into();
+        state.memory.adopt(name, file, left.bytes).unwrap();
+    }
+    let _frames = state.memory.region("swap.frames", 1).unwrap();
+    state.give_up_swap(1);
+    let names = state.memory.regions().into_iter().map(|region| region.name);
+    assert_eq!(names.collect::<Vec<_>>(), ["swap10.seals.1", "swap.frames"]);
+}
