@@ -149,6 +149,11 @@ impl Later {
         Room::There(Permit { bytes, share, turn })
     }
 
+    /// Is no request under way, so that no other thread sends a reply?
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state().count == 0
+    }
+
     /// Waits until there is room for one more request of `bytes` bytes.
     pub(crate) fn wait_for_room(&self, bytes: usize) -> io::Result<()> {
         let mut state = self.state();

@@ -124,7 +124,8 @@ impl Negotiation {
         if header.length > MAX_OPTION {
             self.options += 1;
             // EXPORT_NAME has no error reply.
-            if header.length > MAX_DISCARDED || option == opt::EXPORT_NAME {
+            let is_too_long = header.length > MAX_DISCARDED || option == opt::EXPORT_NAME;
+            if is_too_long || self.options > MAX_OPTIONS {
                 return CLOSE;
             }
             let then = if known(option) {

@@ -196,9 +196,12 @@ impl Stream {
         matches!(self.kind, Kind::Socket(_))
     }
 
-    /// Waits for a byte to receive; an error when `end` passes first. A part of a record of TLS is
-    /// none.
+    /// Waits for a byte to receive; an error when `end` passes first, or has passed already. A part
+    /// of a record of TLS is none.
     pub(crate) fn wait_until(&self, end: Instant) -> io::Result<()> {
+        if Instant::now() >= end {
+            return Err(ErrorKind::TimedOut.into());
+        }
         while !self.has_some() {
             if !wait_until(self.input(), For::Reading, end)? {
                 return Err(ErrorKind::TimedOut.into());

@@ -25,6 +25,9 @@ use served::{Answered, Served, check_flags};
 /// A refused WRITE longer than this, in bytes, ends the connection; a shorter one is discarded.
 const MAX_DISCARDED: u32 = 4 * MAX_PAYLOAD;
 
+/// A request of so many bytes is under way alone.
+const ALONE: usize = MAX_PAYLOAD as usize + 1;
+
 /// A connection after negotiation.
 pub(crate) struct Transmission {
     served: Arc<Served>,
@@ -83,6 +86,11 @@ impl Transmission {
             cmd::READ if !Transmission::may_answer(request, output) => {
                 if output.len() > 0 {
                     return Ok(Outcome::Progress(Progress::Send));
+                }
+                // A simple reply is one whole: no other one may come between its pieces.
+                let is_alone = self.later.as_ref().is_none_or(|later| later.is_idle());
+                if !self.served.structured && !is_alone {
+                    return Ok(Outcome::Progress(Progress::Full(ALONE)));
                 }
                 self.pieces = Pieces::of_read(request, &self.served, output)?;
                 return Ok(Outcome::Progress(Progress::Consumed(REQUEST_HEADER)));

@@ -3,6 +3,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use block::{BlockDevice, IoError, Operation};
 use common::*;
@@ -145,6 +146,43 @@ fn a_device_that_waits_holds_up_its_client_only() {
     client.send(&[6; (1 << 20) - (256 << 10)]);
     assert_eq!(client.simple(1), 0);
     assert_eq!(other.read(0, 2 * MIB).unwrap(), [6; 2 << 20]);
+    end(&client);
+}
+
+#[test]
+fn no_other_reply_comes_between_the_pieces_of_a_simple_one() {
+    let device = Gated::new(3 << 20, [700]);
+    let six = Operation::Write { offset: 0, from: &[6; 2 << 20] };
+    device.plain().submit(units::Cpu(0), six).unwrap();
+    let mut client = connected(device.clone(), Style::Simple);
+    client.request(0, READ, 1, 700 * PAGE, PAGE as u32);
+    device.until_waiting(1);
+    client.request(0, READ, 2, 0, 2 * MIB);
+    // A server that sends the long reply in pieces now has begun by then.
+    client.socket.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+    let mut header = [0; 16];
+    let early = std::io::Read::read_exact(&mut client.socket, &mut header).is_ok();
+    client.socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    device.release(700);
+    if !early {
+        header.copy_from_slice(&client.take(16));
+    }
+    let mut cookies = vec![];
+    loop {
+        assert_eq!(header[..8], [0x67, 0x44, 0x66, 0x98, 0, 0, 0, 0]);
+        let cookie = be64(&header, 8);
+        let (length, value) = if cookie == 1 { (4096, 0) } else { (2 << 20, 6) };
+        assert!(client.take(length).iter().all(|byte| *byte == value), "the data of {cookie}");
+        cookies.push(cookie);
+        if cookies.len() == 2 {
+            break;
+        }
+        header.copy_from_slice(&client.take(16));
+    }
+    cookies.sort_unstable();
+    assert_eq!(cookies, [1, 2]);
+    // The connection goes on.
+    assert_eq!(client.read(0, MIB).unwrap(), [6; 1 << 20]);
     end(&client);
 }
 

@@ -423,6 +423,42 @@ fn a_client_that_says_nothing_is_dropped() {
     client.server.join();
 }
 
+/// Exports that tell when they are asked, and then wait to be let go.
+struct Asked(One, Sender<()>, Mutex<Receiver<()>>);
+
+impl Exports for Asked {
+    fn list(&self) -> Vec<ExportInfo> {
+        self.0.list()
+    }
+
+    fn open(&self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
+        self.1.send(()).unwrap();
+        self.2.lock().unwrap().recv_timeout(Duration::from_secs(60)).unwrap();
+        self.0.open(name)
+    }
+}
+
+#[test]
+fn a_client_that_has_always_more_to_say_is_dropped() {
+    let ((asked, is_asked), (go, goes)) = (channel(), channel());
+    let exports = Asked(One::new("disk", "", plain(4096)), asked, Mutex::new(goes));
+    let handshake = Duration::from_millis(200);
+    let options = Options { handshake, ..Options::default() };
+    let server = common::new_server(Arc::new(exports), options).unwrap();
+    let mut client = Client::of(Arc::new(server));
+    client.greet(3);
+    client.option(OPT_INFO, &info_data("disk", &[]));
+    is_asked.recv_timeout(Duration::from_secs(60)).unwrap();
+    // More has arrived when the time is over.
+    client.option(99, &[]);
+    std::thread::sleep(handshake);
+    go.send(()).unwrap();
+    assert_eq!([client.reply().kind, client.reply().kind], [REP_INFO, ACK]);
+    client.expect_end();
+    client.server.shutdown();
+    client.server.join();
+}
+
 /// Exports of the names of their devices.
 struct Several(Vec<(&'static str, Arc<Gated>)>);
 

@@ -2,7 +2,8 @@
 //!
 //! A piece needs no more than the first buffers of a connection. All of them wait for the device on
 //! the thread of the connection. A READ with a simple reply has said that it is good when its first
-//! piece is sent: if a later one fails, the connection ends, as the document wants it.
+//! piece is sent: if a later one fails, the connection ends, as the document wants it. It begins
+//! when no other request of the connection is under way.
 
 use std::io;
 
