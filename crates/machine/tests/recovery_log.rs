@@ -44,11 +44,16 @@ fn show(disk: &Arc<Disk>, name: &str) -> String {
 
 /// A disk with a log of three segments.
 fn machine(directory: &Path, sealed: bool) -> (Memfds, Machine) {
+    machine_on(directory, sealed, 3 * MIB)
+}
+
+/// A disk with a log on a device of so many bytes.
+fn machine_on(directory: &Path, sealed: bool, bytes: u64) -> (Memfds, Machine) {
     let memory = Memfds::new();
     let machine = Machine::kept(&memory, Arc::new(host::Mmap), kept::options()).unwrap();
     let disk = machine.add().unwrap();
     let backing = directory.join("backing");
-    File::create(&backing).unwrap().set_len(3 * MIB).unwrap();
+    File::create(&backing).unwrap().set_len(bytes).unwrap();
     for (name, value) in [
         ("sealed_backing", if sealed { "1" } else { "0" }),
         ("backing_layout", "log"),
@@ -68,9 +73,24 @@ fn dies(memory: &Memfds, machine: Machine) -> (Memfds, Vec<SavedDisk>) {
     let settings = &mut disks[0].settings;
     let (_, path) = settings.iter_mut().find(|(name, _)| name == "backing_dev").unwrap();
     let copy = format!("{path}.copy");
-    std::fs::copy(&*path, &copy).unwrap();
+    copy_data(path, &copy);
     *path = copy;
     (kept::adopted(&regions), disks)
+}
+
+/// A copy with the holes of the file.
+fn copy_data(from: &str, to: &str) {
+    let (from, to) = (File::open(from).unwrap(), File::create(to).unwrap());
+    let bytes = from.metadata().unwrap().len();
+    to.set_len(bytes).unwrap();
+    let mut piece = vec![0; MIB as usize];
+    for at in (0..bytes).step_by(MIB as usize) {
+        let piece = &mut piece[..MIB.min(bytes - at) as usize];
+        from.read_exact_at(piece, at).unwrap();
+        if piece.iter().any(|byte| *byte != 0) {
+            to.write_all_at(piece, at).unwrap();
+        }
+    }
 }
 
 fn store(disk: &Disk, versions: &mut [u64], page: usize, version: u64) {
@@ -301,6 +321,35 @@ fn stays_on_a_device_of_another_size_or_is_refused(sealed: bool) {
         let error = try_recover(&memory, &disks).err().expect("a refusal");
         let said = format!("zram0 cannot be recovered: {path}.next: {said} (K24)");
         assert_eq!((error.errno, error.message), (Errno::EINVAL, said));
+    }
+}
+
+/// From 1 GiB on segments are larger: a log that is made there has fewer of them.
+#[test]
+fn a_log_keeps_its_many_small_segments_on_a_device_that_became_large() {
+    let directory = TempDir::new();
+    let (mut memory, mut machine) = machine_on(directory.path(), false, 300 * MIB);
+    let mut versions = vec![0; PAGES as usize];
+    for round in 0..3 {
+        let disk = machine.disk(0).unwrap();
+        for page in (0..versions.len()).skip(round) {
+            store(&disk, &mut versions, page, (round as u64) << 16 | page as u64);
+        }
+        write_back(&disk);
+        drop(disk);
+        let (next, disks) = dies(&memory, machine);
+        let path = &disks[0].settings.iter().find(|(name, _)| name == "backing_dev").unwrap().1;
+        File::options().write(true).open(path).unwrap().set_len(1 << 30).unwrap();
+        let (recovered, told) = try_recover(&next, &disks).unwrap();
+        assert_eq!((told[0].lost, &told[0].findings.told[..]), (0, &[][..]), "round {round}");
+        let disk = recovered.disk(0).unwrap();
+        assert_eq!(log_stats(&disk).segments, 300);
+        for (page, version) in versions.iter().enumerate() {
+            assert!(load(&disk, page) == Ok(contents(*version)), "round {round}, page {page}");
+        }
+        assert_eq!(recovered.contradictions(), [""; 0]);
+        drop(disk);
+        (memory, machine) = (next, recovered);
     }
 }
 

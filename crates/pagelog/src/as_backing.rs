@@ -95,7 +95,9 @@ impl Backing for PageLog {
             word => layout_of(word),
         };
         // A larger device keeps the log that it had.
-        let fits = was.bytes <= layout.bytes && was.segment_bytes <= layout.segment_bytes;
+        let fits = was.bytes <= layout.bytes
+            && was.segment_bytes <= layout.segment_bytes
+            && was.bytes <= words.segments() * u64::from(was.segment_bytes);
         let size = || NotLeft::Size { log: was.bytes, device: whole(layout, count) };
         if !fits {
             return Err(size());

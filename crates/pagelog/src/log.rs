@@ -24,13 +24,11 @@ use units::{Cpu, PAGE_SIZE};
 use crate::backed::{Backed, StoredAt};
 use crate::run::{Part, RUN_PAGES, Run};
 use crate::wanted::{AT_ONCE, Wanted};
-use crate::words::Left;
+use crate::words::{LARGE, Left};
 
 /// The blocks that an object and its header lie in, at most.
 const SPAN_BYTES: usize = 2 * BLOCK;
 pub(crate) const BLOCK: usize = BLOCK_BYTES as usize;
-/// Devices from this size on have segments of 4 MiB.
-const LARGE: u64 = 1 << 30;
 /// The most segments that are punched after one wait for readers.
 const PUNCHES: usize = 16;
 /// The most requests that read at once. More wait for one of them.

@@ -24,10 +24,21 @@ pub(crate) const HAS_CODECS: u64 = 1 << 43;
 /// The words of a log, in memory that outlives the process.
 pub(crate) struct Words(LazyTable<AtomicU64>);
 
+/// Devices from this size on have segments of 4 MiB.
+pub(crate) const LARGE: u64 = 1 << 30;
+/// There are words for so many segments at least: a log that was made on a smaller device has
+/// smaller ones, but all below [`LARGE`].
+const LEAST: u32 = (LARGE >> 20) as u32;
+
 impl Words {
-    /// Words for `count` segments: zeroes, or what another process left.
+    /// Words for `count` segments, or more: zeroes, or what another process left.
     pub(crate) fn new(provider: &dyn MemoryProvider, count: u32) -> Result<Words, NoMemory> {
-        Ok(Words(LazyTable::provided(provider, count as usize + 1)?))
+        Ok(Words(LazyTable::provided(provider, 1 + count.max(LEAST) as usize)?))
+    }
+
+    /// The number of segments that there are words for.
+    pub(crate) fn segments(&self) -> u64 {
+        self.0.len() as u64 - 1
     }
 
     pub(crate) fn get(&self, at: usize) -> u64 {
