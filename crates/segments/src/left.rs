@@ -143,6 +143,9 @@ impl Left {
                 State::Open if segment.live > 0 => {
                     let end = if survivors { ends[number as usize] } else { segment.used };
                     segment.used = end.next_multiple_of(BLOCK_BYTES);
+                    if survivors {
+                        log.end = end;
+                    }
                 }
                 // Without objects it is empty at once.
                 _ => log.close(number),

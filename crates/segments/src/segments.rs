@@ -29,6 +29,8 @@ pub struct Segments {
     punching: u32,
     /// The open segment of new objects, and that of survivors.
     pub(crate) open: [Option<u32>; 2],
+    /// Where the last object ends that was written to the open segment of survivors.
+    pub(crate) end: u32,
     /// The segment that is being cleaned.
     cleaning: Option<u32>,
     pub(crate) live: u64,
@@ -208,8 +210,8 @@ impl Segments {
         // The first segment is on top.
         free.extend((0..count).rev());
         let (open, cleaning, keeper) = ([None; 2], None, None);
-        let (punching, live) = (0, 0);
-        Ok(Segments { layout, segments, free, empty, punching, open, cleaning, live, keeper })
+        let (punching, live, end) = (0, 0, 0);
+        Ok(Segments { layout, segments, free, empty, punching, open, end, cleaning, live, keeper })
     }
 
     /// From now on `keeper`, if there is one, is told the word of each segment that changes. It is
@@ -371,6 +373,9 @@ impl Segments {
             ..Segment::UNUSED
         };
         self.open[open] = Some(number);
+        if open == SURVIVORS {
+            self.end = 0;
+        }
         // Its life, before anything is written in it.
         self.note(number);
         Ok(number)
@@ -409,13 +414,20 @@ impl Segments {
     pub fn written(&mut self, pending: Pending) -> Place {
         let number = self.segment_of(pending.place);
         self.segments[number as usize].pending -= 1;
+        if self.open[SURVIVORS] == Some(number) {
+            let start = pending.place.byte() - self.start(number);
+            // Less than a segment.
+            let end = start as u32 + stored(pending.length);
+            self.end = self.end.max(end);
+        }
         self.settle(number);
         pending.place
     }
 
     /// The object could not be written. A segment of new objects takes no more. It is cleaned like
     /// any other: a walk goes on behind the blocks that were not written. A segment of survivors
-    /// stays open, because another one may not be there.
+    /// stays open, because another one may not be there; it goes on behind them, while there is
+    /// room.
     pub fn abandon(&mut self, pending: Pending) {
         let number = self.segment_of(pending.place);
         let bytes = stored(pending.length);
@@ -468,8 +480,12 @@ impl Segments {
             return Err(NoVictim::PunchFirst);
         }
         let least = self.layout.least_gain();
-        let most = if self.free.is_empty() { self.rest() } else { size };
+        let mut most = if self.free.is_empty() { self.rest() } else { size };
         let mut best = choice::best(&self.segments, size, (least, most), now);
+        if best.is_none() && self.free.is_empty() && self.forget_failed() {
+            most = self.rest();
+            best = choice::best(&self.segments, size, (least, most), now);
+        }
         if best.is_none() && !self.free.is_empty() {
             best = self.close_survivors(least);
         }
@@ -503,6 +519,19 @@ impl Segments {
     fn rest(&self) -> u32 {
         let rest = |number: u32| self.layout.segment_bytes - self.segments[number as usize].used;
         self.open[SURVIVORS].map_or(0, rest).saturating_sub(self.layout.padding())
+    }
+
+    /// Has the segment of survivors go on where writes of them have failed. False if none has.
+    fn forget_failed(&mut self) -> bool {
+        let Some(number) = self.open[SURVIVORS] else { return false };
+        let segment = &mut self.segments[number as usize];
+        let end = self.end.next_multiple_of(BLOCK_BYTES);
+        if segment.pending > 0 || segment.used <= end {
+            return false;
+        }
+        segment.used = end;
+        self.note(number);
+        true
     }
 
     /// Closes the segment of survivors if enough of what was written there is free by now.

@@ -183,6 +183,42 @@ fn a_write_of_survivors_that_failed_leaves_their_segment_open() {
 }
 
 #[test]
+fn writes_of_survivors_that_failed_take_no_room() {
+    let mut log = Segments::new(layout(4)).expect("a log");
+    // Two segments are full, and three quarters of each live. One is open, one is the reserve.
+    let each = MIB / stored(4096);
+    for number in 0..2 * each + 1 {
+        let pending = log.append(4096, 0).expect("room");
+        let place = log.written(pending);
+        if number % 4 == 0 {
+            log.free(place, 4096).expect("it is there");
+        }
+    }
+    let mut live = Vec::new();
+    for round in 0..50 {
+        let victim = log.victim(round).expect("one is worth it");
+        let first = log.append_survivor(&victim, 4096).expect("room");
+        log.pad(Some(&victim));
+        // One batch is written, and then the device fails.
+        if round == 9 {
+            live.push(log.written(first));
+        } else {
+            log.abandon(first);
+        }
+        let failed: Vec<_> = (0..each / 2)
+            .map(|_| log.append_survivor(&victim, 4096).expect("room"))
+            .inspect(|pending| assert!(live.iter().all(|place| *place < pending.place())))
+            .collect();
+        log.pad(Some(&victim));
+        failed.into_iter().for_each(|pending| log.abandon(pending));
+        log.put_back(victim);
+    }
+    // What lives there was not written over.
+    assert_eq!(log.all()[3].live, stored(4096));
+    assert_eq!(live[0].byte() / u64::from(MIB), 3);
+}
+
+#[test]
 fn a_segment_that_could_not_be_cleaned_is_tried_again() {
     let mut log = Segments::new(layout(4)).expect("a log");
     for _ in 0..260 {
