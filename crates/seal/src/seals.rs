@@ -52,7 +52,8 @@ impl Seals {
         let table = LazyTable::new(provider, entries)?;
         let mut seals = Seals { blocks: table, count: blocks };
         if blocks >= entries || !seals.is_marked(blocks) {
-            let marked = (0..entries).find(|entry| seals.is_marked(*entry));
+            // It is near the end: what is looked at has memory from then on.
+            let marked = (0..entries).rev().find(|entry| seals.is_marked(*entry));
             seals.count = marked.unwrap_or(blocks);
         }
         if seals.count >= entries || !seals.blocks.provide(seals.count + 1) {

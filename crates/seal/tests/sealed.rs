@@ -182,6 +182,31 @@ fn no_number_is_used_again_when_the_device_has_another_length() {
 
 /// A write that had a number but had not ended: the next process gives the number to nobody.
 #[test]
+fn seals_of_blocks_that_were_never_written_take_no_memory_in_a_later_process() {
+    let (below, mut memory) = (Memory::new(), Memfds::new());
+    // 24 MiB of seals.
+    below.blocks.store(1 << 20, Ordering::Relaxed);
+    let mut device = kept(&memory, &below);
+    write(&device, 3, &page(3));
+    let taken = |memory: &Memfds| {
+        let regions = memory.regions();
+        let seals = regions.iter().find(|region| region.name == "seals").unwrap();
+        seals.resident_bytes().unwrap()
+    };
+    let before = taken(&memory);
+    // It is absent, longer, or shorter.
+    for blocks in [0, 2 << 20, 7] {
+        below.blocks.store(blocks, Ordering::Relaxed);
+        let later = adopted(&memory);
+        std::mem::forget(std::mem::replace(&mut device, kept(&later, &below)));
+        memory = later;
+        let more = taken(&memory) - before;
+        assert!(more <= 2 << 20, "{blocks} blocks: {more} bytes more");
+    }
+    assert_eq!(read(&device, 3).unwrap(), page(3));
+}
+
+#[test]
 fn a_block_that_was_being_written_at_the_death_is_an_error() {
     struct Dies(Arc<Memory>);
     impl BlockDevice for Dies {
