@@ -83,7 +83,9 @@ impl Request {
             Ok(count @ 1..=RANGES) if out.is_multiple_of(RANGE as u64) => Ok(count),
             _ => Err(Status::Failed),
         };
-        let whole = |length: u64| match length.is_multiple_of(SECTOR) {
+        // Buffers may lie one above the other, so a small machine could ask for any length.
+        let most = u64::from(RANGE_SECTORS) * SECTOR;
+        let whole = |length: u64| match length.is_multiple_of(SECTOR) && length <= most {
             true => Ok(length),
             false => Err(Status::Failed),
         };

@@ -247,6 +247,41 @@ fn what_is_wrong_in_a_request_fails_it_alone() {
     assert_eq!(machine.ask(IN, 0, &[], 512), (0, vec![3; 512]));
 }
 
+/// Buffers may lie one above the other, so that a small machine can ask for as much as it likes.
+#[test]
+fn a_request_of_more_than_a_range_may_have_is_refused() {
+    let device = Watched::new();
+    let served = serve(device.clone(), options());
+    let mut machine = served.connect();
+    let (at, table) = (GUEST + machine.buffers(0, 0), machine.buffers(0, 1));
+    for (kind, flags) in [(OUT, NEXT), (IN, NEXT | WRITE)] {
+        let header = [&kind.to_le_bytes()[..], &[0; 12]].concat();
+        machine.write(machine.buffers(0, 0), &header);
+        machine.write(machine.buffers(0, 0) + 0x100, &[0xff]);
+        let mut chain = vec![Descriptor { at, length: 16, flags: NEXT, next: 1 }];
+        // 1 GiB and 8 MiB.
+        chain.extend((2..131).map(|next| Descriptor {
+            at: at + 0x1000,
+            length: 8 << 20,
+            flags,
+            next,
+        }));
+        chain.push(Descriptor { at: at + 0x100, length: 1, flags: WRITE, next: 0 });
+        let bytes: Vec<u8> = chain.iter().flat_map(|it| it.bytes()).collect();
+        machine.write(table, &bytes);
+        let length = bytes.len() as u32;
+        machine.describe(
+            0,
+            0,
+            &[Descriptor { at: GUEST + table, length, flags: INDIRECT, next: 0 }],
+        );
+        machine.offer(0, 0);
+        assert!(machine.used(0, Duration::from_secs(60)).is_some());
+        assert_eq!(machine.read(machine.buffers(0, 0) + 0x100, 1), [1], "{kind}");
+        assert_eq!(*device.seen.lock().unwrap(), [""; 0], "{kind}");
+    }
+}
+
 #[test]
 fn chains_that_are_none_write_nothing_and_stop_nothing() {
     let served = serve(plain(), options());
