@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 use vhost_protocol::vhost_user::message::VhostUserMemoryRegion;
 use vm_memory::{
     FileOffset, GuestAddress, GuestMemoryMmap, GuestRegionMmap, MmapRegion, VolatileMemory,
@@ -29,8 +29,27 @@ pub(crate) fn invalid(text: impl Into<String>) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, text.into())
 }
 
-/// Maps `bytes` bytes of `file`, from `offset` on. An access beyond the end of the file would kill
-/// this process. So the file is long enough, and unless `may_shrink` it stays so.
+/// The type of hugetlbfs (linux/magic.h).
+const HUGETLBFS: u32 = 0x9584_58f6;
+
+/// Checks that the pages of a file will be there, whatever its owner does to it.
+fn check_stays(file: &File) -> io::Result<()> {
+    // Nothing but a memfd has seals: the questions behind this one no file system of a stranger
+    // answers.
+    if !fcntl_get_seals(file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
+        return Err(invalid(
+            "the file may become smaller; it has to be a memfd with F_SEAL_SHRINK",
+        ));
+    }
+    if fstatfs(file)?.f_type as u32 == HUGETLBFS {
+        return Err(invalid("the file has huge pages of a pool, which may be empty later"));
+    }
+    Ok(())
+}
+
+/// Maps `bytes` bytes of `file`, from `offset` on. An access to a page that is not there, as beyond
+/// the end of the file, would kill this process. So the file is long enough, and unless
+/// `may_shrink` it stays so, and takes no pages from a pool.
 ///
 /// # Errors
 /// `InvalidInput` for such a file; the error of the system.
@@ -40,18 +59,15 @@ pub(crate) fn map(
     bytes: u64,
     may_shrink: bool,
 ) -> io::Result<MmapRegion<()>> {
+    if !may_shrink {
+        check_stays(&file)?;
+    }
     let there = u64::try_from(fstat(&file)?.st_size).unwrap_or(0);
     let end = offset.checked_add(bytes).filter(|end| *end <= there);
     let (Some(_), Ok(length)) = (end, usize::try_from(bytes)) else {
         let text = format!("{bytes} bytes from {offset} on are more than the file has, {there}");
         return Err(invalid(text));
     };
-    let is_sealed = || fcntl_get_seals(&file).is_ok_and(|seals| seals.contains(SealFlags::SHRINK));
-    if !may_shrink && !is_sealed() {
-        return Err(invalid(
-            "the file may become smaller; it has to be a memfd with F_SEAL_SHRINK",
-        ));
-    }
     let map = || {
         let mapped = MmapRegion::from_file(FileOffset::new(file, offset), length);
         mapped.map_err(|error| io::Error::other(format!("the memory cannot be mapped: {error}")))

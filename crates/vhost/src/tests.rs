@@ -2,6 +2,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use block::{Checked, Plain};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use testkit::{Need, Rng, TempDir, met};
 use vhost_protocol::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes, GuestAddress};
@@ -168,6 +169,23 @@ fn memory_of_strangers_cannot_shrink() {
     assert!(map(plain.try_clone().unwrap(), 0, 1 << 20, true).is_ok());
     let refused = map(plain, 0, 1 << 20, false).unwrap_err();
     assert!(refused.to_string().contains("F_SEAL_SHRINK"), "{refused}");
+}
+
+/// A page of it is not there if others have taken it from the pool, or the file was punched.
+#[test]
+fn memory_of_strangers_is_there_when_it_is_touched() {
+    let flags = MemfdFlags::HUGETLB | MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC;
+    let made = memfd_create("huge", flags);
+    let need = Need::other(made.is_ok(), "memfd_create(MFD_HUGETLB)");
+    if !met("memory_of_strangers_is_there_when_it_is_touched", &[need]) {
+        return;
+    }
+    let file = File::from(made.unwrap());
+    file.set_len(64 << 20).unwrap();
+    fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+    let refused = map(file.try_clone().unwrap(), 0, 64 << 20, false).unwrap_err();
+    assert!(refused.to_string().contains("huge pages"), "{refused}");
+    assert!(map(file, 0, 64 << 20, true).is_ok());
 }
 
 #[test]

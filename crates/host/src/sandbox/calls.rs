@@ -223,13 +223,14 @@ pub(super) const SESSION: Group = Group {
 };
 
 /// To be given the memory and the signals of a virtual machine, and to make memory and signals for
-/// it: what was given is checked, and never waited for.
+/// it. What was given is checked, and no file system of who gave it is asked, but by its close.
 pub(super) const GUEST: Group = Group {
     name: "guest",
     calls: &[always!(
         "recvmsg" SYS_recvmsg,
         "sendmsg" SYS_sendmsg,
         "fstat" SYS_fstat,
+        "fstatfs" SYS_fstatfs,
         "statx" SYS_statx,
         "eventfd2" SYS_eventfd2,
         "memfd_create" SYS_memfd_create,
