@@ -1,11 +1,11 @@
 //! The messages of a front end (the vhost-user document).
 
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 
 use block::BlockDevice;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{AtFlags, OFlags, StatxFlags, fcntl_getfl, fcntl_setfl, statx};
 use vhost_protocol::vhost_user::message::{
     VhostTransferStateDirection, VhostTransferStatePhase, VhostUserConfigFlags, VhostUserInflight,
     VhostUserLog, VhostUserMemoryRegion, VhostUserProtocolFeatures, VhostUserShMemConfig,
@@ -37,12 +37,21 @@ fn refused<T>(text: &str) -> Result<T> {
     Err(failed(invalid(text)))
 }
 
-/// Has signals to a descriptor of the front end never wait, nor reads of it.
+/// The bits of a mode that tell the type.
+const TYPE: u16 = 0o170_000;
+
+/// Has signals to an eventfd of the front end never wait, nor reads of it. Another file is refused:
+/// its file system may be the front end's own, and never answer.
 fn at_once(file: Option<File>) -> Result<Option<File>> {
-    if let Some(file) = &file {
-        let flags = fcntl_getfl(file).map_err(|error| failed(error.into()))?;
-        fcntl_setfl(file, flags | OFlags::NONBLOCK).map_err(|error| failed(error.into()))?;
-    }
+    let prepared = file.as_ref().map_or(Ok(()), |file| {
+        // So no file system is asked. What belongs to none has no type.
+        let unasked = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        if statx(file, c"", unasked, StatxFlags::TYPE)?.stx_mode & TYPE != 0 {
+            return Err(invalid("a signal of a ring is an eventfd"));
+        }
+        Ok(fcntl_setfl(file, fcntl_getfl(file)? | OFlags::NONBLOCK)?)
+    });
+    prepared.map_err(failed)?;
     Ok(file)
 }
 
@@ -164,12 +173,18 @@ impl VhostUserBackendReqHandlerMut for Session {
     }
 
     fn set_vring_kick(&mut self, index: u8, file: Option<File>) -> Result<()> {
-        if file.is_none() {
+        let Some(mut file) = at_once(file)? else {
             return refused("a ring without a signal of its driver would have to be polled");
+        };
+        // A set of other files (epoll) would ask them. A signal that is read here is not lost: the
+        // ring begins with what is available.
+        match file.read(&mut [0; 8]) {
+            Ok(8) => {}
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            _ => return refused("a signal of a ring can be read"),
         }
-        let file = at_once(file)?;
         self.change(index.into(), |vring| {
-            vring.kick = file;
+            vring.kick = Some(file);
             Ok(())
         })
     }

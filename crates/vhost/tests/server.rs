@@ -3,7 +3,9 @@
 mod common;
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,6 +16,8 @@ use block::{
     Abilities, BlockDevice, Checked, Context, Geometry, IoError, Operation, Plain, Visit, Wait,
 };
 use common::*;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use testkit::Rng;
 use units::Cpu;
 use vhost::Options;
@@ -419,13 +423,6 @@ fn one_front_end_is_served_at_a_time() {
 #[test]
 fn messages_that_are_wrong_end_the_connection_alone() {
     let served = serve(plain(), options());
-    let message = |request: u32, body: &[u8]| {
-        let mut bytes = request.to_ne_bytes().to_vec();
-        bytes.extend(1u32.to_ne_bytes());
-        bytes.extend((body.len() as u32).to_ne_bytes());
-        bytes.extend(body);
-        bytes
-    };
     let number = |number: u64| number.to_ne_bytes();
     let wrong = [
         message(0, &[]),
@@ -466,6 +463,53 @@ fn messages_that_are_wrong_end_the_connection_alone() {
         drop(stream);
         served.server.settle(Duration::from_secs(60));
     }
+    assert_eq!(served.connect().ask(IN, 0, &[], 512).0, 0);
+}
+
+/// A message of the protocol.
+fn message(request: u32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = request.to_ne_bytes().to_vec();
+    bytes.extend(1u32.to_ne_bytes());
+    bytes.extend((body.len() as u32).to_ne_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+/// Any other file could have whoever reads it, writes to it or looks whether it is ready wait.
+#[test]
+fn signals_are_eventfds() {
+    let served = serve(plain(), options());
+    let [kick, call, error] = [12, 13, 14];
+    let goes_on = |request: u32, file: BorrowedFd<'_>| {
+        let mut stream = UnixStream::connect(served.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let files = [file];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+        let bytes = message(request, &0u64.to_ne_bytes());
+        let parts = [IoSlice::new(&bytes)];
+        sendmsg(&stream, &parts, &mut control, SendFlags::empty()).unwrap();
+        // It may have been cut off by then.
+        let _ = stream.write_all(&message(1, &[]));
+        let goes_on = stream.read(&mut [0; 512]).is_ok_and(|bytes| bytes > 0);
+        drop(stream);
+        served.server.settle(Duration::from_secs(60));
+        goes_on
+    };
+    let plain = File::create_new(served.root.join("f")).unwrap();
+    let (from, into) = std::io::pipe().unwrap();
+    let null = File::options().read(true).write(true).open("/dev/null").unwrap();
+    for request in [kick, call, error] {
+        for file in [plain.as_fd(), from.as_fd(), into.as_fd(), null.as_fd()] {
+            assert!(!goes_on(request, file), "{request}, {file:?}");
+        }
+        let event = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        assert!(goes_on(request, event.as_fd()), "{request}");
+    }
+    // Whether that is ready, another file may have to say.
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+    assert!(!goes_on(kick, set.as_fd()));
     assert_eq!(served.connect().ask(IN, 0, &[], 512).0, 0);
 }
 
