@@ -5,8 +5,8 @@ use units::Cpu;
 use crate::{Abilities, BlockDevice, Context, Geometry, IoError, Job, Operation, Visit};
 
 /// Refuses an operation that passes the end, is unaligned, or changes a read-only device, so that
-/// the device below need not check. Tests put it above a device. The devices of this project check
-/// ranges themselves, in the pass that carries out the operation.
+/// the device below need not check. Backing devices and remote stores have it above them. Disks and
+/// logs check ranges themselves, in the pass that carries out the operation.
 pub struct Checked<D> {
     next: D,
 }

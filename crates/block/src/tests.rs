@@ -147,4 +147,14 @@ fn a_part_is_what_is_behind_its_beginning() {
     }
     assert_eq!(read(&whole, 0), Ok(0));
     assert_eq!(extents(&part, 0, 3 * P).len(), 3);
+    // No more of it than was said, although the device goes on.
+    let part = part.at_most(2 * P);
+    assert_eq!(part.geometry().bytes, 2 * P);
+    assert_eq!([P, 2 * P].map(|offset| read(&part, offset)), [Ok(0), Err(IoError::OutOfRange)]);
+    let mut jobs = [write(2 * P - 2, &[1, 2, 3]), Job::new(Operation::Flush), write(P, &[6])];
+    part.submit_all(CPU, &mut jobs);
+    assert_eq!(jobs.map(|job| job.result), [Err(IoError::OutOfRange), Ok(()), Ok(())]);
+    assert_eq!([1, 2, 3].map(|page| read(&whole, page * P)), [Ok(9), Ok(6), Ok(8)]);
+    let refused = part.extents(CPU, P, P + 1, &mut |_| unreachable!());
+    assert_eq!(refused, Err(IoError::OutOfRange));
 }

@@ -23,12 +23,10 @@ impl<D: BlockDevice> Part<D> {
         Part { most: bytes, ..self }
     }
 
-    /// Moves an operation to where it is on the device below.
-    fn move_there(&self, operation: &mut Operation<'_>) -> Result<(), IoError> {
-        if let Some(offset) = operation.offset_mut() {
-            *offset = offset.checked_add(self.start).ok_or(IoError::OutOfRange)?;
-        }
-        Ok(())
+    /// Where a range, an offset and a length, begins on the device below.
+    fn there(&self, (offset, length): (u64, u64)) -> Result<u64, IoError> {
+        let end = offset.checked_add(length).filter(|end| *end <= self.most);
+        end.and(offset.checked_add(self.start)).ok_or(IoError::OutOfRange)
     }
 }
 
@@ -43,13 +41,15 @@ impl<D: BlockDevice> BlockDevice for Part<D> {
     }
 
     fn perform(&self, context: Context, mut operation: Operation<'_>) -> Result<(), IoError> {
-        self.move_there(&mut operation)?;
+        let there = self.there(operation.range())?;
+        if let Some(offset) = operation.offset_mut() {
+            *offset = there;
+        }
         self.next.perform(context, operation)
     }
 
     fn submit_all(&self, cpu: Cpu, jobs: &mut [Job<'_>]) {
-        let end = |job: &Job<'_>| job.operation.range().0.checked_add(self.start);
-        if jobs.iter().any(|job| end(job).is_none()) {
+        if jobs.iter().any(|job| self.there(job.operation.range()).is_err()) {
             for job in jobs {
                 job.result = self.submit(cpu, job.operation.reborrow());
             }
@@ -65,7 +65,6 @@ impl<D: BlockDevice> BlockDevice for Part<D> {
     }
 
     fn extents(&self, cpu: Cpu, offset: u64, length: u64, visit: Visit<'_>) -> Result<(), IoError> {
-        let offset = offset.checked_add(self.start).ok_or(IoError::OutOfRange)?;
-        self.next.extents(cpu, offset, length, visit)
+        self.next.extents(cpu, self.there((offset, length))?, length, visit)
     }
 }
