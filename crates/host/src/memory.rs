@@ -1,13 +1,13 @@
 //! The memory of the machine, the part that this process has, and what limits it.
 //!
 //! # Why unsafe
-//! sysconf(3) takes a number and returns one. getrlimit(2) and setrlimit(2) take a structure.
-//! Whether there is room is tried with mmap(2).
+//! sysconf(3) takes a number and returns one. Whether there is room is tried with mmap(2).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::{io, ptr};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use units::human;
 
 use crate::groups::{GroupLimit, group_limits};
@@ -39,52 +39,28 @@ pub fn kernel_zswap() -> Option<(u64, u64)> {
     Some((field("Zswap:")?, field("Zswapped:")?))
 }
 
-/// A limit that a process inherits (getrlimit(2)), which a shell sets with ulimit(1).
-#[derive(Clone, Copy)]
-enum Inherited {
-    Data,
-    Addresses,
-    Stack,
-    Descriptors,
-}
+/// A limit that a process inherits (getrlimit(2)), and how a shell shows and sets it (ulimit(1)).
+type Inherited = (Resource, &'static str);
 
-impl Inherited {
-    fn get(self) -> libc::rlimit {
-        let mut found = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-        let resource = match self {
-            Inherited::Data => libc::RLIMIT_DATA,
-            Inherited::Addresses => libc::RLIMIT_AS,
-            Inherited::Stack => libc::RLIMIT_STACK,
-            Inherited::Descriptors => libc::RLIMIT_NOFILE,
-        };
-        // SAFETY: a number, and a structure that lives through the call. On an error it stays as it
-        // is: no limit.
-        unsafe { libc::getrlimit(resource, &raw mut found) };
-        found
-    }
+const DATA: Inherited = (Resource::Data, "ulimit -d");
+const ADDRESSES: Inherited = (Resource::As, "ulimit -v");
+const STACK: Inherited = (Resource::Stack, "ulimit -s");
+const DESCRIPTORS: Inherited = (Resource::Nofile, "ulimit -n");
 
-    /// The limit as a shell's user knows it; None without one.
-    fn named(self) -> Option<String> {
-        let name = match self {
-            Inherited::Data => "ulimit -d",
-            Inherited::Addresses => "ulimit -v",
-            Inherited::Stack => "ulimit -s",
-            Inherited::Descriptors => "ulimit -n",
-        };
-        let found = self.get().rlim_cur;
-        let shown = match self {
-            Inherited::Descriptors => found.to_string(),
-            _ => human(found).to_string(),
-        };
-        (found != libc::RLIM_INFINITY).then(|| format!("`{name}` is {shown}"))
-    }
+/// The limit as a shell's user knows it; None without one.
+fn named((resource, name): Inherited) -> Option<String> {
+    let limit = getrlimit(resource).current?;
+    Some(match resource {
+        Resource::Nofile => format!("`{name}` is {limit}"),
+        _ => format!("`{name}` is {}", human(limit)),
+    })
 }
 
 /// What limits the memory of this process, each by its name and value: its own limits on data and
 /// addresses, and those of its control groups. Empty if nothing does.
 #[must_use]
 pub fn limits_on_memory() -> String {
-    let own = [Inherited::Data, Inherited::Addresses].into_iter().filter_map(Inherited::named);
+    let own = [DATA, ADDRESSES].into_iter().filter_map(named);
     let groups = group_limits();
     own.chain(groups.iter().map(GroupLimit::to_string)).collect::<Vec<_>>().join(", ")
 }
@@ -113,13 +89,13 @@ pub fn has_room_for(bytes: u64) -> bool {
 /// The limit, by its name and value, if that is fewer than `least`.
 pub fn allow_descriptors(least: u64) -> Result<(), String> {
     const ENOUGH: u64 = 65536;
-    let now = Inherited::Descriptors.get();
-    let raised = libc::rlimit { rlim_cur: now.rlim_max.min(ENOUGH), rlim_max: now.rlim_max };
-    // SAFETY: a number, and a structure that lives through the call.
-    let is_raised = raised.rlim_cur > now.rlim_cur
-        && unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0;
-    match if is_raised { raised.rlim_cur } else { now.rlim_cur } {
-        has if has < least => Err(Inherited::Descriptors.named().unwrap_or_default()),
+    let now = getrlimit(DESCRIPTORS.0);
+    let most = now.maximum.unwrap_or(ENOUGH).min(ENOUGH);
+    let has = now.current.unwrap_or(u64::MAX);
+    let raised = Rlimit { current: Some(most), ..now };
+    let is_raised = most > has && setrlimit(DESCRIPTORS.0, raised).is_ok();
+    match if is_raised { most } else { has } {
+        has if has < least => Err(named(DESCRIPTORS).unwrap_or_default()),
         _ => Ok(()),
     }
 }
@@ -130,16 +106,13 @@ pub fn allow_descriptors(least: u64) -> Result<(), String> {
 /// # Errors
 /// The limit, by its name and value, if it is lower and cannot be raised.
 pub fn allow_stack(least: u64) -> Result<(), String> {
-    let now = Inherited::Stack.get();
-    if now.rlim_cur >= least {
+    let now = getrlimit(STACK.0);
+    if now.current.is_none_or(|bytes| bytes >= least) {
         return Ok(());
     }
-    let raised = libc::rlimit { rlim_cur: least, rlim_max: now.rlim_max.max(least) };
-    // SAFETY: a number, and a structure that lives through the call.
-    match unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const raised) } {
-        0 => Ok(()),
-        _ => Err(Inherited::Stack.named().unwrap_or_default()),
-    }
+    let maximum = now.maximum.map(|most| most.max(least));
+    setrlimit(STACK.0, Rlimit { current: Some(least), maximum })
+        .map_err(|_| named(STACK).unwrap_or_default())
 }
 
 /// Reads `MemAvailable` again and again from one open file.
