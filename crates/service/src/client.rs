@@ -15,7 +15,6 @@ use crate::protocol::{
     self, DaemonReport, Metric, Metrics, Request, Status, Taken, parse_reply, request_line,
 };
 use crate::root::Root;
-use crate::server::exchange;
 
 /// How long a daemon may take to report: it waits for nothing then.
 const REPORTING: Duration = Duration::from_secs(10);
@@ -23,6 +22,8 @@ const REPORTING: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
 /// The bytes that are read or sent at a time.
 const ROOM: usize = 256 << 10;
+/// The longest answer, in bytes. It may hold every attribute of every device.
+const ANSWER_MAX: u64 = 64 << 20;
 /// When a client says that it waits.
 const TELL: Duration = Duration::from_secs(10);
 
@@ -95,34 +96,91 @@ impl Connected<'_> {
     }
 
     fn ask<T: DeserializeOwned>(
-        self,
+        &self,
         request: &Request,
         limit: Option<Duration>,
     ) -> Result<T, ControlError> {
-        let what = || format!("no answer from {}", self.root.control_socket().display());
-        let (begin, mut told) = (Instant::now(), false);
-        let mut may_wait = || {
-            self.check_it_runs()?;
-            let waited = begin.elapsed();
-            if let Some(limit) = limit.filter(|limit| waited >= *limit) {
-                let message = format!("{} within {} seconds", what(), limit.as_secs());
-                return Err(ControlError::new(Errno(errno::ETIMEDOUT), message));
+        self.reply(&mut self.send(request, limit)?)
+    }
+
+    /// Begins a command that sends or takes more than lines.
+    fn begin(&self, request: &Request) -> Result<Answers<'_>, ControlError> {
+        let mut stream = self.send(request, None)?;
+        self.reply::<()>(&mut stream)?;
+        Ok(stream)
+    }
+
+    /// Sends a request. A `limit` is for each read of what comes back.
+    fn send(
+        &self,
+        request: &Request,
+        limit: Option<Duration>,
+    ) -> Result<Answers<'_>, ControlError> {
+        let sent = self.stream.set_read_timeout(Some(LOOK));
+        let sent = sent.and_then(|()| (&self.stream).write_all(request_line(request).as_bytes()));
+        sent.map_err(|error| self.lost(error))?;
+        let patient = Patient { daemon: self, limit, has_told: false };
+        Ok(BufReader::with_capacity(ROOM, patient))
+    }
+
+    fn reply<T: DeserializeOwned>(&self, stream: &mut Answers<'_>) -> Result<T, ControlError> {
+        let mut line = Vec::new();
+        let read = stream.take(ANSWER_MAX).read_until(b'\n', &mut line);
+        read.map_err(|error| self.lost(error))?;
+        match line.last() {
+            Some(b'\n') => parse_reply(&line),
+            _ => Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
+        }
+    }
+
+    fn no_answer(&self) -> String {
+        format!("no answer from {}", self.root.control_socket().display())
+    }
+
+    fn lost(&self, error: io::Error) -> ControlError {
+        error.downcast().unwrap_or_else(|error| failed(self.no_answer(), &error))
+    }
+}
+
+/// What a daemon sends, for a client that waits for as long as it can answer, or has a limit.
+struct Patient<'a> {
+    daemon: &'a Connected<'a>,
+    limit: Option<Duration>,
+    has_told: bool,
+}
+
+type Answers<'a> = BufReader<Patient<'a>>;
+
+impl Patient<'_> {
+    /// Checks whether a client that has waited for so long may go on.
+    fn may_wait(&mut self, waited: Duration) -> Result<(), ControlError> {
+        let Connected { pid, .. } = self.daemon;
+        self.daemon.check_it_runs()?;
+        if let Some(limit) = self.limit.filter(|limit| waited >= *limit) {
+            let seconds = limit.as_secs();
+            let message = format!("{} within {seconds} seconds", self.daemon.no_answer());
+            return Err(ControlError::new(Errno(errno::ETIMEDOUT), message));
+        }
+        if waited >= TELL && !self.has_told {
+            self.has_told = true;
+            let who = pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
+            say(&format!("rampack: the daemon{who} is at work; waiting for its answer\n"));
+        }
+        Ok(())
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let begin = Instant::now();
+        loop {
+            match (&self.daemon.stream).read(into) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.may_wait(begin.elapsed()).map_err(io::Error::other)?;
+                }
+                read => return read,
             }
-            if waited >= TELL && !told {
-                told = true;
-                let who = self.pid.map(|pid| format!(" (process {pid})")).unwrap_or_default();
-                say(&format!("rampack: the daemon{who} is at work; waiting for its answer\n"));
-            }
-            Ok(())
-        };
-        let line = exchange(&self.stream, &request_line(request), LOOK, || {
-            may_wait().map_err(io::Error::other)
-        });
-        let line = line.map_err(|error| match error.downcast::<ControlError>() {
-            Ok(error) => error,
-            Err(error) => failed(what(), &error),
-        })?;
-        parse_reply(&line)
+        }
     }
 }
 
@@ -174,51 +232,6 @@ pub fn restore(
     }
 }
 
-/// What a daemon sends, for a client that waits for as long as it can answer.
-struct Patient<'a>(&'a Connected<'a>);
-
-impl Read for Patient<'_> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        loop {
-            match (&self.0.stream).read(into) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.0.check_it_runs().map_err(io::Error::other)?;
-                }
-                read => return read,
-            }
-        }
-    }
-}
-
-impl Connected<'_> {
-    /// Begins a command that sends or takes more than lines.
-    fn begin(&self, request: &Request) -> Result<BufReader<Patient<'_>>, ControlError> {
-        let sent = self.stream.set_read_timeout(Some(LOOK));
-        let sent = sent.and_then(|()| (&self.stream).write_all(request_line(request).as_bytes()));
-        sent.map_err(|error| self.lost(error))?;
-        let mut stream = BufReader::with_capacity(ROOM, Patient(self));
-        self.reply::<()>(&mut stream)?;
-        Ok(stream)
-    }
-
-    fn reply<T: DeserializeOwned>(
-        &self,
-        stream: &mut BufReader<Patient<'_>>,
-    ) -> Result<T, ControlError> {
-        let mut line = Vec::new();
-        stream.read_until(b'\n', &mut line).map_err(|error| self.lost(error))?;
-        if line.is_empty() {
-            return Err(self.lost(io::ErrorKind::UnexpectedEof.into()));
-        }
-        parse_reply(&line)
-    }
-
-    fn lost(&self, error: io::Error) -> ControlError {
-        let what = || format!("no answer from {}", self.root.control_socket().display());
-        error.downcast::<ControlError>().unwrap_or_else(|error| failed(what(), &error))
-    }
-}
-
 fn connect(root: &Root) -> Result<UnixStream, ControlError> {
     let path = root.control_socket();
     host::connect_at_once(&path).map_err(|error| match error.kind() {
@@ -247,3 +260,6 @@ fn connect(root: &Root) -> Result<UnixStream, ControlError> {
         _ => failed(format!("cannot reach {}", path.display()), &error),
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! beginning, and take an answer within [`PATIENCE`]. When there are [`CLIENTS_MAX`] clients, a new
 //! one replaces the client that has been silent for longest.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::Arc;
 use std::thread;
@@ -321,32 +321,6 @@ fn read_line(reader: &mut BufReader<UnixStream>) -> io::Result<Line> {
             return Err(io::ErrorKind::TimedOut.into());
         }
         reader.get_ref().set_read_timeout(Some(left))?;
-    }
-}
-
-/// Sends one request over a connected stream and returns the line of the answer. While none comes,
-/// it asks `may_wait` after each `pause`.
-///
-/// # Errors
-/// The error of `may_wait`; when the connection fails or ends early.
-pub fn exchange(
-    stream: &UnixStream,
-    request: &str,
-    pause: Duration,
-    mut may_wait: impl FnMut() -> io::Result<()>,
-) -> io::Result<Vec<u8>> {
-    stream.set_read_timeout(Some(pause))?;
-    (&*stream).write_all(request.as_bytes())?;
-    // An answer is larger than a request: it may hold every attribute of every device.
-    let (mut line, mut reader) = (Vec::new(), BufReader::new(stream).take(64 << 20));
-    loop {
-        // What came before a time-out stays in the line.
-        match reader.read_until(b'\n', &mut line) {
-            Ok(_) if line.last() == Some(&b'\n') => return Ok(line),
-            Ok(_) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => may_wait()?,
-            Err(error) => return Err(error),
-        }
     }
 }
 

@@ -1,3 +1,4 @@
+use std::io::Read;
 use std::sync::mpsc;
 
 use super::*;
@@ -28,8 +29,15 @@ impl Fixture {
     }
 }
 
+/// Sends a request and returns the line of the answer.
 fn exchange(stream: &UnixStream, request: &str) -> io::Result<Vec<u8>> {
-    super::exchange(stream, request, PATIENCE, || Ok(()))
+    stream.set_read_timeout(Some(PATIENCE * 4))?;
+    (&*stream).write_all(request.as_bytes())?;
+    let mut line = Vec::new();
+    match BufReader::new(stream).read_until(b'\n', &mut line)? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ => Ok(line),
+    }
 }
 
 fn ask(stream: &UnixStream) -> Result<String, ControlError> {
@@ -126,7 +134,6 @@ fn a_panic_of_a_handler_keeps_no_place() {
     let add = request_line(&Request::Add(crate::protocol::Add::default()));
     let all: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| fixture.connect()).collect();
     for stream in &all {
-        stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
         let error = exchange(stream, &add).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
     }
@@ -146,34 +153,8 @@ fn an_error_of_accept_does_not_end_the_server() {
     let fixture = Fixture { dir, _server: server };
     thread::sleep(PAUSE);
     let stream = fixture.connect();
-    stream.set_read_timeout(Some(PATIENCE * 4)).unwrap();
     ask(&stream).unwrap();
     drop(fixture);
-}
-
-#[test]
-fn a_client_waits_for_as_long_as_the_server_is_there() {
-    let (ours, theirs) = UnixStream::pair().unwrap();
-    let (pause, mut waits) = (Duration::from_millis(1), 0);
-    let line = super::exchange(&ours, "a\n", pause, || {
-        waits += 1;
-        match waits {
-            // An answer may come in pieces.
-            100 => (&theirs).write_all(b"don"),
-            200 => (&theirs).write_all(b"e\n"),
-            _ => Ok(()),
-        }
-    });
-    assert_eq!((&*line.unwrap(), waits >= 200), (&b"done\n"[..], true));
-    let (end, mut theirs) = (io::ErrorKind::UnexpectedEof, Some(theirs));
-    let gone = super::exchange(&ours, "b\n", pause, || {
-        drop(theirs.take());
-        Ok(())
-    });
-    assert!(gone.is_err_and(|error| [end, io::ErrorKind::ConnectionReset].contains(&error.kind())));
-    let (ours, _theirs) = UnixStream::pair().unwrap();
-    let error = super::exchange(&ours, "c\n", pause, || Err(io::Error::other("enough")));
-    assert_eq!(error.unwrap_err().to_string(), "enough");
 }
 
 #[test]
