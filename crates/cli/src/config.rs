@@ -20,7 +20,7 @@ use service::devices::configure;
 use service::engine::{self, Machine};
 use service::failure::failed;
 use service::plan::Asked;
-use service::protocol::{self, Add, Apply, ConfiguredDisk};
+use service::protocol::{self, Apply};
 use service::swap::cache::parameters;
 
 use crate::args::{DiskOptions, FrontendOptions, Size, SwapOn, Transport};
@@ -191,11 +191,7 @@ impl Configuration {
     pub fn apply(&self) -> Apply {
         let serve = self.of_serve().map(|it| (format!("serve/{}", it.key), it.written.clone()));
         let force = self.serve.as_ref().is_some_and(|serve| serve.force);
-        let disk = |(number, disk): (&u32, &DiskOptions)| ConfiguredDisk {
-            add: Add { number: Some(*number), ..disk.request(force) },
-            fs: disk.fs.clone(),
-            mount: disk.mount.as_deref().map(machine::text_of),
-        };
+        let disk = |(number, disk): (&u32, &DiskOptions)| disk.configured(Some(*number), force);
         let swap = |(number, it): (&u32, &SwapOn)| protocol::SwapOn {
             number: Some(*number),
             ..it.request()

@@ -152,7 +152,7 @@ fn make_disks(daemon: &Daemon, configuration: &Configuration) -> Result<(), Cont
         if disk.add.number.is_some_and(|number| there.contains(&number)) {
             continue;
         }
-        if let Err(error) = daemon.file_systems().make_disk(&disk, daemon.root().path()) {
+        if let Err(error) = daemon.file_systems().make_configured(&disk, daemon.root().path()) {
             say(&format!("rampack: {} is not made: {}\n", disk.name(), sentence(&error)));
             first = first.and(Err(error));
         }

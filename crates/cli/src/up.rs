@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use control::{ControlError, Errno};
+use control::ControlError;
 use host::{self, Role, Started};
 use nbd::{Activated, Stream};
 use units::human;
@@ -22,13 +22,12 @@ use crate::terminal::{as_here, as_root, lines, print, program};
 use crate::watch::watch;
 use service::daemon::{self, Daemon};
 use service::engine;
-use service::events::{Event, Events};
 use service::exports::DiskExports;
 use service::failure::failed;
-use service::filesystem::{self, Kind};
+use service::filesystem;
 use service::notify::{self, Watchdog};
 use service::panics;
-use service::protocol::{Add, Attribute, DeviceReport};
+use service::protocol::{Add, Attribute, ConfiguredDisk, DeviceReport};
 use service::root::Root;
 use service::transport::Transport;
 
@@ -74,36 +73,29 @@ impl DeviceOptions {
 }
 
 impl DiskOptions {
-    /// The request for the device.
+    /// The disk, with its number if it has one, and what is to be on it.
     #[must_use]
-    pub fn request(&self, force: bool) -> Add {
+    pub fn configured(&self, number: Option<u32>, force: bool) -> ConfiguredDisk {
         let snapshot = self.snapshot.as_deref().map(absolute);
-        Add { snapshot, ..self.device.request(Some(&self.size), force) }
+        let add = Add { number, snapshot, ..self.device.request(Some(&self.size), force) };
+        let mount = self.mount.as_deref().map(machine::text_of);
+        ConfiguredDisk { add, fs: self.fs.clone(), mount }
     }
 }
 
-/// The steps of `up` after it has made the device.
-struct Plan {
-    kind: Option<&'static Kind>,
-    target: Option<PathBuf>,
-}
-
-impl Plan {
-    /// Checks the options before anything is made.
-    fn check(root: &Root, up: &Up) -> Result<Plan, ControlError> {
-        check_frontends(&up.frontends)?;
-        let (fs, mount) = (up.disk.fs.as_deref(), up.disk.mount.as_deref());
-        if up.frontends.transport == Transport::Nbd && (fs.is_some() || mount.is_some()) {
-            let message = format!(
-                "{} needs a block device or a file, and --transport nbd makes none; leave one of \
-                 them out",
-                if mount.is_some() { "--mount" } else { "--fs" }
-            );
-            return Err(ControlError::invalid(message));
-        }
-        let (kind, target) = filesystem::wanted(fs, mount, root.path())?;
-        Ok(Plan { kind, target })
+/// Checks the options of `up` before anything is made.
+fn check(root: &Root, up: &Up) -> Result<(), ControlError> {
+    check_frontends(&up.frontends)?;
+    let (fs, mount) = (up.disk.fs.as_deref(), up.disk.mount.as_deref());
+    if up.frontends.transport == Transport::Nbd && (fs.is_some() || mount.is_some()) {
+        let message = format!(
+            "{} needs a block device or a file, and --transport nbd makes none; leave one of \
+             them out",
+            if mount.is_some() { "--mount" } else { "--fs" }
+        );
+        return Err(ControlError::invalid(message));
     }
+    filesystem::wanted(fs, mount, root.path()).map(drop)
 }
 
 /// `rampack up`. It takes over what a daemon before left, and makes what that did not.
@@ -112,32 +104,33 @@ impl Plan {
 /// The error of the step that failed.
 pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
     let started = Started::now();
-    let has_file_system = up.disk.mount.is_some() || up.disk.fs.is_some();
+    let disk = up.disk.configured(None, up.frontends.force);
+    let has_file_system = disk.mount.is_some() || disk.fs.is_some();
     let frontends = for_file_systems(up.frontends.clone(), has_file_system);
     check_frontends(&frontends)?;
     let (state, _) = handed_over()?;
     // The checks may look into file systems on devices of the daemon before, so those come first.
-    let is_first = !is_inherited(state.as_ref());
-    let plan = is_first.then(|| Plan::check(root, up)).transpose()?;
-    let mut asked = up.disk.request(up.frontends.force).asked();
-    let file_system =
-        [("--mount", up.disk.mount.as_deref().map(machine::text_of)), ("--fs", up.disk.fs.clone())];
-    asked.extend(
-        file_system.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))),
-    );
+    if !is_inherited(state.as_ref()) {
+        check(root, up)?;
+    }
+    let mut asked = disk.add.asked();
+    let file_system = [("--mount", &disk.mount), ("--fs", &disk.fs)].into_iter();
+    asked.extend(file_system.filter_map(|(name, it)| Some((name.to_owned(), it.clone()?))));
     confine(&frontends)?;
     let running = Running::start(root.clone(), (&frontends, asked), state, Vec::new())?;
     let Running { daemon, events, state } = &running;
     let (mut guard, mut code) = (None, 0);
-    let run = || -> Result<(), ControlError> {
+    let mut run = || -> Result<(), ControlError> {
         if !up.command.is_empty() && state.is_some() {
             let message = "a command ends with its daemon, so nothing can keep them; leave --, or \
                            what keeps it, out";
             return Err(ControlError::invalid(message));
         }
-        let Some(text) = make(daemon, up, plan, events)? else { return Ok(()) };
+        let text = make(daemon, up, &disk)?;
         guard = running.guard()?;
         match &up.command[..] {
+            // The watch gets it too, and ends the daemon.
+            _ if events.has_signal() => {}
             [] => print(&text),
             command => code = beside::run(command, started, events)?,
         }
@@ -153,35 +146,19 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
 }
 
 /// Makes the device of `up` and what is on it, or the rest of that if a daemon before began it.
-/// Returns what the user can do with it; None if the daemon was told to end meanwhile.
-fn make(
-    daemon: &Daemon,
-    up: &Up,
-    plan: Option<Plan>,
-    events: &Events,
-) -> Result<Option<String>, ControlError> {
-    let (root, devices) = (daemon.root(), daemon.devices());
-    let file_systems = daemon.file_systems();
-    if !file_systems.begins_anew() {
-        let made = file_systems.go_on().into_iter().next();
-        let Some((disk, kind)) = made else { return Ok(Some(served(daemon))) };
-        return Ok(Some(welcome(up, root, &devices.report(&disk), Some(kind))));
-    }
-    let plan = plan.map_or_else(|| Plan::check(root, up), Ok)?;
-    // Checked after the start: a killed daemon may have left its mount there, and the start clears
-    // it.
-    plan.target.as_deref().map_or(Ok(()), filesystem::check_free)?;
-    let (request, target) = (up.disk.request(up.frontends.force), plan.target.as_deref());
-    let Some(kind) = plan.kind else {
-        let disk = devices.add(&request)?;
-        return Ok(Some(welcome(up, root, &devices.report(&disk), None)));
+/// Returns what the user can do with it.
+fn make(daemon: &Daemon, up: &Up, wanted: &ConfiguredDisk) -> Result<String, ControlError> {
+    let (root, file_systems) = (daemon.root(), daemon.file_systems());
+    let (disk, has_file_system) = if file_systems.begins_anew() {
+        let disk = file_systems.make_disk(wanted, root.path())?;
+        (disk, wanted.fs.is_some() || wanted.mount.is_some())
+    } else {
+        let Some(disk) = file_systems.go_on().into_iter().next() else {
+            return Ok(served(daemon));
+        };
+        (disk, true)
     };
-    let disk = file_systems.add_for(&request, kind, target)?;
-    if interrupted(events) {
-        return Ok(None);
-    }
-    file_systems.make(&disk, kind, target)?;
-    Ok(Some(welcome(up, root, &devices.report(&disk), Some(kind))))
+    Ok(welcome(up, root, &daemon.devices().report(&disk), has_file_system))
 }
 
 /// `rampack serve`.
@@ -275,23 +252,8 @@ fn private_machine(options: &Serve, count: u32) -> Result<Arc<DiskExports>, Cont
     Ok(Arc::new(DiskExports::new(machine, options.frontends.nbd.nbd_read_only, None)))
 }
 
-/// Was the daemon told to end while it started?
-fn interrupted(events: &Events) -> bool {
-    match events.wait(Duration::ZERO) {
-        Some(Event::Asked { reply, .. }) => {
-            let _ = reply.send(Ok(()));
-            true
-        }
-        Some(Event::Upgrade { reply, .. }) => {
-            let _ = reply.send(ControlError::new(Errno::EAGAIN, "the daemon is starting"));
-            false
-        }
-        event => event.is_some(),
-    }
-}
-
 /// The text that tells a user what to do with the new device.
-fn welcome(up: &Up, root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> String {
+fn welcome(up: &Up, root: &Root, device: &DeviceReport, has_file_system: bool) -> String {
     let attribute = |name: &str| device.attributes.get(name).map_or("", |text| text.trim());
     let algorithm = attribute("comp_algorithm");
     let algorithm = algorithm.split(['[', ']']).nth(1).unwrap_or(algorithm);
@@ -316,12 +278,12 @@ fn welcome(up: &Up, root: &Root, device: &DeviceReport, kind: Option<&Kind>) -> 
     ways.extend(device.nbd.iter().map(|uri| ("NBD", uri.clone())));
     ways.extend(way("vhost-user", &device.vhost_user));
     let (sudo, mut uses) = (as_root(), Vec::new());
-    match (&device.block_device, kind, device.nbd.first()) {
-        (Some(path), None, _) => uses.push((
+    match (&device.block_device, has_file_system, device.nbd.first()) {
+        (Some(path), false, _) => uses.push((
             "use it",
             format!("{sudo}mkfs.ext4 -E nodiscard {path} && {sudo}mount -o discard {path} DIR"),
         )),
-        (Some(path), Some(_), _) if device.mountpoints.is_empty() => {
+        (Some(path), true, _) if device.mountpoints.is_empty() => {
             uses.push(("use it", format!("{sudo}mount -o discard {path} DIR")));
         }
         (Some(_), ..) => {}

@@ -22,7 +22,7 @@ use crate::failure::{MOUNTS, after, failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::mounts::used_by;
-use crate::protocol::{Add, ConfiguredDisk};
+use crate::protocol::ConfiguredDisk;
 use crate::state::file_system::{FileSystem, MadeUpTo};
 
 /// How long a program may take to close the file of a mount that is gone.
@@ -84,8 +84,25 @@ impl FileSystems {
         self.mounted.lock().iter().any(Mounted::is_there)
     }
 
-    /// Makes a disk of a configuration, and what is to be on it. The directory to mount it on is
-    /// made if it is missing, as its user would make it.
+    /// As [`FileSystems::make_disk`]. The directory to mount it on is made if it is missing, as its
+    /// user would make it.
+    ///
+    /// # Errors
+    /// As there; that of a directory that cannot be made.
+    pub fn make_configured(
+        &self,
+        wanted: &ConfiguredDisk,
+        root: &Path,
+    ) -> Result<Arc<Disk>, ControlError> {
+        if let Some(path) = wanted.mount.as_deref().map(machine::path_of) {
+            make_directory(&path, self.umask)
+                .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
+        }
+        self.make_disk(wanted, root)
+    }
+
+    /// Makes a disk of a configuration, and what is to be on it, which is mounted until the daemon
+    /// stops.
     ///
     /// # Errors
     /// The error of the step that failed. There is no disk then.
@@ -95,53 +112,21 @@ impl FileSystems {
         root: &Path,
     ) -> Result<Arc<Disk>, ControlError> {
         let mount = wanted.mount.as_deref().map(machine::path_of);
-        if let Some(path) = &mount {
-            make_directory(path, self.umask)
-                .map_err(|error| failed(format!("cannot make {}", path.display()), &error))?;
-        }
         let (kind, target) = filesystem::wanted(wanted.fs.as_deref(), mount.as_deref(), root)?;
         let Some(kind) = kind else { return self.devices.add(&wanted.add) };
         target.as_deref().map_or(Ok(()), filesystem::check_free)?;
-        let disk = self.add_for(&wanted.add, kind, target.as_deref())?;
-        match self.make(&disk, kind, target.as_deref()) {
-            Ok(()) => Ok(disk),
-            Err(error) => Err(after(error, self.devices.remove(&disk.name(), false))),
-        }
-    }
-
-    /// Makes a device for a file system of `kind`, which is to be mounted at `target`.
-    ///
-    /// # Errors
-    /// As [`crate::devices::Devices::add`].
-    pub fn add_for(
-        &self,
-        options: &Add,
-        kind: &Kind,
-        target: Option<&Path>,
-    ) -> Result<Arc<Disk>, ControlError> {
-        self.devices.add_noted(options, |disk| {
-            let (kind, target) = (kind.name.to_owned(), target.map(Path::to_owned));
+        let disk = self.devices.add_noted(&wanted.add, |disk| {
+            let (kind, target) = (kind.name.to_owned(), target.clone());
             self.set(FileSystem { disk: disk.name(), kind, target, step: MadeUpTo::Begun });
-        })
-    }
-
-    /// Makes a file system of `kind` on `disk`, which [`FileSystems::add_for`] has made, and mounts
-    /// it at `target` until the daemon stops.
-    ///
-    /// # Errors
-    /// `ENODEV` without a block device, or the error of the step that failed.
-    pub fn make(
-        &self,
-        disk: &Arc<Disk>,
-        kind: &'static Kind,
-        target: Option<&Path>,
-    ) -> Result<(), ControlError> {
-        let made = self.make_on(disk, kind, target);
-        if made.is_err() {
-            // What was saved before is more than what is there now.
-            self.devices.save_at_end(disk.id(), None);
+        })?;
+        match self.make_on(&disk, kind, target.as_deref()) {
+            Ok(()) => Ok(disk),
+            Err(error) => {
+                // What was saved before is more than what is there now.
+                self.devices.save_at_end(disk.id(), None);
+                Err(after(error, self.devices.remove(&disk.name(), false)))
+            }
         }
-        made
     }
 
     fn make_on(
@@ -183,9 +168,8 @@ impl FileSystems {
     }
 
     /// Goes on with the file systems that a daemon before made: mounts those that it did not. Tells
-    /// the user if somebody has unmounted one, or it cannot go on. Returns the other disks, with
-    /// their kinds.
-    pub fn go_on(&self) -> Vec<(Arc<Disk>, &'static Kind)> {
+    /// the user if somebody has unmounted one, or it cannot go on. Returns the other disks.
+    pub fn go_on(&self) -> Vec<Arc<Disk>> {
         let mut all = self.file_systems();
         // One may be mounted below another.
         all.sort_by(|a, b| a.target.cmp(&b.target));
@@ -201,10 +185,10 @@ impl FileSystems {
     fn go_on_with(
         &self,
         FileSystem { disk, kind, target, step }: FileSystem,
-    ) -> Result<Option<(Arc<Disk>, &'static Kind)>, ControlError> {
+    ) -> Result<Option<Arc<Disk>>, ControlError> {
         let Ok(disk) = self.devices.disk(&disk) else { return Ok(None) };
         let (name, kind) = (disk.name(), filesystem::kind(&kind)?);
-        let Some(target) = target else { return Ok(Some((disk, kind))) };
+        let Some(target) = target else { return Ok(Some(disk)) };
         let mounted = Mounted { disk: name.clone(), kind, device: self.place(&disk)?, target };
         if mounted.is_there() {
             self.mounted.lock().push(mounted);
@@ -218,7 +202,7 @@ impl FileSystems {
             // It may be mounted there again. The end takes it down as if no daemon had died.
             self.mounted.lock().push(mounted);
         }
-        Ok(Some((disk, kind)))
+        Ok(Some(disk))
     }
 
     /// The block device of a disk; its file where there is none.
