@@ -56,6 +56,8 @@ impl Devices {
     /// # Errors
     /// `ENODEV`; as [`Disk::clone_contents`]; the error of a frontend. There is no new device then.
     pub fn clone_device(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
+        // An unload knows no clone that is made meanwhile, and would fail half done at its origin.
+        let _turn = self.loading.lock();
         let origin = self.disk(name)?;
         // Before the lock of a change: it may take a while.
         let disk = self.machine.clone_disk(&origin)?;

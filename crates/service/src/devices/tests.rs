@@ -391,6 +391,19 @@ fn no_client_comes_while_all_devices_are_taken_away() {
     });
 }
 
+#[test]
+fn no_device_is_cloned_while_all_are_removed() {
+    let devices = Arc::new(devices());
+    devices.add(&sized("64K")).unwrap();
+    let unloading = devices.loading.lock();
+    let clones = devices.clone();
+    let cloning = thread::spawn(move || clones.clone_device("zram0").map(|it| it.name()));
+    thread::sleep(Duration::from_millis(50));
+    assert_eq!(names(&devices), ["zram0"]);
+    drop(unloading);
+    assert_eq!(cloning.join().unwrap().unwrap(), "zram1");
+}
+
 /// A backing device whose writes are held.
 struct Held {
     next: Plain,
