@@ -174,7 +174,9 @@ impl SwapOn {
             return Ok(());
         }
         let message = "the argument '--config[=<FILE>]' cannot be used with '--transport <WAY>'";
-        Err(command.error(ErrorKind::ArgumentConflict, message))
+        let swap = command.find_subcommand_mut("swap");
+        let on = swap.and_then(|it| it.find_subcommand_mut("on"));
+        on.map_or(Ok(()), |on| Err(on.error(ErrorKind::ArgumentConflict, message)))
     }
 }
 

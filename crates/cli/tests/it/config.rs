@@ -157,7 +157,9 @@ fn a_command_line_beside_a_configuration_is_refused() {
         "swap on --config --no-auto",
     ] {
         let said = said(&program().args(line.split(' ')).output().unwrap());
-        refused(&said, 2, &["--config", "cannot be used with"]);
+        let command = line.split(" --").next().unwrap_or_default();
+        let usage = format!("Usage: rampack {command}");
+        refused(&said, 2, &["--config", "cannot be used with", &usage]);
     }
 }
 
