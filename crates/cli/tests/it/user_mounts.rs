@@ -1,7 +1,9 @@
 //! `rampack up --mount DIR` of an ordinary user, and with a command: fuse2fs mounts a file.
 
+use std::env;
 use std::process::Command;
 
+use service::filesystem::find_program;
 use testkit::{Need, met, run};
 
 use crate::common::{Daemon, Place, refused, said};
@@ -215,5 +217,26 @@ fn a_kernel_s_mount_takes_a_command_too() {
     let mut command = Daemon::command_in(&place, "keep up --size 64M --mount");
     let output = command.arg(&dir).args(["--", "true"]).output().unwrap();
     refused(&crate::common::said(&output), 1, &["ends with its daemon", "EINVAL"]);
+    place.is_clean();
+}
+
+#[test]
+fn ctrl_c_before_a_command_begins_ends_the_daemon() {
+    let needs = [Need::Root, Need::Fuse, Need::Loop, Need::program("mkfs.ext4", "e2fsprogs")];
+    if !met("ctrl_c_before_a_command_begins_ends_the_daemon", &needs) {
+        return;
+    }
+    let place = Place::new();
+    let dir = place.mount_point();
+    let path = env::var("PATH").unwrap();
+    let mkfs = find_program("mkfs.ext4", Some(path.as_ref())).unwrap();
+    // Ctrl-C comes while the file system is made.
+    let text = format!("#!/bin/sh\nkill -INT $PPID\nexec {} \"$@\"\n", mkfs.display());
+    testkit::script(place.path().join("mkfs.ext4"), &text);
+    let mut command = Daemon::command_in(&place, "up --size 64M --mount");
+    command.env("PATH", format!("{}:{path}", place.path().display()));
+    let output = command.arg(&dir).args(["--", "echo", "begun"]).output().unwrap();
+    let said = said(&output);
+    assert_eq!((said.out.as_str(), said.code), ("", 0), "{}", said.err);
     place.is_clean();
 }
