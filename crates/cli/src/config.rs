@@ -15,7 +15,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use control::{ControlError, Errno, Object};
-use service::daemon::PART;
+use service::daemon::{FILE, PART};
 use service::devices::configure;
 use service::engine::{self, Machine};
 use service::failure::failed;
@@ -79,7 +79,7 @@ pub fn load(only: &[PathBuf]) -> Result<Configuration, ControlError> {
 /// How a daemon serves that was asked for this ([`protocol::Apply::asked`]).
 #[must_use]
 pub fn serving(asked: &Asked) -> Configuration {
-    let asked = asked.iter().filter(|(name, _)| *name != PART);
+    let asked = asked.iter().filter(|(name, _)| ![PART, FILE].contains(&&***name));
     let line = |(name, written): (&String, &String)| {
         Some(format!("{} = {written}\n", name.strip_prefix("serve/")?))
     };

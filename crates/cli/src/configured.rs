@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use control::ControlError;
 
-use crate::args::SandboxOptions;
+use crate::args::{SandboxOptions, absolute};
 use crate::config::{self, Configuration};
 use crate::running::{
     Running, activate, check_frontends, confine, for_file_systems, handed_over, is_inherited,
@@ -16,7 +16,7 @@ use crate::running::{
 use crate::swap::commands::{become_daemon, warn};
 use crate::terminal::answer;
 use service::client::{call, report};
-use service::daemon::{DISKS, Daemon, PART, SWAPS};
+use service::daemon::{DISKS, Daemon, FILE, PART, SWAPS};
 use service::failure::{say, sentence};
 use service::notify;
 use service::plan::{Asked, of_device};
@@ -48,10 +48,18 @@ fn is_first(state: Option<&Arc<State>>) -> bool {
     !is_inherited(state) && !kept::is_rehearsal()
 }
 
-/// What a daemon of `part` is asked for if it is asked for what the one before was.
-fn asked_before(state: Option<&Arc<State>>, part: &str) -> Asked {
-    let mut asked = state.and_then(|state| state.kept().asked).unwrap_or_default();
+/// What a daemon of `part` is asked for: what is configured, or else what the one before was.
+fn asked(
+    configuration: Option<&Configuration>,
+    state: Option<&Arc<State>>,
+    part: &str,
+    file: Option<&Path>,
+) -> Asked {
+    let before = || state.and_then(|state| state.kept().asked).unwrap_or_default();
+    let mut asked = configuration.map_or_else(before, |it| it.apply().asked(part));
     asked.insert(PART.to_owned(), part.to_owned());
+    asked.remove(FILE);
+    asked.extend(file.map(|file| (FILE.to_owned(), absolute(file))));
     asked
 }
 
@@ -111,8 +119,7 @@ fn serve_disks(
         return nothing(&why);
     }
     let (activated, sockets) = activate(others)?;
-    let before = || asked_before(state.as_ref(), DISKS);
-    let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(DISKS));
+    let asked = asked(configuration.as_ref(), state.as_ref(), DISKS, file);
     let by = config::serving(&asked);
     let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
     let mut frontends = for_file_systems(by.serve.clone().unwrap_or_default(), has_file_system);
@@ -206,8 +213,7 @@ fn swap_to_devices(
     }
     let frontends = become_daemon(sandbox)?;
     confine(&frontends)?;
-    let before = || asked_before(state.as_ref(), SWAPS);
-    let asked = configuration.as_ref().map_or_else(before, |it| it.apply().asked(SWAPS));
+    let asked = asked(configuration.as_ref(), state.as_ref(), SWAPS, file);
     let running = Running::start(root, (&frontends, asked), state, Vec::new())?;
     running.run(
         false,

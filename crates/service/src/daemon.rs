@@ -44,7 +44,7 @@ mod rehearsed;
 mod remains;
 mod start;
 use configuration::Configuration;
-pub use configuration::{DISKS, PART, SWAPS};
+pub use configuration::{DISKS, FILE, PART, SWAPS};
 pub use file_systems::FileSystems;
 use listen::listen;
 pub use rehearsed::rehearse;
@@ -471,6 +471,7 @@ impl Commands {
             rampack: env!("CARGO_PKG_VERSION").into(),
             pid: std::process::id(),
             root: machine::text_of(self.root.path()),
+            file: devices.asked().remove(FILE),
             nbd: devices.nbd(),
             block_devices: devices.makes_block_devices(),
             by_io_uring: devices.is_by_ring(),

@@ -105,8 +105,7 @@ pub struct Apply {
     pub swaps: Vec<SwapOn>,
     /// Change nothing, and answer what would be.
     pub dry: bool,
-    /// Take down what is not configured any more, if nobody uses it. An older daemon knows no such
-    /// field.
+    /// Take down what is not configured any more and nobody uses. Older daemons do not know it.
     #[serde(skip_serializing_if = "is_false")]
     pub remove: bool,
 }
@@ -421,6 +420,8 @@ pub struct DaemonReport {
     pub pid: u32,
     /// Its root directory.
     pub root: String,
+    /// The file of its own that it follows, if there is one.
+    pub file: Option<String>,
     /// The addresses at which it serves NBD. `/NAME` is added for one device.
     pub nbd: Vec<String>,
     /// Do its devices get block devices?
@@ -470,8 +471,7 @@ pub struct DeviceReport {
     pub mountpoints: Vec<String>,
     /// Its readable attributes, as the rows show them.
     pub attributes: BTreeMap<String, String>,
-    /// Why the daemon could not take it over. It has no attributes then; what there is of it stays
-    /// until it is removed.
+    /// Why the daemon could not take it over. It has no attributes then, and stays until removed.
     pub refused: Option<String>,
     /// The name of the device that it is a clone of, if it is one.
     pub clone_of: Option<String>,

@@ -51,7 +51,8 @@ pub struct ConfigFiles {
 /// `rampack config apply`.
 #[derive(Args, Debug)]
 pub struct ConfigApply {
-    /// Read this file alone: the one of the daemon's own --config.
+    /// Read these files alone, each over those before it [default: the file of the daemon's
+    /// --config, or those of the system]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Tell what would change, and change nothing.

@@ -8,7 +8,7 @@ use control::{ControlError, Errno};
 use crate::args::{Config, ConfigAction, ConfigApply, ConfigImport};
 use crate::config::{self, Configuration, files, import, merge};
 use crate::terminal::answer;
-use service::client::call;
+use service::client::{call, report};
 use service::failure::{failed, say};
 use service::protocol::{Applied, Apply, Request};
 use service::root::Root;
@@ -67,7 +67,11 @@ fn shown(configuration: &Configuration) -> String {
 /// Has the daemon follow what is configured, by a plan that is printed before anything changes. The
 /// process ends here with a failure if something could not be changed.
 fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
-    let configuration = config::load(&options.files)?;
+    let mut files = options.files.clone();
+    if files.is_empty() {
+        files.extend(report(root)?.file.as_deref().map(machine::path_of));
+    }
+    let configuration = config::load(&files)?;
     configuration.check_values()?;
     if configuration.is_off {
         let message = "rampack=0 is on the kernel's command line, so nothing was changed";

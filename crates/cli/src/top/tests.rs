@@ -69,6 +69,7 @@ fn report(disks: u64, reads: u64) -> DaemonReport {
         rampack: "1.2.3".into(),
         pid: 4711,
         root: "/run/rampack".into(),
+        file: None,
         nbd: Vec::new(),
         block_devices: true,
         by_io_uring: false,

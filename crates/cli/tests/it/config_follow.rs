@@ -168,6 +168,39 @@ fn a_disk_of_another_under_a_name_of_the_file_is_never_taken_down() {
     place.is_clean();
 }
 
+/// A service may have a file of its own: what is in that of the system is none of its business.
+#[test]
+fn a_daemon_of_a_file_of_its_own_follows_that_one() {
+    let own = by_nbd("[zram0]\nsize = '4M'\n");
+    let place = Place::new();
+    let top = system(&[(MAIN, &*by_nbd("[zram5]\nsize = '1M'\n")), ("own.toml", &*own)]);
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path()).current_dir(top.path());
+    let mut keeper = Keeper::start_by(command, &place, "serve --config=own.toml");
+    let follows = |memory: &str| {
+        write(&top, "own.toml", &format!("{own}memory = '{memory}'\n"));
+        let said = says(&top, &apply(&place, "--remove"));
+        let lines = [("would be", ""), ("is", " now")];
+        let lines = lines.map(|(is, now)| format!("zram0: mem_limit {is} {memory}{now}\n"));
+        assert_eq!((&*said.out, &*said.err), (&*lines.concat(), ""));
+    };
+    follows("1M");
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    follows("2M");
+    keeper.does("upgrade");
+    keeper.wait();
+    follows("3M");
+    // Another one is followed by its name.
+    let said = says(&top, &apply(&place, &format!("--dry-run {}", top.join(MAIN).display())));
+    assert!(said.out.contains("zram5 would be made\n"), "{}{}", said.out, said.err);
+    fs::remove_file(top.join("own.toml")).unwrap();
+    refused(&says(&top, &apply(&place, "--remove")), 1, &["cannot read /own.toml", "ENOENT"]);
+    keeper.does("get zram0 disksize");
+    keeper.stop();
+    place.is_clean();
+}
+
 /// A file with an ext2 at `mounts`, each on a disk of its own.
 fn mounted(place: &Place, mounts: &[&str]) -> String {
     let disk = |(number, name): (usize, &&str)| {

@@ -99,6 +99,7 @@ pub fn reports() -> [DaemonReport; 2] {
         rampack: "1.2.3".into(),
         pid: 1,
         root: "/r".into(),
+        file: None,
         nbd: vec!["nbd://localhost".into()],
         block_devices: true,
         by_io_uring: false,

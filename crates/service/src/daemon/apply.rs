@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use control::{ControlError, Errno};
 
 use super::Commands;
-use super::configuration::{DISKS, PART, SERVE, SWAPS};
+use super::configuration::{DISKS, FILE, PART, SERVE, SWAPS};
 use crate::failure::sentence;
 use crate::plan::{
     Asked, Configured, Kept, KeptArea, KeptDisk, Observed, Plan, of_device, plan, shown,
@@ -211,7 +211,8 @@ impl New<'_> {
 fn serving(before: &Asked, now: &Asked) -> Vec<String> {
     let of_serving = |asked: &Asked| -> Asked {
         let all = asked.clone().into_iter();
-        all.filter(|(name, _)| name != PART && of_device(name).0 == Some(SERVE)).collect()
+        let is_own = |name: &str| [PART, FILE].contains(&name);
+        all.filter(|(name, _)| !is_own(name) && of_device(name).0 == Some(SERVE)).collect()
     };
     let (before, now) = (of_serving(before), of_serving(now));
     let mut names: Vec<&String> = before.keys().chain(now.keys()).collect();

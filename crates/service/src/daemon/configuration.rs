@@ -9,6 +9,9 @@ use crate::transport::Transport;
 
 /// The option that says which part of a configuration the daemon serves.
 pub const PART: &str = "serve/config";
+/// The option that names the file which the daemon follows; without it, it follows those of the
+/// system.
+pub const FILE: &str = "serve/file";
 /// The value of [`PART`] of a daemon of disks.
 pub const DISKS: &str = "disks";
 /// The value of [`PART`] of a daemon of swap devices.

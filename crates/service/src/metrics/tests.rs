@@ -81,6 +81,7 @@ fn all() -> Found {
         rampack: "1.2.3".into(),
         pid: 1,
         root: String::new(),
+        file: None,
         nbd: Vec::new(),
         block_devices: false,
         by_io_uring: false,
