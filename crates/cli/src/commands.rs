@@ -23,6 +23,7 @@ use service::protocol::{
     TreeAttribute,
 };
 use service::root::Root;
+use service::swap::report::SwapReport;
 
 /// The time between two looks whether a daemon has ended.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -56,15 +57,8 @@ pub(crate) fn take_away(
 /// As [`add`].
 pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> {
     let daemon = client::report(root)?;
-    let is_swap = |name: &&String| daemon.swaps.iter().any(|swap| swap.name == **name);
-    let (swap_names, names): (Vec<&String>, Vec<&String>) = options.names.iter().partition(is_swap);
     let all_of_them = options.names.is_empty();
-    let devices = match all_of_them || !names.is_empty() {
-        true => chosen(daemon.devices.clone(), &names)?,
-        false => Vec::new(),
-    };
-    let mut swaps = daemon.swaps.clone();
-    swaps.retain(|swap| all_of_them || swap_names.contains(&&swap.name));
+    let (devices, swaps) = chosen(&daemon, options)?;
     let all: Vec<&Column> = columns::COLUMNS.iter().collect();
     let columns = options.output.as_ref().map_or(&all, |names| &names.0);
     if options.json {
@@ -73,8 +67,7 @@ pub(crate) fn status(root: &Root, options: &Status) -> Result<(), ControlError> 
     }
     let style = Style { exact: options.bytes, raw: options.raw, headless: options.noheadings };
     let is_for_programs = options.raw || options.noheadings;
-    // Columns belong to devices. Programs want one line for each device and no more.
-    let has_devices_only = is_for_programs || options.output.is_some();
+    let has_devices_only = has_disks_only(options);
     let swaps = match has_devices_only {
         true => String::new(),
         false => status::table(&swaps, daemon.swap_cache.as_ref(), options.bytes),
@@ -166,21 +159,42 @@ fn cloned(device: &DeviceReport) -> Option<String> {
     Some(format!("{name} is a clone of {origin}, with which their memory counts."))
 }
 
+/// Does the table have disks alone? Columns are theirs, and programs want one line for each.
+fn has_disks_only(options: &Status) -> bool {
+    !options.json && (options.raw || options.noheadings || options.output.is_some())
+}
+
+/// The disks and swap devices that the user asks for.
 fn chosen(
-    devices: Vec<DeviceReport>,
-    names: &[&String],
-) -> Result<Vec<DeviceReport>, ControlError> {
-    if names.is_empty() {
-        return Ok(devices);
+    daemon: &DaemonReport,
+    options: &Status,
+) -> Result<(Vec<DeviceReport>, Vec<SwapReport>), ControlError> {
+    let (disks, swaps) = (&daemon.devices, &daemon.swaps);
+    for name in &options.names {
+        let is_swap = swaps.iter().any(|it| it.name == *name);
+        if is_swap && has_disks_only(options) {
+            return Err(ControlError::invalid(format!(
+                "{name} is a swap device: --output, --raw and --noheadings are of disks; leave \
+                 them out, or write --json"
+            )));
+        }
+        if !is_swap && disks.iter().all(|it| it.name != *name) {
+            let known = disks.iter().map(|it| &*it.name).chain(swaps.iter().map(|it| &*it.name));
+            let known = match known.collect::<Vec<_>>().join(" ") {
+                none if none.is_empty() => "there are none".to_owned(),
+                known => format!("there are: {known}"),
+            };
+            let message = format!("no device {name:?}; {known}");
+            return Err(ControlError::new(Errno::ENODEV, message));
+        }
     }
-    let find = |name: &&String| {
-        devices.iter().find(|device| device.name == **name).cloned().ok_or_else(|| {
-            let known: Vec<&str> = devices.iter().map(|device| &*device.name).collect();
-            let message = format!("no device {name:?}; there are: {}", known.join(" "));
-            ControlError::new(Errno::ENODEV, message)
-        })
-    };
-    names.iter().map(find).collect()
+    if options.names.is_empty() {
+        return Ok((disks.clone(), swaps.clone()));
+    }
+    let disk = |name: &String| disks.iter().find(|it| it.name == *name).cloned();
+    let is_named = |swap: &&SwapReport| options.names.contains(&swap.name);
+    let disks = options.names.iter().filter_map(disk).collect();
+    Ok((disks, swaps.iter().filter(is_named).cloned().collect()))
 }
 
 /// `rampack get`.
@@ -271,3 +285,6 @@ pub(crate) fn stop(root: &Root, force: bool) -> Result<(), ControlError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -37,16 +37,17 @@ pub struct Status {
     /// Print sizes in bytes.
     #[arg(long, short)]
     pub bytes: bool,
-    /// Separate columns by one space, and print `-` for an empty one.
+    /// Separate columns by one space, print `-` for an empty one, and leave out swap devices.
     #[arg(long, short, conflicts_with = "json")]
     pub raw: bool,
-    /// Leave out the line of column names.
+    /// Leave out the line of column names, and swap devices.
     #[arg(long, short, conflicts_with = "json")]
     pub noheadings: bool,
     /// Print the JSON schema of what --json prints, with its version, and ask no daemon.
     #[arg(long, conflicts_with_all = ["names", "json", "bytes", "raw", "noheadings"])]
     pub schema: bool,
-    /// Show only these columns, separated by commas.
+    /// Show only these columns, separated by commas. They are of disks: swap devices are left out,
+    /// except with --json.
     #[arg(long, short, value_name = "COLUMNS", value_parser = column_names)]
     pub output: Option<ColumnNames>,
 }

@@ -174,6 +174,14 @@ fn device_and_attribute_unknown() {
 }
 
 #[test]
+fn status_of_a_device_where_there_is_none() {
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 0");
+    refused(&daemon.ask("status zram0"), 1, &["no device \"zram0\"; there are none (ENODEV)"]);
+    daemon.stop();
+}
+
+#[test]
 fn mount_point_missing() {
     if !met("mount_point_missing", &[Need::Root, Need::program("mkfs.ext4", "e2fsprogs")]) {
         return;
