@@ -36,17 +36,19 @@ use swap::SWAP_NOTES;
 pub use swap::{Hungry, Selftest, SelftestOf, SelftestSwap, Swap, SwapAction, SwapOff, SwapOn};
 pub use values::{ColumnNames, Size};
 use values::{
-    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, attribute, disk_size,
-    fs_name, one_of,
+    SWITCH, TRANSPORTS, algorithm, algorithm_help, assigned, assignment, disk_size, fs_name,
+    number, one_of, size,
 };
-pub(crate) use values::{absolute, size};
+pub(crate) use values::{absolute, attribute};
 pub use vhost::VhostOptions;
 use watch::{METRICS_NOTES, TOP_NOTES};
 pub use watch::{Metrics, Status, Top};
 
 const EXIT_CODES: &str = "\
-Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), \
-2 the command line was wrong, 3 a daemon of --config could not begin.
+Exit codes: 0 done, 1 refused or failed (the message says why and ends in the error's symbol), or \
+doctor found a problem, 2 the command line was wrong, 3 a daemon of --config could not begin. \
+fsck: 4 errors were found, 8 not checked. exec and `up -- COMMAND`: the command's; 126 or 127 if \
+exec cannot run it; 128 and the number of the signal that ended the command of up, or a daemon.
 
 Sizes are bytes, with an optional suffix K M G T P E (times 1024 each), or expressions of them and \
 of ram, the memory of this machine or control group: `min(ram / 2, 8G)`, `30%`.";
@@ -287,6 +289,7 @@ pub struct DeviceOptions {
     /// The compression level, in the algorithm's own numbers; it may be negative.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub level: Option<i32>,
+    #[arg(value_parser = number(i32::MIN..=i32::MAX))]
 
     /// The most memory that the device may use; 0 is no limit. At the limit, a write does what
     /// --when-full says.
@@ -337,12 +340,11 @@ pub struct DeviceOptions {
     pub target: Option<Size>,
 
     /// The CPU time that --auto may take, in percent of one CPU [default: 5]
-    #[arg(long, value_name = "PERCENT", requires = "auto")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "PERCENT", requires = "auto", value_parser = number(1..=100_u32))]
     pub auto_cpu: Option<u32>,
 
     /// Let --auto move no page where one read in a hundred takes longer, in microseconds.
-    #[arg(long, value_name = "US", requires = "auto")]
+    #[arg(long, value_name = "US", requires = "auto", value_parser = number(0..=u32::MAX))]
     pub slowest_read: Option<u32>,
 
     /// Let --auto write pages that are not used for long to --backing, this many bytes a day. Meant
@@ -432,8 +434,7 @@ pub struct Up {
 #[derive(Args, Debug)]
 pub struct Serve {
     /// The number of devices at the start.
-    #[arg(long, short, value_name = "N", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(0..=1024))]
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = number(0..=1024_u32))]
     pub num_devices: u32,
 
     /// The size of each device. Without it they get a size by `rampack set NAME disksize=SIZE`.

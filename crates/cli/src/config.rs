@@ -263,7 +263,7 @@ impl Configuration {
         };
         for entry in &section.set {
             // What is wrong with a size was told before.
-            let value = options::value_of(kind, entry).unwrap_or_default();
+            let value = options::value_of(entry).unwrap_or_default();
             if can_be_tried(&entry.key, &value, has_backing) {
                 faults.extend(set(entry, &value));
             }

@@ -26,7 +26,8 @@ pub enum SizeError {
 impl fmt::Display for SizeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Size(error) => error.fmt(f),
+            Self::Size(error @ ParseSizeError::TooLarge(_)) => error.fmt(f),
+            Self::Size(error) => write!(f, "{error}, or an expression such as ram / 2 or 30%"),
             Self::Expression { text, why } => write!(
                 f,
                 "{text:?} is not a size: {why}; write numbers with K M G T P E, ram, N% of it, \

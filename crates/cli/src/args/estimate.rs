@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use estimate::Codec;
 
-use super::values::{Size, disk_size};
+use super::values::{Size, disk_size, number};
 
 pub(super) const ESTIMATE_NOTES: &str = "\
 A process goes on while its pages are read, and pages that are swapped out stay out. What counts \
@@ -38,7 +38,7 @@ Examples:
 pub struct Estimate {
     /// Processes, separated by commas.
     #[arg(long, short, value_name = "PID", value_delimiter = ',', group = "what")]
-    #[arg(value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(value_parser = number(1..=i32::MAX))]
     pub pid: Vec<i32>,
 
     /// All processes that may be read.
@@ -64,7 +64,7 @@ pub struct Estimate {
     pub sample: Size,
 
     /// Choose the sample by this number, for the same one again [default: another each time]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number(0..=u64::MAX))]
     pub seed: Option<u64>,
 
     /// Print one JSON object.

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::values::number;
+
 pub(super) const FSCK_NOTES: &str = "\
 The devices of a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=, are in \
 descriptors that outlive the daemon. This maps them privately and recovers them there, as the next \
@@ -20,7 +22,7 @@ Example: kill -STOP PID; rampack fsck --pid PID; kill -CONT PID";
 pub struct Fsck {
     /// The process that has the descriptors: the keeper, or a stopped daemon [default: the daemon
     /// of the root directory]
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = number(1..=u32::MAX))]
     pub pid: Option<u32>,
     /// Read every page as well, those on backing devices included.
     #[arg(long)]

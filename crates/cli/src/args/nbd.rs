@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::tcp_address;
+use super::values::{tcp_address, user};
 
 /// How NBD is served.
 #[derive(Args, Clone, Default, Debug)]
@@ -35,7 +35,7 @@ pub struct NbdOptions {
 
     /// Let this user (a number) connect to the NBD socket of the root directory. May be repeated.
     /// Only the daemon's own user and root can connect otherwise.
-    #[arg(long, value_name = "UID")]
+    #[arg(long, value_name = "UID", value_parser = user)]
     pub nbd_allow_uid: Vec<u32>,
 }
 

@@ -9,7 +9,7 @@ use clap::{ArgMatches, Args, Command, Subcommand};
 use super::sandbox::SandboxOptions;
 use super::values::{
     FRONTS, LAYOUTS, SWAP_TRANSPORTS, SWITCH, Size, algorithm, algorithm_help, assignment,
-    disk_size, one_of, pool_size, size,
+    disk_size, number, one_of, pool_size, size,
 };
 use service::protocol::{Attribute, BackingLayout};
 use service::transport::{Front, SwapTransport};
@@ -107,13 +107,13 @@ pub struct SwapOn {
 
     /// Call the kernel's OOM killer after this time without progress: memory is out, and neither
     /// the cache nor the backing device takes a page. 0 is never [default: 10]
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = number(0..=u32::MAX))]
     pub oom_after: Option<u32>,
 
     /// The priority of the swap space; the kernel fills the highest first. -1 is after all others.
     /// Partitions of the device get this priority and the next lower ones
-    #[arg(long, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
-    #[arg(value_parser = clap::value_parser!(i32).range(-1..=32767))]
+    #[arg(long, short, value_name = "N", default_value_t = 100, allow_negative_numbers = true)]
+    #[arg(value_parser = number(-1..=32767_i32))]
     pub priority: i32,
 
     #[allow(missing_docs)]
@@ -133,7 +133,7 @@ pub struct SwapOn {
 
     /// The CPU time that this may take, in percent of one CPU [default: 5]
     #[arg(long, value_name = "PERCENT")]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(value_parser = number(1..=100_u32))]
     pub auto_cpu: Option<u32>,
 
     /// Set a parameter of the cache before it begins (see /sys/module/zswap/parameters). May be
@@ -217,7 +217,7 @@ pub enum SelftestOf {
 #[derive(Args, Clone, Debug)]
 pub struct SelftestSwap {
     /// The size of the swap device.
-    #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = disk_size)]
+    #[arg(long, short, value_name = "SIZE", default_value = "512M", value_parser = disk_size)]
     pub size: Size,
     /// The memory limit of the program. It uses three times as much.
     #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = disk_size)]
@@ -227,7 +227,7 @@ pub struct SelftestSwap {
     pub backing: Option<PathBuf>,
     /// The number of times that everything is written and read back.
     #[arg(long, value_name = "N", default_value_t = 3)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(value_parser = number(1..=1000_u32))]
     pub rounds: u32,
     #[allow(missing_docs)]
     #[arg(long, short, value_name = "NAME", value_parser = algorithm, help = algorithm_help())]

@@ -1,16 +1,21 @@
 //! The values of options: each is checked here before the command runs.
 
 use std::ffi::OsStr;
-use std::fmt;
+use std::fmt::{self, Display};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::str::FromStr;
 
-use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{
+    OsStringValueParser, PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser,
+};
 use control::{ControlError, text_of};
 use host::total_memory;
-use units::{evaluate_size, parse_size};
-use zram::with_absolute_paths;
+use units::{SizeError, evaluate_size, parse_size};
+use zram::{ATTRIBUTES, with_absolute_paths};
+use zswap::PARAMETERS;
 
 use crate::columns;
 use service::engine::{ALGORITHMS, DEFAULT_ALGORITHM};
@@ -88,21 +93,54 @@ pub(super) fn one_of<T: Copy + Send + Sync>(
     })
 }
 
+/// Parses a whole number in `range`.
+pub(super) fn number<T>(range: RangeInclusive<T>) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr + PartialOrd + Display + Clone + Send + Sync + 'static,
+{
+    StringValueParser::new().try_map(move |text| {
+        let number = text.parse().ok().filter(|number| range.contains(number));
+        let (least, most) = (range.start(), range.end());
+        number.ok_or_else(|| format!("a whole number from {least} to {most} is allowed (EINVAL)"))
+    })
+}
+
+/// Parses the number of a user.
+pub(super) fn user(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        let most = u32::MAX;
+        format!(
+            "a whole number from 0 to {most} is allowed; `id --user {text}` may tell it (EINVAL)"
+        )
+    })
+}
+
 /// A path for the daemon, which may have another working directory.
 pub(crate) fn absolute(path: &Path) -> String {
     machine::text_of(&std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 /// An attribute and its value. The daemon may have another working directory, so relative paths in
-/// the value become absolute here.
-pub(super) fn attribute(name: &[u8], value: &[u8]) -> Result<Attribute, ControlError> {
+/// the value become absolute here. A value in bytes may be an expression.
+pub(crate) fn attribute(name: &[u8], value: &[u8]) -> Result<Attribute, ControlError> {
     let (name, value) = (text_of(name), text_of(value));
     let last = name.rsplit('/').next().unwrap_or_default();
     let value = with_absolute_paths(last, &value, &mut |path| {
         let made = std::path::absolute(machine::path_of(path));
         made.map(|path| machine::text_of(&path)).map_err(|error| failed(path, &error))
-    });
-    Ok(Attribute { value: value?, name })
+    })?;
+    let value = match is_in_bytes(last) {
+        true => sized(&value).map_err(|error| ControlError::invalid(error.to_string()))?.text,
+        false => value,
+    };
+    Ok(Attribute { value, name })
+}
+
+/// Is this the name of an attribute of a disk, or of a parameter of the swap cache, in bytes?
+fn is_in_bytes(name: &str) -> bool {
+    let disk = ATTRIBUTES.iter().map(|row| (row.name, row.unit));
+    let cache = PARAMETERS.iter().map(|row| (row.name, row.unit));
+    disk.chain(cache).any(|row| row == (name, "bytes"))
 }
 
 /// An attribute and its value, as `ATTRIBUTE=VALUE`; `None` for text of another form.
@@ -129,11 +167,15 @@ pub struct Size {
     pub bytes: u64,
 }
 
-/// Parses a size.
-pub(crate) fn size(text: &str) -> Result<Size, String> {
-    let bytes = evaluate_size(text, total_memory).map_err(|error| format!("{error} (EINVAL)"))?;
+fn sized(text: &str) -> Result<Size, SizeError> {
+    let bytes = evaluate_size(text, total_memory)?;
     let text = if parse_size(text).is_ok() { text.to_string() } else { bytes.to_string() };
     Ok(Size { text, bytes })
+}
+
+/// Parses a size.
+pub(super) fn size(text: &str) -> Result<Size, String> {
+    sized(text).map_err(|error| format!("{error} (EINVAL)"))
 }
 
 /// Parses the size of a device, which is not 0.
@@ -157,7 +199,13 @@ pub(super) fn algorithm(text: &str) -> Result<String, String> {
         return Ok(text.to_string());
     }
     let known = ALGORITHMS.join(" ");
-    Err(format!("no algorithm {text:?}; there are: {known} (EINVAL)"))
+    let level = match text.split_once(':') {
+        Some((name, level)) if ALGORITHMS.contains(&name) => {
+            format!("; a disk has its level by `--algorithm {name} --level {level}`")
+        }
+        _ => String::new(),
+    };
+    Err(format!("no algorithm {text:?}; there are: {known}{level} (EINVAL)"))
 }
 
 /// The columns that the user chose.

@@ -3,6 +3,8 @@
 use clap::Args;
 use control::{ControlError, Errno};
 
+use super::values::user;
+
 /// How virtual machines are served.
 #[derive(Args, Clone, Default, Debug)]
 pub struct VhostOptions {
@@ -14,7 +16,7 @@ pub struct VhostOptions {
 
     /// Give the sockets of --vhost-user to this user (a number): only this user and root can
     /// connect then.
-    #[arg(long, value_name = "UID", requires = "vhost_user")]
+    #[arg(long, value_name = "UID", requires = "vhost_user", value_parser = user)]
     pub vhost_user_owner: Option<u32>,
 }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::values::{ColumnNames, column_names, tcp_address};
+use super::values::{ColumnNames, column_names, number, tcp_address};
 
 pub(super) const METRICS_NOTES: &str = "\
 Only in a program that was built with `--features metrics`.
@@ -73,6 +73,6 @@ pub struct Metrics {
 pub struct Top {
     /// The time between two looks, in seconds.
     #[arg(long, short, value_name = "SECONDS", default_value_t = 1)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=3600))]
+    #[arg(value_parser = number(1..=3600_u32))]
     pub interval: u32,
 }

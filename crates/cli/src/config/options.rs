@@ -5,14 +5,12 @@ use std::path::Path;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
-
-use zram::ATTRIBUTES;
-use zswap::PARAMETERS;
+use control::ControlError;
 
 use service::swap;
 
 use super::merge::{Entry, Fault, Given, SET, Section};
-use crate::args::{DiskOptions, FrontendOptions, SwapOn, size};
+use crate::args::{DiskOptions, FrontendOptions, SwapOn, attribute};
 
 /// What a section is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,7 +93,7 @@ pub fn options<T: FromArgMatches>(
     } else {
         for entry in &section.set {
             match &entry.given {
-                Given::Word(_) | Given::Switch(_) => match value_of(kind, entry) {
+                Given::Word(_) | Given::Switch(_) => match value_of(entry) {
                     Ok(value) => {
                         words.push((entry, vec![format!("--{SET}={}={value}", entry.key).into()]));
                     }
@@ -137,23 +135,14 @@ pub fn options<T: FromArgMatches>(
     }
 }
 
-/// The value of an attribute. One in bytes may be an expression.
+/// The value of an attribute, as the daemon takes it.
 ///
 /// # Errors
-/// What is wrong with the expression.
-pub fn value_of(kind: Kind, Entry { key, given, written, .. }: &Entry) -> Result<String, String> {
-    let is_it = |(name, unit): (&str, &str)| name == key && unit == "bytes";
-    let is_size = match kind {
-        Kind::Serve => false,
-        Kind::Disk(_) => ATTRIBUTES.iter().any(|row| is_it((row.name, row.unit))),
-        Kind::Swap(_) => PARAMETERS.iter().any(|row| is_it((row.name, row.unit))),
-    };
-    let word = given.word();
-    if !is_size {
-        return Ok(word);
-    }
-    let bytes = size(&word).map_err(|why| format!("{key} = {written}: {why}"))?;
-    Ok(bytes.text)
+/// What is wrong with it.
+pub fn value_of(Entry { key, given, written, .. }: &Entry) -> Result<String, String> {
+    let attribute = attribute(key.as_bytes(), given.word().as_bytes());
+    let why = |error: ControlError| format!("{key} = {written}: {}", error.message);
+    attribute.map(|it| it.value).map_err(why)
 }
 
 /// The options that an error names, without their dashes.
@@ -170,7 +159,8 @@ fn names(error: &clap::Error) -> Vec<String> {
     named.iter().map(short).collect()
 }
 
-/// What the parser says is wrong, in one line and without its form for a command line.
+/// What the parser says is wrong, in one line and without its form for a command line. The symbol
+/// of the error is told once, of all faults.
 fn reason(error: &clap::Error) -> String {
     use std::error::Error;
 
@@ -185,7 +175,8 @@ fn reason(error: &clap::Error) -> String {
             let said = error.source().map(ToString::to_string);
             let said = said.unwrap_or_else(|| error.to_string());
             let first = said.split("\n\n").next().unwrap_or_default();
-            first.trim_start_matches("error: ").split_whitespace().collect::<Vec<_>>().join(" ")
+            let first = first.trim_start_matches("error: ").trim_end_matches(" (EINVAL)");
+            first.split_whitespace().collect::<Vec<_>>().join(" ")
         }
     }
 }

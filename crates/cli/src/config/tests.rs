@@ -67,7 +67,7 @@ fn bad_values_have_their_line_and_what_is_allowed() {
         (6, "auto = 'perhaps': allowed are: on, off"),
         (7, "plain-backing = 'yes': allowed are: true, false"),
         (8, "memory has one value, and ['1G', '2G'] is a list"),
-        (9, "auto-cpu = 101: 101 is not in 1..=100"),
+        (9, "auto-cpu = 101: a whole number from 1 to 100 is allowed"),
         (11, "x is an attribute, which has one value"),
     ];
     assert_eq!(found.len(), expected.len(), "{found:#?}");

@@ -52,7 +52,11 @@ fn size_huge() {
 #[test]
 fn size_garbage() {
     let place = Place::new();
-    refused(&up(&place, "--size plenty"), 2, &["\"plenty\" is not a size", "K M G T P E"]);
+    refused(
+        &up(&place, "--size plenty"),
+        2,
+        &["\"plenty\" is not a size", "K M G T P E", "ram / 2", "30%"],
+    );
     refused(&up(&place, "--size=-1G"), 2, &["\"-1G\" is not a size"]);
     refused(&up(&place, "--memory lots"), 2, &["\"lots\" is not a size"]);
     place.is_clean();
@@ -179,6 +183,28 @@ fn status_of_a_device_where_there_is_none() {
     let daemon = Daemon::start(&place, "serve --transport nbd --num-devices 0");
     refused(&daemon.ask("status zram0"), 1, &["no device \"zram0\"; there are none (ENODEV)"]);
     daemon.stop();
+}
+
+#[test]
+fn numbers_that_are_none() {
+    let number = |line: &str, words: &[&str]| {
+        let said = said(&program().args(line.split(' ')).output().unwrap());
+        refused(&said, 2, &[&["a whole number from "], words].concat());
+    };
+    number("up --level x", &["x", "--level"]);
+    number("up --auto --auto-cpu 101", &["101", "from 1 to 100", "EINVAL"]);
+    number("up --auto --slowest-read x", &["x"]);
+    number("serve --num-devices x", &["from 0 to 1024"]);
+    number("swap on --size 1M --oom-after x", &["x"]);
+    number("swap on --size 1M --priority 40000", &["from -1 to 32767"]);
+    number("estimate --pid x", &["from 1 to "]);
+    number("up --nbd-allow-uid bob", &["bob", "`id --user bob`"]);
+}
+
+#[test]
+fn a_level_in_the_name_of_the_algorithm() {
+    let said = rampack("up --algorithm zstd:9");
+    refused(&said, 2, &["no algorithm \"zstd:9\"", "--algorithm zstd --level 9", "EINVAL"]);
 }
 
 #[test]

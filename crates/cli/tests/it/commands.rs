@@ -75,6 +75,31 @@ fn who_became_root_by_sudo_is_told_to_do_so_again() {
 }
 
 #[test]
+fn an_attribute_in_bytes_may_be_an_expression() {
+    let place = Place::new();
+    let line = "serve --transport nbd --size 16M --set mem_limit=1M+1M --set auto_cpu_percent=7";
+    let daemon = Daemon::start(&place, line);
+    let limit = || {
+        let mm_stat = daemon.does("get zram0 mm_stat");
+        mm_stat.split_whitespace().nth(3).unwrap().parse::<u64>().unwrap()
+    };
+    assert_eq!(limit(), 2 << 20);
+    daemon.does("set zram0 mem_limit=3M*2");
+    assert_eq!(limit(), 6 << 20);
+    daemon.does("set zram0 mem_limit ram/4");
+    assert!(limit() > 6 << 20);
+    daemon.does("set module/zswap/parameters max_pool_bytes=min(ram,8M)/2");
+    assert_eq!(daemon.does("get module/zswap/parameters max_pool_bytes"), "4194304\n");
+    let words = ["\"ram/\" is not a size", "min(ram / 2, 8G)", "EINVAL"];
+    refused(&daemon.ask("set zram0 mem_limit=ram/"), 1, &words);
+    let words = ["\"x\" is not a size", "ram / 2", "30%", "EINVAL"];
+    refused(&daemon.ask("set zram0 mem_limit=x"), 1, &words);
+    refused(&daemon.ask("add --set mem_limit=x"), 2, &words);
+    daemon.stop();
+    place.is_clean();
+}
+
+#[test]
 fn status_shows_what_is_stored() {
     let place = Place::new();
     let daemon = Daemon::start(&place, "up --transport nbd --size 16M --memory 8M");

@@ -136,6 +136,9 @@ fn faults_have_file_and_line() {
     let top = system(&[(MAIN, "[zram0]\nset.mem_limt = 1\n")]);
     let words = ["rampack.toml:2: ", "mem_limt", "mem_limit"];
     refused(&says(&top, "config check"), 1, &words);
+    let top = system(&[(MAIN, "[zram0]\nsize = 'x'\n[zram0.set]\nmem_limit = 'y'\n")]);
+    let said = says(&top, "config check");
+    assert_eq!(said.err.matches("(EINVAL)").count(), 1, "{}", said.err);
     let none = says(&top, "config check /nowhere/x.toml");
     refused(&none, 1, &["cannot read /nowhere/x.toml", "ENOENT"]);
     place.is_clean();
