@@ -13,6 +13,7 @@ pub mod options;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use control::{ControlError, Errno, Object};
 use service::daemon::{FILE, PART};
@@ -22,6 +23,7 @@ use service::failure::failed;
 use service::plan::Asked;
 use service::protocol::{self, Apply};
 use service::swap::cache::parameters;
+use zram::Disk;
 
 use crate::args::{DiskOptions, FrontendOptions, Size, SwapOn, Transport};
 use files::Found;
@@ -109,7 +111,10 @@ pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
             Ok(Kind::Serve) => {
                 let serve: Option<FrontendOptions> = options::options(section, Kind::Serve, all);
                 if let Some(Err(what)) = serve.as_ref().map(|it| it.nbd.check_address()) {
-                    all.push(Fault { at: section.at.clone(), what });
+                    let entry = section.entries.iter().find(|entry| entry.key == "nbd-tcp");
+                    let at = entry.map_or(&section.at, |entry| &entry.at).clone();
+                    // Keys are the options without their dashes.
+                    all.push(Fault { at, what: what.replace("--", "") });
                 }
                 configuration.serve = serve;
             }
@@ -236,42 +241,68 @@ impl Configuration {
         section: &Section,
         faults: &mut Vec<Fault>,
     ) -> Result<(), Fault> {
-        let of_section = |error: ControlError| Fault {
+        let of_section = |error: &ControlError| Fault {
             at: section.at.clone(),
             what: format!("[{}]: {}", section.name, error.message),
         };
         let kind = Kind::of(section)?;
-        let below = ["backing_dev", "backing_remote"];
-        let mut has_backing = section.set.iter().any(|it| below.contains(&&*it.key));
-        let rows: Box<dyn Object> = match kind {
+        let number = match kind {
             Kind::Serve => return Ok(()),
-            Kind::Disk(number) => {
-                let disk = machine.add().map_err(of_section)?;
-                let Some(mut options) = self.disks.get(&number).cloned() else { return Ok(()) };
-                options.device.set.clear();
-                let mut request = options.device.request(None, true);
-                has_backing |= request.attributes.iter().any(|it| below.contains(&&*it.name));
-                request.attributes.retain(|it| can_be_tried(&it.name, &it.value, has_backing));
-                configure(&disk, &request).map_err(of_section)?;
-                Box::new(zram::attributes(disk))
+            Kind::Disk(number) => number,
+            Kind::Swap(_) => {
+                let rows = parameters(machine).map_err(|error| of_section(&error))?;
+                try_set(&rows, section, false, faults);
+                return Ok(());
             }
-            Kind::Swap(_) => Box::new(parameters(machine).map_err(of_section)?),
         };
-        let set = |entry: &Entry, value: &str| {
-            let stored = rows.store(&entry.key, value);
-            stored.err().map(|error| Fault { at: entry.at.clone(), what: error.message })
+        let Some(disk) = self.disks.get(&number) else { return Ok(()) };
+        let tried = |section: &Section, disk: &DiskOptions, faults: &mut Vec<Fault>| {
+            let made = machine.add_at(number)?;
+            let tried = try_disk(made, section, disk, faults);
+            machine.remove(number).and(tried)
         };
-        for entry in &section.set {
-            // What is wrong with a size was told before.
-            let value = options::value_of(entry).unwrap_or_default();
-            if can_be_tried(&entry.key, &value, has_backing) {
-                faults.extend(set(entry, &value));
-            }
-        }
-        // With a size it has its codecs.
-        match kind {
-            Kind::Disk(_) => rows.store("disksize", "1M").map_err(of_section),
-            _ => Ok(()),
+        let Err(error) = tried(section, disk, faults) else { return Ok(()) };
+        // It is the last value without which this is not wrong.
+        let is_it = |entry: &&Entry| {
+            let rest = section.without(entry);
+            let disk = options::options(&rest, kind, &mut Vec::new());
+            disk.is_some_and(|disk| tried(&rest, &disk, &mut Vec::new()) != Err(error.clone()))
+        };
+        let entry = section.entries.iter().chain(&section.set).rev().find(is_it);
+        Err(entry.map_or_else(|| of_section(&error), |entry| entry.fault(&error.message)))
+    }
+}
+
+/// Makes `disk` what `section` says, with a size: it has its codecs then. What is wrong in the
+/// table of attributes goes to `faults`.
+fn try_disk(
+    disk: Arc<Disk>,
+    section: &Section,
+    options: &DiskOptions,
+    faults: &mut Vec<Fault>,
+) -> Result<(), ControlError> {
+    let below = ["backing_dev", "backing_remote"];
+    let mut options = options.device.clone();
+    options.set.clear();
+    let mut request = options.request(None, true);
+    let has_backing = section.set.iter().any(|it| below.contains(&&*it.key))
+        || request.attributes.iter().any(|it| below.contains(&&*it.name));
+    request.attributes.retain(|it| can_be_tried(&it.name, &it.value, has_backing));
+    configure(&disk, &request)?;
+    let rows = zram::attributes(disk);
+    try_set(&rows, section, has_backing, faults);
+    rows.store("disksize", "1M")
+}
+
+/// Sets the attributes of `section`.
+fn try_set(rows: &dyn Object, section: &Section, has_backing: bool, faults: &mut Vec<Fault>) {
+    for entry in &section.set {
+        // What is wrong with a size was told before.
+        let value = options::value_of(entry).unwrap_or_default();
+        if can_be_tried(&entry.key, &value, has_backing)
+            && let Err(error) = rows.store(&entry.key, &value)
+        {
+            faults.push(Fault { at: entry.at.clone(), what: error.message });
         }
     }
 }

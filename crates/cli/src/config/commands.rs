@@ -45,9 +45,19 @@ fn would_be(configuration: &Configuration) -> String {
     if configuration.disks.is_empty() && configuration.swaps.is_empty() {
         text += "no device is configured\n";
     }
+    let entries = |name: &str, keys: &dyn Fn(&str) -> bool| -> Vec<String> {
+        let section = configuration.sections.iter().find(|it| it.name == name);
+        let entries = section.iter().flat_map(|it| &it.entries).filter(|it| keys(&it.key));
+        entries.map(|it| format!("{}={}", it.key, it.given.shown())).collect()
+    };
+    let serve = entries("serve", &|_| true);
+    if !serve.is_empty() {
+        let _ = writeln!(text, "serve: {}", serve.join(" "));
+    }
     for (device, asked) in configuration.apply().asked_of_each() {
-        let asked: Vec<String> =
+        let mut asked: Vec<String> =
             asked.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        asked.extend(entries(&device, &|key| key == "transport"));
         let _ = writeln!(text, "{device}: {}", asked.join(" "));
     }
     text
@@ -64,8 +74,9 @@ fn shown(configuration: &Configuration) -> String {
     text + &merge::text(&configuration.sections)
 }
 
-/// Has the daemon follow what is configured, by a plan that is printed before anything changes. The
-/// process ends here with a failure if something could not be changed.
+/// Has the daemon follow what is configured, in the file that it has unless others are named, by a
+/// plan that is printed before anything changes. The process ends here with a failure if something
+/// could not be changed.
 fn applied(root: &Root, options: &ConfigApply) -> Result<(), ControlError> {
     let mut files = options.files.clone();
     if files.is_empty() {

@@ -59,6 +59,16 @@ impl Given {
             Given::List(words) => words.join(" "),
         }
     }
+
+    /// The value of an option, for a reader.
+    #[must_use]
+    pub fn shown(&self) -> String {
+        match self {
+            Given::Word(text) => text.clone(),
+            Given::Switch(on) => on.to_string(),
+            Given::List(words) => words.join(","),
+        }
+    }
 }
 
 /// A value and where it is from.
@@ -74,6 +84,14 @@ pub struct Entry {
     pub at: Place,
 }
 
+impl Entry {
+    /// What is wrong with its value.
+    #[must_use]
+    pub fn fault(&self, why: &str) -> Fault {
+        Fault { at: self.at.clone(), what: format!("{} = {}: {why}", self.key, self.written) }
+    }
+}
+
 /// A table of the configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Section {
@@ -85,6 +103,16 @@ pub struct Section {
     pub entries: Vec<Entry>,
     /// Those of its table `set`.
     pub set: Vec<Entry>,
+}
+
+impl Section {
+    /// The rest of it, without `entry`.
+    #[must_use]
+    pub fn without(&self, entry: &Entry) -> Section {
+        let rest = |entries: &[Entry]| entries.iter().filter(|it| *it != entry).cloned().collect();
+        let (entries, set) = (rest(&self.entries), rest(&self.set));
+        Section { entries, set, ..self.clone() }
+    }
 }
 
 /// The name of the table of attributes in a section.

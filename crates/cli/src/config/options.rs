@@ -115,16 +115,29 @@ pub fn options<T: FromArgMatches>(
             Err(error) => error,
         };
         let of_key = |key: &str| words.iter().position(|(entry, _)| entry.key == key);
+        let missing = names(&error);
+        let lacks = |words: &[OsString]| {
+            let alone = command.clone().try_get_matches_from(words).err();
+            alone.is_some_and(|it| {
+                it.kind() == error.kind() && missing.iter().all(|name| names(&it).contains(name))
+            })
+        };
+        // An option that needs another one lacks it also by itself.
+        let lacking = || match error.kind() {
+            ErrorKind::MissingRequiredArgument if !lacks(&[]) => {
+                words.iter().position(|(_, words)| lacks(words))
+            }
+            _ => None,
+        };
         let at = names(&error).iter().find_map(|name| {
             let value = error.get(ContextKind::InvalidValue).map(ToString::to_string);
             let key = value.filter(|_| name == SET);
             of_key(key.as_deref().map_or(&**name, |it| it.split('=').next().unwrap_or_default()))
         });
-        match at {
+        match at.or_else(lacking) {
             Some(index) => {
                 let (entry, _) = words.remove(index);
-                let what = format!("{} = {}: {}", entry.key, entry.written, reason(&error));
-                faults.push(fault(entry, what));
+                faults.push(entry.fault(&reason(&error)));
             }
             None => {
                 let what = format!("[{}]: {}", section.name, reason(&error));

@@ -79,7 +79,10 @@ fn bad_values_have_their_line_and_what_is_allowed() {
 #[test]
 fn what_belongs_together_is_checked() {
     let one = |text: &str| faults(text).join("\n");
-    assert_eq!(one("[zram0]\nplain-backing = true\n"), "f:1: [zram0]: backing is missing");
+    assert_eq!(
+        one("[zram0]\nplain-backing = true\n"),
+        "f:2: plain-backing = true: backing is missing"
+    );
     assert_eq!(one("[swap0]\npriority = 3\n"), "f:1: [swap0]: size is missing");
     assert_eq!(one("[disk0]\n"), "f:1: no section [disk0]; there are: [serve] [zramN] [swapN]");
     for name in ["zram", "zram01", "zram+1", "zram1024", "swap-1", "Serve"] {
@@ -91,7 +94,10 @@ fn what_belongs_together_is_checked() {
     );
     assert!(one("[zram0]\nfs = 'ext4'\n[serve]\ntransport = 'nbd'\n").starts_with("f:2: a file"));
     let open = one("[serve]\nnbd-tcp = '0.0.0.0:1'\n");
-    assert!(open.starts_with("f:1: --nbd-tcp 0.0.0.0:1: NBD has no password"), "{open}");
+    assert!(open.starts_with("f:2: nbd-tcp 0.0.0.0:1: NBD has no password"), "{open}");
+    assert!(!open.contains("--"), "{open}");
+    let insecure = one("[serve]\nnbd-read-only = true\ninsecure = true\n");
+    assert_eq!(insecure, "f:3: insecure = true: nbd-tcp is missing");
     assert_eq!(one("[serve.set]\nx = 1\n"), "f:2: [serve] has no attributes to set");
 }
 
@@ -136,7 +142,12 @@ fn values_of_attributes_are_tried() {
     let bad = faults("[zram0]\nset.mem_limit = 'ram /'\n").join("");
     assert!(bad.starts_with("f:2: mem_limit = 'ram /': \"ram /\" is not a size: "), "{bad}");
     let level = refused("[zram0]\nalgorithm = 'zstd'\nlevel = 100\n");
-    assert!(level.starts_with("f:1: [zram0]: "), "{level}");
+    assert!(level.starts_with("f:3: level = 100: "), "{level}");
+    let full = refused("[zram5]\nalgorithm = 'lz4'\nwhen-full = 'spill'\nsize = '1M'\n");
+    assert!(full.starts_with("f:3: when-full = 'spill': zram5 has no backing device"), "{full}");
+    let text = "comp_algorithm = 'zstd'\nalgorithm_params = 'level=100'\nauto = false\n";
+    let set = refused(&format!("[zram5.set]\n{text}"));
+    assert!(set.starts_with("f:3: algorithm_params = 'level=100': "), "{set}");
 }
 
 #[test]

@@ -91,14 +91,17 @@ fn check_tells_what_would_be() {
     let top = system(&[(
         MAIN,
         "[zram2]\nsize = 'min(ram, 3M + 1M)'\nalgorithm = 'zstd'\nmount = '/mnt/a b'\n\
-         [zram2.set]\nmem_limit = '1M'\n[swap0]\nsize = '1G'\nmemory = '10%'\nauto = false\n",
+         [zram2.set]\nmem_limit = '1M'\n[swap0]\nsize = '1G'\nmemory = '10%'\nauto = false\n\
+         transport = 'fuse'\n[serve]\ntransport = 'auto'\nnbd-allow-uid = [1, 2]\nforce = true\n",
     )]);
     let said = says(&top, "config check");
     assert_eq!(
         (&*said.out, &*said.err),
         (
-            "zram2: comp_algorithm=zstd disksize=4194304 mem_limit=1M mount=/mnt/a b\n\
-             swap0: auto=N max_pool_bytes=0 max_pool_percent=10 priority=100 size=1G\n",
+            "serve: transport=auto nbd-allow-uid=1,2 force=true\n\
+             zram2: comp_algorithm=zstd disksize=4194304 mem_limit=1M mount=/mnt/a b\n\
+             swap0: auto=N max_pool_bytes=0 max_pool_percent=10 priority=100 size=1G \
+             transport=fuse\n",
             ""
         )
     );
@@ -133,12 +136,12 @@ fn faults_have_file_and_line() {
             ],
         );
     }
-    let top = system(&[(MAIN, "[zram0]\nset.mem_limt = 1\n")]);
-    let words = ["rampack.toml:2: ", "mem_limt", "mem_limit"];
-    refused(&says(&top, "config check"), 1, &words);
     let top = system(&[(MAIN, "[zram0]\nsize = 'x'\n[zram0.set]\nmem_limit = 'y'\n")]);
     let said = says(&top, "config check");
     assert_eq!(said.err.matches("(EINVAL)").count(), 1, "{}", said.err);
+    let top = system(&[(MAIN, "[zram0]\nset.mem_limt = 1\n")]);
+    let words = ["rampack.toml:2: ", "mem_limt", "mem_limit"];
+    refused(&says(&top, "config check"), 1, &words);
     let none = says(&top, "config check /nowhere/x.toml");
     refused(&none, 1, &["cannot read /nowhere/x.toml", "ENOENT"]);
     place.is_clean();
