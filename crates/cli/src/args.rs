@@ -233,12 +233,13 @@ Examples:
   sudo rampack keep up --size 8G --mount /mnt/fast";
 
 const UPGRADE_NOTES: &str = "\
-For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: `serve`, whose \
-devices outlive its process. The new program must read the layout of the devices' memory, or it is \
+For a daemon under `rampack keep`, or of a service with FileDescriptorStoreMax=: its devices \
+outlive its process. The new program must read the layout of the devices' memory, or it is \
 refused. The process stays: its number, its service manager, and what is stored. Clients of NBD \
 get the answers to what they asked, are disconnected, and find the same exports when they connect \
-again. Users of block devices wait (Linux 6.9; before, a block device in use refuses the upgrade, \
-as swap devices do). Whenever it is refused, the daemon goes on.
+again. Users of block devices wait (Linux 6.9; before, one in use refuses the upgrade). Swap \
+devices stay, with what is swapped out; one that does not outlive its daemon refuses the upgrade. \
+Whenever it is refused, the daemon goes on.
 
 A service manager starts the program at the old path when the daemon dies later: put the new one \
 there.
@@ -288,8 +289,8 @@ pub struct DeviceOptions {
 
     /// The compression level, in the algorithm's own numbers; it may be negative.
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    pub level: Option<i32>,
     #[arg(value_parser = number(i32::MIN..=i32::MAX))]
+    pub level: Option<i32>,
 
     /// The most memory that the device may use; 0 is no limit. At the limit, a write does what
     /// --when-full says.
