@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
@@ -232,15 +233,28 @@ pub fn restore(
     }
 }
 
+/// Where a daemon of root or of a service is, for a user who named no root.
+fn elsewhere(root: &Root) -> Option<&'static str> {
+    let is_default = Root::choose(None).is_ok_and(|default| default == *root);
+    let mut places = ["/run/rampack", "/run/rampack-swap"].into_iter().filter(|_| is_default);
+    places.find(|it| Path::new(it).join("control.sock").exists() && Path::new(it) != root.path())
+}
+
 fn connect(root: &Root) -> Result<UnixStream, ControlError> {
     let path = root.control_socket();
     host::connect_at_once(&path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
-            let message = format!(
-                "no rampack daemon runs in {}; start one with `rampack up`, `rampack serve` or \
-                 `rampack swap on`, or name another with --root DIR",
-                root.path().display()
-            );
+            let none = format!("no rampack daemon runs in {}", root.path().display());
+            let message = match elsewhere(root) {
+                Some(there) => {
+                    let sudo = if host::effective_user() == 0 { "" } else { "sudo " };
+                    format!("{none}, but in {there}: `{sudo}rampack --root {there} …` asks it")
+                }
+                None => format!(
+                    "{none}; start one with `rampack up`, `rampack serve` or `rampack swap on`, or \
+                     name another with --root DIR"
+                ),
+            };
             ControlError::new(Errno::ENOENT, message)
         }
         io::ErrorKind::PermissionDenied => {

@@ -158,6 +158,35 @@ fn no_daemon() {
     }
 }
 
+/// A user whose daemon was started by sudo has no reason to start another one.
+#[test]
+fn no_daemon_here_and_one_of_root_or_of_a_service() {
+    let name = "no_daemon_here_and_one_of_root_or_of_a_service";
+    let setpriv = Need::program("setpriv", "util-linux");
+    if !met(name, &[Need::Root, Need::program("unshare", "util-linux"), setpriv]) {
+        return;
+    }
+    let ask = |there: &str, user: &str, root: &str| {
+        let script = "mount -t tmpfs none /run; mkdir -p /run/user/1 $1; : >$1/control.sock
+                      export XDG_RUNTIME_DIR=/run/user/1
+                      exec setpriv --reuid=$2 --clear-groups \"$0\" $3 status";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-euc", script]);
+        command.arg(program().get_program()).args([there, user, root]);
+        said(&command.env_remove("RAMPACK_ROOT").output().unwrap())
+    };
+    for there in ["/run/rampack", "/run/rampack-swap"] {
+        let said = ask(there, "1", "");
+        let words = ["runs in /run/user/1/rampack", "but in ", "`sudo rampack --root ", "ENOENT"];
+        refused(&said, 1, &[&words[..], &[there]].concat());
+        assert!(!said.err.contains("rampack up"), "{}", said.err);
+    }
+    let said = ask("/run/rampack-swap", "0", "");
+    refused(&said, 1, &["runs in /run/rampack, but in ", "`rampack --root /run/rampack-swap "]);
+    // Who names a root means that one.
+    refused(&ask("/run/rampack", "1", "--root=/run/x"), 1, &["runs in /run/x;", "rampack up"]);
+}
+
 #[test]
 fn device_and_attribute_unknown() {
     let place = Place::new();
