@@ -29,8 +29,8 @@ repeated. Paths begin with /. Of a key that several files have, the value of the
 What is unknown or wrong is refused, and then nothing is started.
 
 After a change, `rampack config check` tells what is wrong or what would be, `rampack config show` \
-where each value is from, and `systemctl reload rampack rampack-swap`, or `rampack config apply`, \
-has a daemon follow what can change at once, the size of a disk among it. What left the files \
+where each value is from, and `systemctl reload-or-restart rampack rampack-swap`, or `rampack \
+config apply`, has a daemon follow what can change at once, the size of a disk among it. What left the files \
 stays until `rampack config apply --remove`, which takes it down unless it is in use.";
 
 /// The page. `command` is the command line of the program.
