@@ -1,6 +1,10 @@
 # rampack for Nix: `nix-build dist/nix`. The crates come by the checksums of Cargo.lock.
 { pkgs ? import <nixpkgs> { } }:
 
+let
+  # What the units and the daemon run beside rampack.
+  programs = pkgs.lib.makeBinPath (with pkgs; [ coreutils e2fsprogs systemd util-linux ]);
+in
 pkgs.rustPlatform.buildRustPackage {
   pname = "rampack";
   version = (builtins.fromTOML (builtins.readFile ../../Cargo.toml)).workspace.package.version;
@@ -10,12 +14,14 @@ pkgs.rustPlatform.buildRustPackage {
     filter = path: _: ! builtins.elem (baseNameOf path) [ "target" ".git" ];
   };
   cargoLock.lockFile = ../../Cargo.lock;
-  cargoBuildFlags = [ "--package" "rampack-cli" "--features" "remote" ];
+  cargoBuildFlags = [ "--package" "rampack-cli" "--features" "metrics,remote,top,vhost" ];
   # Tests need loop devices, FUSE and swap, which a build has not.
   doCheck = false;
   postInstall = ''
     install -D --mode=644 --target-directory=$out/lib/systemd/system dist/systemd/*.service
-    substituteInPlace $out/lib/systemd/system/*.service --replace "=rampack " "=$out/bin/rampack "
+    sed --in-place --expression "s,=rampack ,=$out/bin/rampack ," \
+      --expression "s,^\[Service\],&\nEnvironment=PATH=$out/bin:${programs}," \
+      $out/lib/systemd/system/*.service
     install -D --mode=644 --target-directory=$out/share/doc/rampack/examples dist/examples/*.toml
   '';
   meta = {
