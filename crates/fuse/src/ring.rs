@@ -212,11 +212,10 @@ impl Ring {
                 self.register(entry);
             }
         }
-        self.rearm();
         self.uring.submit()?;
         loop {
             let completed = self.uring.completion().next();
-            let Some(completed) = completed else { return Ok(()) };
+            let Some(completed) = completed else { break };
             if completed.result() < 0 {
                 return Err(io::Error::from_raw_os_error(-completed.result()));
             }
@@ -224,6 +223,8 @@ impl Ring {
                 self.early.push_back(entry);
             }
         }
+        self.rearm();
+        Ok(())
     }
 
     fn register(&mut self, entry: Entry) {
@@ -248,27 +249,29 @@ impl Ring {
     }
 
     /// Answers the request of `entry`, whose answer is in it. The kernel gets it at the next
-    /// [`Ring::wait`]. The entry may be another ring's until now; returns whether it is.
-    pub(crate) fn commit(&mut self, mut entry: Entry) -> bool {
+    /// [`Ring::wait`].
+    pub(crate) fn commit(&mut self, mut entry: Entry) {
         let request = wire::entry_id(entry.parts().0);
         let command = command(&entry, request);
         let built = opcode::UringCmd80::new(types::Fixed(0), COMMIT_AND_FETCH).cmd(command);
         let built = built.build().user_data(u64::from(entry.number));
         let number = usize::from(entry.number);
-        let holder = Holder::Kernel(ManuallyDrop::new(entry));
-        let was = mem::replace(&mut self.holders[number], holder);
-        let is_new = matches!(was, Holder::Elsewhere);
-        self.left += usize::from(is_new);
+        self.holders[number] = Holder::Kernel(ManuallyDrop::new(entry));
         self.push(&built);
-        is_new
     }
 
     /// Leaves a request, with its entry, to another ring.
     pub(crate) fn give(&mut self, entry: &Entry) {
+        self.holders[usize::from(entry.number)] = Holder::Elsewhere;
+        self.left -= 1;
+    }
+
+    /// Takes a request, with its entry, that another thread had. Was it another ring's?
+    pub(crate) fn accept(&mut self, entry: &Entry) -> bool {
         let holder = &mut self.holders[usize::from(entry.number)];
-        let was = mem::replace(holder, Holder::Elsewhere);
-        // One that it got a moment ago is not counted yet.
-        self.left -= usize::from(matches!(was, Holder::Server));
+        let is_new = matches!(mem::replace(holder, Holder::Server), Holder::Elsewhere);
+        self.left += usize::from(is_new);
+        is_new
     }
 
     /// Waits for the next write to the wake-up, once.

@@ -442,7 +442,7 @@ impl Exports for Asked {
 fn a_client_that_has_always_more_to_say_is_dropped() {
     let ((asked, is_asked), (go, goes)) = (channel(), channel());
     let exports = Asked(One::new("disk", "", plain(4096)), asked, Mutex::new(goes));
-    let handshake = Duration::from_millis(200);
+    let handshake = Duration::from_secs(4);
     let options = Options { handshake, ..Options::default() };
     let server = common::new_server(Arc::new(exports), options).unwrap();
     let mut client = Client::of(Arc::new(server));

@@ -180,7 +180,6 @@ fn no_number_is_used_again_when_the_device_has_another_length() {
     assert_eq!(read(&device, 200).unwrap(), page(200));
 }
 
-/// A write that had a number but had not ended: the next process gives the number to nobody.
 #[test]
 fn seals_of_blocks_that_were_never_written_take_no_memory_in_a_later_process() {
     let (below, mut memory) = (Memory::new(), Memfds::new());
@@ -206,6 +205,7 @@ fn seals_of_blocks_that_were_never_written_take_no_memory_in_a_later_process() {
     assert_eq!(read(&device, 3).unwrap(), page(3));
 }
 
+/// A write that had a number but had not ended: the next process gives the number to nobody.
 #[test]
 fn a_block_that_was_being_written_at_the_death_is_an_error() {
     struct Dies(Arc<Memory>);

@@ -317,11 +317,15 @@ impl<W: CarryOut> Server<'_, W> {
             }
             while let Some(message) = mailbox.take() {
                 match message {
-                    Message::Request(entry) => self.carry_out(ring, entry),
+                    Message::Request(entry) => {
+                        ring.accept(&entry);
+                        self.alone = 0;
+                        self.carry_out(ring, entry);
+                    }
                     Message::Answer(entry) => {
-                        let is_at_home = entry.home() == self.number;
-                        let is_new = ring.commit(entry);
-                        self.away -= usize::from(is_new && is_at_home);
+                        let is_back = ring.accept(&entry) && entry.home() == self.number;
+                        self.away -= usize::from(is_back);
+                        ring.commit(entry);
                     }
                 }
             }
@@ -343,7 +347,9 @@ impl<W: CarryOut> Server<'_, W> {
         if !is_alone {
             last.store(self.number, Ordering::Relaxed);
         }
-        self.alone = if is_alone && !is_at_home { self.alone + 1 } else { 0 };
+        if !is_at_home {
+            self.alone = if is_alone { self.alone + 1 } else { 0 };
+        }
         self.carry_out(ring, entry);
     }
 
@@ -370,7 +376,7 @@ impl<W: CarryOut> Server<'_, W> {
 
     fn answer(&mut self, ring: &mut Ring, entry: Entry) {
         let home = entry.home();
-        if home != self.number && self.alone >= ALONE && ring.waiting() == 0 {
+        if home != self.number && self.alone >= ALONE {
             ring.give(&entry);
             self.team.mailboxes[home].send(Message::Answer(entry));
         } else {
