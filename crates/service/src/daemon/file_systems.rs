@@ -18,7 +18,7 @@ use sync::Mutex;
 use zram::Disk;
 
 use crate::devices::Devices;
-use crate::failure::{MOUNTS, after, failed, say, sentence};
+use crate::failure::{after, failed, say, sentence};
 use crate::filesystem::{self, Kind};
 use crate::loops::Loops;
 use crate::mounts::used_by;
@@ -239,11 +239,9 @@ impl FileSystems {
     /// # Errors
     /// `EBUSY`; the message names the users that can be seen. `ENODEV` if there is none.
     pub(super) fn check_unused(&self, disk: &str) -> Result<(), ControlError> {
-        let own = self.mounted.lock().iter().find(|it| it.disk == disk).map(|it| it.target.clone());
-        let mounts = mounts().map_err(|error| failed(MOUNTS, &error))?;
-        let Some(target) = own.filter(|it| mounts.iter().any(|mount| mount.at == *it)) else {
-            return self.devices.check_one_unused(disk);
-        };
+        let is_own = |it: &&Mounted| it.disk == disk && it.is_there();
+        let own = self.mounted.lock().iter().find(is_own).map(|it| it.target.clone());
+        let Some(target) = own else { return self.devices.check_one_unused(disk) };
         match used_by(&target) {
             users if users.is_empty() => Ok(()),
             users => {
@@ -369,6 +367,22 @@ fn make_directory(path: &Path, umask: Mode) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The user has unmounted its own, and another one is mounted there.
+    #[test]
+    fn a_mount_of_another_device_is_not_its_own() {
+        let other = mounts().unwrap().pop().unwrap();
+        let root = crate::root::Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
+        let devices = Arc::new(Devices::new(root, crate::engine::new().unwrap(), None));
+        let disk = devices.add(&Add { size: Some("1M".into()), ..Add::default() }).unwrap();
+        let all = FileSystems::new(devices, Mode::empty());
+        let (kind, device) = (filesystem::kind("ext4").unwrap(), "/dev/none".into());
+        all.mounted.lock().push(Mounted { disk: disk.name(), kind, device, target: other.at });
+        all.check_unused("zram0").unwrap();
+        let _client = disk.open();
+        let refused = all.check_unused("zram0").unwrap_err();
+        assert!(refused.message.contains("1 NBD client"), "{}", refused.message);
+    }
 
     #[test]
     fn a_directory_is_made_as_its_user_would_make_it() {
