@@ -474,6 +474,79 @@ left() {
   finish
 }
 
+# two_disks TRANSPORT: the file of configuration says so.
+two_disks() {
+  printf '[zram0]\nsize = "32M"\n[zram1]\nsize = "32M"\n[serve]\ntransport = "%s"\n' "$1" \
+    > /run/rampack.toml
+}
+
+# follows TRANSPORT: the daemon is killed, and the next one is to serve so.
+follows() {
+  two_disks "$1"
+  : > /run/log
+  kill -9 $(cat /proc/$daemon/task/$daemon/children)
+  wait_until 60 grep -q 'serving in' /run/log
+}
+
+# has DISK DRIVER COUNT: its block device is of that driver, answers, and is its only one; the
+# driver ublk has so many.
+has() {
+  local device loops
+  device=$(readlink "/run/rampack/dev/$1")
+  loops=$(cat /sys/block/loop*/loop/backing_file 2> /dev/null | grep -c "/$1\$")
+  say "$1: $device, $loops loop devices, $(ls /sys/class/ublk-char | wc -l) by ublk"
+  case $2$loops-$device in
+  loop1-/dev/loop* | ublk0-/dev/ublkb*) ;;
+  *) fail "$1 is not reached by $2 alone: $(cat /run/log)" ;;
+  esac
+  [ "$(ls /sys/class/ublk-char | wc -l)" = "$3" ] || fail "not $3: $(ls /sys/class/ublk-char)"
+  rm -f /tmp/answered
+  { dd if="$device" of=/dev/null bs=4k count=1 iflag=direct status=none && : > /tmp/answered; } &
+  wait_until 60 test -e /tmp/answered
+}
+
+# transport ublk|auto: it changes while disks are kept. One that is mounted keeps its way, one that
+# nobody uses gets the way that is configured now, and none has two.
+transport() {
+  local daemon disks=/run/rampack/dev
+  mkdir -p /run /mnt
+  two_disks "$1"
+  begins keep serve --config=/run/rampack.toml || { fail "no daemon: $(cat /run/log)"; return; }
+  must mke2fs -q -t ext4 -F $disks/zram0
+  must mount -t ext4 $disks/zram0 /mnt
+  "from_$1"
+  must rampack stop
+  wait $daemon || fail "the daemon ended with $?"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+}
+
+from_ublk() {
+  follows auto
+  has zram0 ublk 1
+  has zram1 loop 1
+  must_not rampack remove zram0
+  grep -q 'mounted at /mnt' /tmp/out || fail "it said $(cat /tmp/out)"
+  must umount /mnt
+  follows auto
+  has zram0 loop 0
+}
+
+from_auto() {
+  follows ublk
+  has zram0 loop 1
+  has zram1 ublk 1
+  must rampack set zram0 resize=48M
+  has zram0 loop 1
+  must umount /mnt
+  must rampack add --size 16M
+  has zram2 ublk 2
+  must mke2fs -q -t ext4 -F $disks/zram2
+  must mount -t ext4 $disks/zram2 /mnt
+  must_not rampack remove zram2
+  must umount /mnt
+  must rampack remove zram2
+}
+
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -502,6 +575,8 @@ else
   run road
   run faults plain
   run faults waiting
+  run transport ublk
+  run transport auto
   for name in sizes failing slow swap killed unable next containers resized left dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"

@@ -158,6 +158,7 @@ impl Daemon {
         made.directory(&root.devices())?;
         let (machine, notes) = (&self.machine, &mut self.notes);
         let (mut loops, mut followed) = (None, Followed::default());
+        self.devices.reach_by(transport);
         if let Some(files) =
             files::open(&self.claim, machine, (left, spared), transport, kept, notes)?
         {

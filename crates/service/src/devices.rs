@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
-use block::BlockDevice;
 use control::tree::DeviceNode;
 use control::{ControlError, Errno, Object};
 use fuse::{CutOff, Hold};
@@ -22,10 +21,11 @@ use crate::failure::{after, frontend_error};
 use crate::loops::{LOOKING, PAUSE};
 use crate::plan::Asked;
 use crate::protocol::Add;
-use crate::root::{Made, Root};
+use crate::root::Root;
 use crate::state::State;
 
 mod attached;
+mod attaching;
 mod by_driver;
 mod by_ublk;
 #[cfg_attr(not(feature = "vhost"), path = "devices/without_vhost.rs")]
@@ -47,9 +47,8 @@ mod still;
 mod swapped;
 mod users;
 mod waits;
-use attached::Attachment;
+mod way;
 pub use attached::Files;
-use by_ublk::Ublks;
 use by_vhost::Vhosts;
 use change::{Change, Lifecycle};
 pub use module::device_count;
@@ -62,6 +61,7 @@ pub(crate) use still::StandStill;
 use swapped::is_swap;
 pub use swapped::swapped_to;
 pub use waits::EndOfWaits;
+use way::{By, Way};
 
 /// The NBD frontend of a daemon.
 #[derive(Default)]
@@ -80,8 +80,8 @@ pub struct Devices {
     lifecycle: Mutex<Lifecycle>,
     changes: Changes,
     admission: Arc<Admission>,
-    attached: Mutex<BTreeMap<u32, Attachment>>,
-    ublks: Ublks,
+    /// The ways to the devices that have one, also to those that could not be taken over.
+    ways: Mutex<BTreeMap<u32, Way>>,
     vhosts: Vhosts,
     cut_off: Mutex<Option<CutOff>>,
     /// Do the devices get block devices?
@@ -107,8 +107,8 @@ impl Devices {
     /// The devices of `machine`, behind no frontend yet.
     #[must_use]
     pub fn new(root: Root, machine: Arc<Machine>, state: Option<Arc<State>>) -> Devices {
-        let lifecycle = Mutex::new(Lifecycle { files: None, stopping: false });
-        let (nbd, attached) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
+        let lifecycle = Mutex::new(Lifecycle::default());
+        let (nbd, ways) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
         let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
         let (loading, unloaded) = (Mutex::new(()), AtomicBool::new(false));
         let saved_at = Mutex::new(state.as_ref().map(|it| it.saved_at()).unwrap_or_default());
@@ -119,8 +119,7 @@ impl Devices {
             lifecycle,
             changes: Changes::new(),
             admission: Arc::new(Admission::open()),
-            attached,
-            ublks: Ublks::new(),
+            ways,
             vhosts: Vhosts::new(),
             cut_off,
             block,
@@ -148,14 +147,6 @@ impl Devices {
     fn change_of<'a>(&'a self, lifecycle: MutexGuard<'a, Lifecycle>) -> Change<'a> {
         let (state, machine) = (self.state.as_deref(), &self.machine);
         Change { lifecycle, state, machine, vhosts: &self.vhosts }
-    }
-
-    /// Serves all devices added from now on as files.
-    pub fn serve_files(&self, files: Files) {
-        self.block.store(files.loops.is_some(), Ordering::Relaxed);
-        self.by_ring.store(files.mount.is_by_ring(), Ordering::Relaxed);
-        *self.cut_off.lock() = Some(files.mount.cut_off());
-        self.lifecycle.lock().files = Some(files);
     }
 
     /// Do devices get block devices? A device that is just being added or removed may have none.
@@ -246,12 +237,11 @@ impl Devices {
         note(&disk);
         let made = self
             .set_up(&disk, options)
-            .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
             .and_then(|()| self.attach(&lifecycle, &disk, None))
             .and_then(|()| self.vhosts.follow(&self.machine));
         if let Err(error) = made {
             self.save_at_end(disk.id(), None);
-            let detached = self.detach(&lifecycle, &disk, true).map_err(ControlError::from);
+            let detached = self.detach(&lifecycle, disk.id(), true).map_err(ControlError::from);
             let removed = detached.and_then(|_| self.machine.remove(disk.id()));
             self.save_removal();
             return Err(after(error, removed));
@@ -301,9 +291,9 @@ impl Devices {
         disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
         self.refuse_processed(disk, force)?;
-        let number = self.detach(lifecycle, disk, force)?;
+        let before = self.detach(lifecycle, disk.id(), force)?;
         if let Err(error) = self.machine.remove(disk.id()) {
-            self.attach_again(lifecycle, disk, number);
+            self.attach_again(lifecycle, disk, before);
             return Err(error.into());
         }
         self.forget_asked(&disk.name());
@@ -348,15 +338,15 @@ impl Devices {
         disk.refuse_if_cloned()?;
         self.refuse_clients(disk, force)?;
         self.refuse_processed(disk, force)?;
-        let number = self.detach(lifecycle, disk, force)?;
+        let before = self.detach(lifecycle, disk.id(), force)?;
         if let Err(error) = rows.store("reset", value) {
-            self.attach_again(lifecycle, disk, number);
+            self.attach_again(lifecycle, disk, before);
             return Err(error.into());
         }
         if let Some(state) = &self.state {
             state.forget_file_system(&disk.name());
         }
-        self.attach(lifecycle, disk, number)?;
+        self.attach(lifecycle, disk, before)?;
         tracing::info!("{} reset", disk.name());
         Ok(self.save()?)
     }
@@ -399,15 +389,15 @@ impl Devices {
                 self.reset_it(lifecycle, disk, value, false)
             });
         }
-        self.when_closed(|_| {
+        self.when_closed(|lifecycle| {
             self.check_present(disk)?;
             if attribute == "resize" {
                 self.refuse_processed(disk, true)?;
             }
             let before = disk.bytes();
-            self.ublks.check_resize(disk)?;
+            self.check_way_resizes(disk)?;
             rows.store(attribute, value)?;
-            Ok(self.has_size(disk, before)?)
+            Ok(self.has_size(lifecycle, disk, before)?)
         })
     }
 
@@ -434,11 +424,7 @@ impl Devices {
     /// The block device of a device, if it has one.
     #[must_use]
     pub fn node(&self, disk: &Disk) -> Option<DeviceNode> {
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        match attached {
-            Some(attached) => attached.node(),
-            None => self.ublks.node(disk.id()),
-        }
+        self.way(disk.id())?.node()
     }
 
     /// The devices that the kernel swaps to now. A device that is just being changed may be
@@ -446,102 +432,35 @@ impl Devices {
     #[must_use]
     pub fn swapped_to(&self) -> Vec<String> {
         let swaps = swaps::all();
-        let attached = if swaps.is_empty() { None } else { self.attached.try_lock() };
-        let Some(attached) = attached else { return Vec::new() };
-        let place = |(id, at): (&u32, &Attachment)| (format!("zram{id}"), at.place().to_path_buf());
-        let all = attached.iter().map(place).chain(self.ublks.places());
+        let ways = if swaps.is_empty() { None } else { self.ways.try_lock() };
+        let Some(ways) = ways else { return Vec::new() };
+        let all = ways.iter().map(|(id, way)| (format!("zram{id}"), way.place()));
         all.filter(|(name, place)| is_swap(&swaps, name, place)).map(|(name, _)| name).collect()
     }
 
-    /// Gives a device its file, block device and link. Before others can use it, the next daemon
-    /// knows it.
-    /// The block device has the `number` that it had, if that is free.
-    fn attach(
-        &self,
-        lifecycle: &Change<'_>,
-        disk: &Arc<Disk>,
-        number: Option<u32>,
-    ) -> Result<(), ControlError> {
-        let Some(files) = &lifecycle.files else { return self.serve_by_driver(disk) };
-        let mut attached = Attachment::make(files, &self.root, disk)?;
-        self.note_files(files);
-        let opened = self
-            .save()
-            .and_then(|()| attached.open(&files.made, disk.abilities().flush, None, number));
-        if let Err(error) = opened {
-            files.mount.remove(&disk.name());
-            self.note_files(files);
-            return Err(error);
-        }
-        self.attached.lock().insert(disk.id(), attached);
-        Ok(())
-    }
-
-    /// Has the next save tell the next daemon of the files of the mount.
-    fn note_files(&self, files: &Files) {
-        if let Some(state) = &self.state {
-            state.set_files(files.mount.numbers());
-        }
-    }
-
-    /// Attaches a device again, after a detachment whose next step may have failed.
-    fn attach_again(&self, lifecycle: &Change<'_>, disk: &Arc<Disk>, number: Option<u32>) {
-        if let Err(error) = self.attach(lifecycle, disk, number) {
-            tracing::error!("{} keeps its contents but is not attached: {error}", disk.name());
-        }
-    }
-
-    /// The place where block devices can be made: the record of what the daemon makes, and its
-    /// root.
-    ///
-    /// # Errors
-    /// `ENODEV` when the daemon makes no block devices or is stopping.
-    pub fn place(&self) -> Result<(Arc<Made>, &Root), ControlError> {
-        let lifecycle = self.change();
-        lifecycle.check()?;
-        let none = || ControlError::new(Errno::ENODEV, "the daemon makes no block devices");
-        let files = lifecycle.files.as_ref().filter(|files| files.loops.is_some());
-        let made = files.map(|files| files.made.clone()).or_else(|| self.ublks.made());
-        Ok((made.ok_or_else(none)?, &self.root))
-    }
-
-    /// The reverse of `attach`: returns the number of the block device. When the device is in use,
-    /// everything stays as it was.
-    fn detach(
-        &self,
-        lifecycle: &Change<'_>,
-        disk: &Disk,
-        force: bool,
-    ) -> Result<Option<u32>, Refusal> {
-        match &lifecycle.files {
-            Some(files) => self.detach_file(files, disk.id(), force),
-            None => Ok(self.ublks.take_down(disk, force).map(|()| None)?),
-        }
-    }
-
-    /// Detaches all of `disks`, or none. Returns the numbers of their block devices. Programs that
-    /// look at them are waited for together.
+    /// Detaches all of `disks`, or none. Returns by what they were reached. Programs that look at
+    /// them are waited for together.
     fn detach_all(
         &self,
         lifecycle: &Change<'_>,
         disks: &[Arc<Disk>],
         force: bool,
-    ) -> Result<Vec<Option<u32>>, Refusal> {
+    ) -> Result<Vec<Option<By>>, Refusal> {
         let end = Instant::now() + LOOKING;
-        let mut numbers = Vec::with_capacity(disks.len());
-        while let Some(disk) = disks.get(numbers.len()) {
-            match self.detach(lifecycle, disk, force) {
-                Ok(number) => numbers.push(number),
+        let mut before = Vec::with_capacity(disks.len());
+        while let Some(disk) = disks.get(before.len()) {
+            match self.detach(lifecycle, disk.id(), force) {
+                Ok(it) => before.push(it),
                 Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => thread::sleep(PAUSE),
                 Err(refusal) => {
-                    for (disk, number) in disks.iter().zip(numbers) {
-                        self.attach_again(lifecycle, disk, number);
+                    for (disk, before) in disks.iter().zip(before) {
+                        self.attach_again(lifecycle, disk, before);
                     }
                     return Err(refusal);
                 }
             }
         }
-        Ok(numbers)
+        Ok(before)
     }
 
     /// Takes down all frontends of the devices. Their contents stay until the machine is dropped.
@@ -565,7 +484,7 @@ impl Devices {
             disks.iter().try_for_each(|disk| self.refuse_clients(disk, false))?;
         }
         self.detach_all_refused(&lifecycle, force)?;
-        let numbers = self.detach_all(&lifecycle, &disks, force)?;
+        let before = self.detach_all(&lifecycle, &disks, force)?;
         // What is given up by force is saved when its clients are gone.
         let saved = if force { Ok(()) } else { self.save_unused() };
         let unmounted = saved.and_then(|()| {
@@ -573,8 +492,8 @@ impl Devices {
             files.map_or(Ok(()), |it| it.mount.unmount(force).map_err(|e| frontend_error(&e)))
         });
         if let Err(error) = unmounted {
-            for (disk, number) in disks.iter().zip(numbers) {
-                self.attach_again(&lifecycle, disk, number);
+            for (disk, before) in disks.iter().zip(before) {
+                self.attach_again(&lifecycle, disk, before);
             }
             return Err(error.into());
         }

@@ -524,3 +524,25 @@ fn a_mount_that_went_between_two_daemons_is_made_anew() {
     keeper.stop();
     place.is_clean();
 }
+
+#[test]
+fn a_block_device_without_its_link_is_served_on() {
+    let name = "a_block_device_without_its_link_is_served_on";
+    if !met(name, &[&NEEDS[..], &[has_resend()]].concat()) {
+        return;
+    }
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --size 4M");
+    let device = keeper.block_device("zram0");
+    let link = keeper.root().join("dev/zram0");
+    fs::remove_file(&link).unwrap();
+    fs::write(&link, "somebody else's").unwrap();
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    assert_eq!(fuse::find_by_backing(&keeper.root().join("files/zram0")).len(), 1);
+    fs::File::open(&device).unwrap().read_exact_at(&mut [0; 4096], 0).unwrap();
+    assert_eq!(fs::read(&link).unwrap(), b"somebody else's");
+    fs::remove_file(&link).unwrap();
+    keeper.stop();
+    place.is_clean();
+}

@@ -289,6 +289,9 @@ fn a_block_device_goes_with_its_transport_unless_it_is_used() {
             fuse::find_by_backing(&service.place.root().join("files/zram0")).is_empty()
         });
         service.holds(&contents);
+        // A new one is reached as it is configured now.
+        service.keeper.does("add --size 4M");
+        assert!(fs::symlink_metadata(service.place.root().join("dev/zram2")).is_err(), "{how:?}");
         run(Command::new("umount").arg(&mounted));
         service.stop();
     }

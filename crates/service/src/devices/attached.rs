@@ -2,11 +2,9 @@
 //! has them for all its life, with or without a size, so its number in the system never changes
 //! under a program that knows it.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use control::tree::DeviceNode;
 use control::{ControlError, Errno};
 use fuse::{Hold, LoopOptions, Mount, Opens, find_by_backing};
 use zram::Disk;
@@ -14,7 +12,7 @@ use zram::Disk;
 use crate::failure::frontend_error;
 use crate::latency::Timed;
 use crate::loops::{Adopted, BlockFile, Loops};
-use crate::mounts::{node_of, used_by};
+use crate::mounts::used_by;
 use crate::root::{Made, Root};
 
 /// The FUSE frontend of a daemon.
@@ -65,7 +63,7 @@ impl Attachment {
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
     /// it had if that is free; with `flush` it passes flushes on. Makes the link. From now
-    /// on others can use the device. On an error there is no block device.
+    /// on others can use the device. On an error there is no block device, or none that is new.
     pub(super) fn open(
         &mut self,
         made: &Made,
@@ -73,6 +71,7 @@ impl Attachment {
         there: Option<BlockFile>,
         number: Option<u32>,
     ) -> Result<(), ControlError> {
+        let is_new = there.is_none();
         if let Some(loops) = &self.loops {
             self.block_device = Some(match there {
                 Some(device) => device,
@@ -84,9 +83,10 @@ impl Attachment {
                 }
             });
         }
-        made.link(&self.link, self.place()).inspect_err(|_| {
-            if let (Some(loops), Some(device)) = (&self.loops, &self.block_device) {
-                let _ = loops.detach_patiently(device);
+        made.link_for(&self.link, self.place(), is_new).inspect_err(|_| {
+            if let (Some(loops), Some(device)) = (&self.loops, self.block_device.take()) {
+                let _ = loops.detach_patiently(&device);
+                self.own_opens = 0;
             }
         })
     }
@@ -119,12 +119,6 @@ impl Attachment {
     /// The path of the block device, or else of the file.
     pub(super) fn place(&self) -> &Path {
         self.block_device.as_ref().map_or(&*self.file, BlockFile::path)
-    }
-
-    /// The block device as a node of a directory.
-    pub(super) fn node(&self) -> Option<DeviceNode> {
-        let found = fs::metadata(self.block_device.as_ref()?.path()).ok()?;
-        Some(node_of(&found))
     }
 
     /// Do others have the file open? It waits for nothing, and does not know of those who opened it

@@ -5,22 +5,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use control::ControlError;
-use sync::atomic::Ordering;
 use zram::Disk;
 
 use super::Devices;
+use super::by_ublk::UblkDisk;
+use super::change::Change;
+use super::way::Way;
 use crate::exports::DiskExports;
 use crate::failure::after;
 use crate::root::Made;
 use crate::transport::VhostOptions;
 
 impl Devices {
-    /// Serves all devices added from now on by ublk, which must be available.
-    pub fn serve_by_ublk(&self, made: Arc<Made>) {
-        self.block.store(true, Ordering::Relaxed);
-        self.ublks.begin(made, self.state.clone());
-    }
-
     /// Serves the devices, as they come and go, to virtual machines as well.
     ///
     /// # Errors
@@ -53,7 +49,8 @@ impl Devices {
     /// # Errors
     /// If requests under way take until `end`; the error of the driver.
     pub fn quiesce(&self, end: Instant) -> Result<(), ControlError> {
-        self.ublks.quiesce(end)
+        // A disk may be stored on one that was made before it.
+        self.by_driver().iter().rev().try_for_each(|it| it.quiesce(end))
     }
 
     /// Serves them on, where there is no next program. Does nothing for those that are served.
@@ -61,37 +58,44 @@ impl Devices {
     /// # Errors
     /// That of the first that cannot be served now; it is to be tried again.
     pub fn serve_on(&self, patience: Duration) -> Result<(), ControlError> {
-        self.ublks.serve_on(patience)
+        // All of them, whatever becomes of one.
+        self.by_driver().iter().map(|it| it.serve_on(patience)).fold(Ok(()), Result::and)
+    }
+
+    fn by_driver(&self) -> Vec<Arc<UblkDisk>> {
+        self.ways.lock().values().cloned().filter_map(Way::driver).collect()
     }
 
     /// The N of the `/dev/ublkbN` of device `id`, if it has one.
     pub(crate) fn ublk(&self, id: u32) -> Option<u32> {
-        self.ublks.number(id)
-    }
-
-    /// Gives a device its block device by ublk, if it is to have one. The next daemon knows it.
-    pub(super) fn serve_by_driver(&self, disk: &Arc<Disk>) -> Result<(), ControlError> {
-        self.ublks.serve(disk, &self.root)?;
-        if self.ublks.path(disk.id()).is_some() { self.save() } else { Ok(()) }
+        Some(self.way(id)?.driver()?.id.number)
     }
 
     /// Lets the frontends of a device follow its size, which was `before`. A device that got its
-    /// first size has none again if they cannot. The caller has the lock of a change.
-    pub(super) fn has_size(&self, disk: &Arc<Disk>, before: u64) -> Result<(), ControlError> {
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        let resize = || attached.map_or(Ok(()), |attached| attached.resized());
-        let resized = match before {
-            // What is stored in it outlives the daemon from the first byte.
-            0 => self.save().and_then(|()| resize()),
+    /// first size has none again if they cannot.
+    pub(super) fn has_size(
+        &self,
+        lifecycle: &Change<'_>,
+        disk: &Arc<Disk>,
+        before: u64,
+    ) -> Result<(), ControlError> {
+        if before != 0 {
             // The disk itself keeps its new size.
-            _ => {
-                self.vhosts.resized(disk.id());
-                resize().and_then(|()| self.ublks.resized(disk))
-            }
+            self.vhosts.resized(disk.id());
+        }
+        let way = self.way(disk.id());
+        let followed = match &way {
+            // What is stored in it outlives the daemon from the first byte.
+            Some(way) if before == 0 => self.save().and_then(|()| way.resized(disk.bytes())),
+            Some(way) => way.resized(disk.bytes()),
+            None => self.attach(lifecycle, disk, None),
         };
-        if let Err(error) = resized.and_then(|()| self.serve_by_driver(disk)) {
+        if let Err(error) = followed {
             if before != 0 {
                 return Err(error);
+            }
+            if way.is_none() {
+                let _ = self.detach(lifecycle, disk.id(), true);
             }
             let reset = disk.reset();
             self.save_removal();

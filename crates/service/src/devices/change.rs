@@ -1,6 +1,7 @@
 //! A change of the devices: it is saved before the next one can begin.
 
 use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 use control::{ControlError, Errno};
 use sync::MutexGuard;
@@ -8,11 +9,19 @@ use sync::MutexGuard;
 use super::attached::Files;
 use super::by_vhost::Vhosts;
 use crate::engine::Machine;
+use crate::root::Made;
 use crate::state::State;
+use crate::transport::Transport;
 
 /// Locked while a device is added or removed, or gets or loses its size.
+#[derive(Default)]
 pub(super) struct Lifecycle {
+    /// How a device is reached that has no way yet.
+    pub(super) transport: Transport,
+    /// The FUSE frontend, where some device is reached so or may be.
     pub(super) files: Option<Files>,
+    /// The record of links to block devices by ublk, where some device is reached so or may be.
+    pub(super) driver: Option<Arc<Made>>,
     pub(super) stopping: bool,
 }
 
@@ -36,6 +45,11 @@ impl Lifecycle {
             true => Err(ControlError::new(Errno::ENODEV, "the daemon is stopping")),
             false => Ok(()),
         }
+    }
+
+    /// The record of the links to block devices.
+    pub(super) fn made(&self) -> Option<&Made> {
+        self.files.as_ref().map(|files| &*files.made).or(self.driver.as_deref())
     }
 }
 

@@ -43,7 +43,7 @@ impl Devices {
         disk.check_resize(bytes)?;
         let (now, then) = (disk.bytes(), pages_for(bytes) * PAGE_SIZE as u64);
         if then != now {
-            self.ublks.check_resize(disk)?;
+            self.check_way_resizes(disk)?;
         }
         if then >= now {
             return Ok(());

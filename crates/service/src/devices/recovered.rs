@@ -3,8 +3,9 @@
 use block::BlockDevice;
 use control::ControlError;
 
-use super::attached::without_loops;
-use super::{Attachment, Devices};
+use super::Devices;
+use super::attached::{Attachment, without_loops};
+use super::way::Way;
 use crate::failure::sentence;
 use crate::plan::{Asked, DiskWay, Followed, Plan, SNAPSHOT, of_device};
 
@@ -55,7 +56,7 @@ impl Devices {
                         note(&name(id), &error);
                     }
                 }
-                self.attached.lock().insert(id, attached);
+                self.ways.lock().insert(id, Way::File(attached));
             }
         }
         for disk in &new {
@@ -66,15 +67,19 @@ impl Devices {
         notes
     }
 
-    /// Closes the ways to devices that are not configured any more, and sets what a device follows
-    /// while it is in use. Returns what the user should know, and what became of these options.
+    /// Closes the ways to devices that are not configured any more, which get those that are, and
+    /// sets what a device follows while it is in use. Returns what the user should know, and what
+    /// became of these options.
     #[must_use]
     pub fn follow(&self, by: &Plan) -> (Vec<String>, Followed) {
         let mut notes = Vec::new();
         for (id, _) in by.disks.iter().filter(|(_, way)| **way == DiskWay::Close) {
             let Some(disk) = self.machine.disk(*id) else { continue };
             let closed = self.refuse_held(|it| it == *id).and_then(|()| {
-                self.when_closed(|lifecycle| self.detach(lifecycle, &disk, false).map(drop))
+                self.when_closed(|lifecycle| {
+                    self.detach(lifecycle, *id, false)?;
+                    Ok(self.attach(lifecycle, &disk, None)?)
+                })
             });
             if let Err(error) = closed {
                 notes.push(format!("--transport is not followed: {}", sentence(&error)));

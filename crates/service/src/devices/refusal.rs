@@ -1,5 +1,6 @@
 //! Why a device is not taken away.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
@@ -7,12 +8,12 @@ use fuse::Hold;
 use machine::RefusedDisk;
 use zram::Disk;
 
-use super::attached::Attachment;
+use super::way::Way;
 
 /// Why a device is not taken away.
 pub(super) enum Refusal {
-    /// Others have it: its name, what it is attached to, and how they have it.
-    InUse(String, Box<Attachment>, Hold),
+    /// Others have it: its name, the way to it, and how they have it.
+    InUse(String, Box<Way>, Hold),
     /// It is being written back or the like, which may take long.
     Processed(Arc<Disk>),
     /// Another reason.
@@ -29,7 +30,7 @@ impl From<Refusal> for ControlError {
     /// Looks at all processes for the names of users, so it is done without a lock.
     fn from(refusal: Refusal) -> ControlError {
         match refusal {
-            Refusal::InUse(name, attached, _) => in_use(&name, &attached, &attached.names()),
+            Refusal::InUse(name, way, _) => in_use(&name, way.place(), &way.names()),
             Refusal::Processed(disk) => {
                 let name = disk.name();
                 let message = format!("{name} is being written back, compressed again or cloned");
@@ -40,9 +41,9 @@ impl From<Refusal> for ControlError {
     }
 }
 
-/// `EBUSY` for the device `name` with its `users`.
-pub(super) fn in_use(name: &str, attached: &Attachment, users: &[String]) -> ControlError {
-    let (place, users) = (attached.place().display(), users.join(", "));
+/// `EBUSY` for the device `name` at `place` with its `users`.
+pub(super) fn in_use(name: &str, place: &Path, users: &[String]) -> ControlError {
+    let (place, users) = (place.display(), users.join(", "));
     ControlError::new(Errno::EBUSY, format!("{name} ({place}) is in use: {users}"))
 }
 

@@ -1,16 +1,20 @@
 //! Disks that could not be taken over. The daemon has their files and block devices on, so that a
 //! later program can serve them again, and can take them away. Until then each request fails.
 
+use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
 use fuse::Hold;
 use machine::RefusedDisk;
 
+use super::Devices;
 use super::change::Change;
-use super::refusal::Refusal;
-use super::{Devices, Files};
+use super::refusal::{Refusal, in_use};
+use super::way::By;
+use crate::failure::ublk_error;
 use crate::loops::{LOOKING, PAUSE};
+use crate::mounts::{places_of, stands_on};
 
 impl Devices {
     /// The disk of this name, if it could not be taken over.
@@ -19,17 +23,17 @@ impl Devices {
         self.machine.refused().into_iter().find(|it| last == format!("zram{}", it.saved.id))
     }
 
-    /// Gives up what there is of such a disk. Returns the number of its loop device.
+    /// Gives up what there is of such a disk. Returns by what it was reached.
     pub(super) fn give_up(
         &self,
         lifecycle: &Change<'_>,
         id: u32,
         force: bool,
-    ) -> Result<Option<u32>, Refusal> {
-        let number = self.detach_refused(lifecycle, id, force)?;
+    ) -> Result<Option<By>, Refusal> {
+        let before = self.detach_refused(lifecycle, id, force)?;
         self.machine.remove(id)?;
         tracing::info!("what there was of zram{id} is given up");
-        Ok(number)
+        Ok(before)
     }
 
     /// Makes such a disk an empty one without a size.
@@ -39,12 +43,12 @@ impl Devices {
         id: u32,
         force: bool,
     ) -> Result<(), Refusal> {
-        let number = self.give_up(lifecycle, id, force)?;
+        let before = self.give_up(lifecycle, id, force)?;
         let disk = self.machine.add_at(id)?;
         if let Some(state) = &self.state {
             state.forget_file_system(&disk.name());
         }
-        self.attach(lifecycle, &disk, number)?;
+        self.attach(lifecycle, &disk, before)?;
         Ok(self.save()?)
     }
 
@@ -74,32 +78,20 @@ impl Devices {
         lifecycle: &Change<'_>,
         id: u32,
         force: bool,
-    ) -> Result<Option<u32>, Refusal> {
-        let number = match &lifecycle.files {
-            Some(files) => self.detach_file(files, id, force)?,
-            None => None,
-        };
-        self.ublks.give_up(id, force)?;
-        Ok(number)
-    }
-
-    /// Takes away the block device and the file of device `id`. Returns the number of the block
-    /// device. When it is in use, everything stays as it was.
-    pub(super) fn detach_file(
-        &self,
-        files: &Files,
-        id: u32,
-        force: bool,
-    ) -> Result<Option<u32>, Refusal> {
-        let Some(attached) = self.attached.lock().get(&id).cloned() else { return Ok(None) };
-        let name = format!("zram{id}");
-        if let Some(hold) = attached.detach(force)? {
-            return Err(Refusal::InUse(name, Box::new(attached), hold));
+    ) -> Result<Option<By>, Refusal> {
+        let before = self.detach(lifecycle, id, force)?;
+        let state = self.state.as_ref();
+        let left = state.and_then(|state| Some((state, state.ublk(id)?)));
+        if let (Some((state, left)), Some(made)) = (left, &lifecycle.driver) {
+            // Nobody serves it.
+            let path = PathBuf::from(format!("/dev/ublkb{}", left.number));
+            let places = places_of(&path);
+            if !force && (stands_on(&path) || !places.is_empty()) {
+                return Err(in_use(&format!("zram{id}"), &path, &places).into());
+            }
+            ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
+            state.set_ublk(id, None);
         }
-        self.attached.lock().remove(&id);
-        drop(files.mount.remove(&name));
-        self.note_files(files);
-        files.made.remove(&attached.link);
-        Ok(attached.block_device.map(|device| device.number()))
+        Ok(before)
     }
 }

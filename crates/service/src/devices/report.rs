@@ -1,6 +1,5 @@
 //! What is told of devices: their attributes, and the reports of `rampack status`.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use control::{Access, ControlError, Object};
@@ -82,16 +81,10 @@ impl Devices {
     /// The places where programs find device `id`, and where its block device is mounted.
     fn reached(&self, id: u32) -> DeviceReport {
         let mut report = DeviceReport::default();
-        let attached = self.attached.lock().get(&id).cloned();
-        if let Some(attached) = attached {
-            let text = |path: &Path| Some(machine::text_of(path));
-            report.file = text(&attached.file);
-            report.block_device = attached.block_device.as_ref().and_then(|d| text(d.path()));
-            report.link = text(&attached.link);
-        }
-        if let Some(path) = self.ublks.path(id) {
-            report.block_device = Some(machine::text_of(&path));
-            report.link = self.ublks.link(id).map(|link| machine::text_of(&link));
+        if let Some(way) = self.way(id) {
+            report.block_device = way.block_device().map(machine::text_of);
+            report.link = Some(machine::text_of(way.link()));
+            report.file = way.file().map(|attached| machine::text_of(&attached.file));
         }
         // Done without the lock: it reads /proc.
         let device = report.block_device.as_deref().map(machine::path_of);

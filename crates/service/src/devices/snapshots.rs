@@ -64,13 +64,10 @@ impl Devices {
         let lifecycle = self.change();
         // It may have gone with all devices meanwhile.
         self.check_present(&disk)?;
-        let made = lifecycle
-            .check()
-            .and_then(|()| if lifecycle.files.is_none() { self.save() } else { Ok(()) })
-            .and_then(|()| self.attach(&lifecycle, &disk, None));
+        let made = lifecycle.check().and_then(|()| self.attach(&lifecycle, &disk, None));
         if let Err(error) = made {
-            let taken_down = self.ublks.take_down(&disk, true);
-            let removed = taken_down.and_then(|()| self.machine.remove(disk.id()));
+            let detached = self.detach(&lifecycle, disk.id(), true).map_err(ControlError::from);
+            let removed = detached.and_then(|_| self.machine.remove(disk.id()));
             self.save_removal();
             return Err(after(error, removed));
         }
@@ -106,7 +103,7 @@ impl Devices {
         let lifecycle = self.change();
         lifecycle.check()?;
         self.check_present(disk)?;
-        self.has_size(disk, 0)?;
+        self.has_size(&lifecycle, disk, 0)?;
         tracing::info!("{} restored", disk.name());
         Ok(restored)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
-use block::{Abilities, Context, Geometry, IoError, Operation, Plain, Visit};
+use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use machine::MachineOptions;
 use nbd::{Exports, OpenError};
 use units::Cpu;
@@ -294,13 +294,14 @@ fn who_looks_waits_for_nobody() {
 fn others_have_their_turn_while_a_device_is_open() {
     let devices = Arc::new(devices());
     let waiting = devices.clone();
+    let way = || Box::new(Way::File(attached::Attachment::default()));
     // It is open until there is a device, which somebody else adds meanwhile.
     let (begun, has_begun) = std::sync::mpsc::channel();
     let waiting = thread::spawn(move || {
         waiting.when_closed(|_| {
             let _ = begun.send(());
             match waiting.machine().disks().len() {
-                0 => Err(Refusal::InUse("zram9".into(), Box::default(), Hold::Open)),
+                0 => Err(Refusal::InUse("zram9".into(), way(), Hold::Open)),
                 _ => Ok(()),
             }
         })
@@ -309,7 +310,7 @@ fn others_have_their_turn_while_a_device_is_open() {
     devices.add(&Add::default()).unwrap();
     waiting.join().unwrap().expect("the device came while it waited");
     let claimed =
-        devices.when_closed(|_| Err(Refusal::InUse("zram9".into(), Box::default(), Hold::Claimed)));
+        devices.when_closed(|_| Err(Refusal::InUse("zram9".into(), way(), Hold::Claimed)));
     assert_eq!(claimed.unwrap_err().errno, Errno::EBUSY);
 }
 

@@ -16,6 +16,7 @@ use super::change::Change;
 use super::refusal::{Refusal, in_use};
 use super::saved::refuse_snapshot;
 use super::swapped::is_swap;
+use super::way::Way;
 use crate::loops::{LOOKING, PAUSE};
 use crate::mounts::stands_on;
 
@@ -82,8 +83,8 @@ impl Devices {
         if !disk.is_processed()? {
             return Ok(());
         }
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        Err(match attached.filter(|it| !force && (it.is_open() || stands_on(it.place()))) {
+        let way = self.way(disk.id());
+        Err(match way.filter(|it| !force && (it.is_open() || stands_on(it.place()))) {
             Some(it) => Refusal::InUse(disk.name(), Box::new(it), Hold::Claimed),
             None => Refusal::Processed(disk.clone()),
         })
@@ -116,10 +117,11 @@ impl Devices {
     /// # Errors
     /// `EBUSY`; the message names every user.
     pub fn check_unused(&self) -> Result<(), ControlError> {
-        let user = |disk: &Arc<Disk>| self.refuse_clients(disk, false).err().or(self.busy(disk));
+        let user =
+            |disk: &Arc<Disk>| self.refuse_clients(disk, false).err().or(self.busy(disk.id()));
         let disks = self.machine.disks();
         let refused = self.machine.refused();
-        let of_refused = refused.iter().filter_map(|it| self.busy_file(it.saved.id).flatten());
+        let of_refused = refused.iter().filter_map(|it| self.busy(it.saved.id));
         refuse(disks.iter().filter_map(user).chain(of_refused).collect())
     }
 
@@ -131,14 +133,13 @@ impl Devices {
         self.let_clients_go(name, false)?;
         let disk = self.disk(name)?;
         self.refuse_clients(&disk, false)?;
-        self.busy(&disk).map_or(Ok(()), Err)
+        self.busy(disk.id()).map_or(Ok(()), Err)
     }
 
     /// Has a program the file of device `name` open?
     pub(crate) fn is_file_open(&self, name: &str) -> bool {
         let Ok(disk) = self.disk(name) else { return false };
-        let attached = self.attached.lock().get(&disk.id()).cloned();
-        attached.is_some_and(|it| it.has_users())
+        self.way(disk.id()).and_then(Way::file).is_some_and(|it| it.has_users())
     }
 
     /// Checks that no program uses a file or a loop device of a device. Clients of NBD connect
@@ -150,27 +151,23 @@ impl Devices {
         self.lifecycle.lock().check()?;
         let disks = self.machine.disks();
         disks.iter().try_for_each(|disk| refuse_snapshot(disk))?;
-        let users = disks.iter().filter_map(|disk| self.busy_file(disk.id())?).collect();
-        refuse(users).map_err(|error| {
+        let is_by_driver = |disk: &&Arc<Disk>| self.ublk(disk.id()).is_some();
+        let others = disks.iter().filter(|disk| !is_by_driver(disk));
+        refuse(others.filter_map(|disk| self.busy(disk.id())).collect()).map_err(|error| {
             let message =
                 format!("{}; block devices and files end with the program", error.message);
             ControlError::new(error.errno, message)
         })
     }
 
-    /// The error that names the users of a device besides NBD clients; `None` without users.
-    fn busy(&self, disk: &Disk) -> Option<ControlError> {
-        self.busy_file(disk.id()).unwrap_or_else(|| self.ublks.busy(disk))
-    }
-
-    /// That of device `id`, if it has a file.
-    fn busy_file(&self, id: u32) -> Option<Option<ControlError>> {
-        let attached = self.attached.lock().get(&id).cloned()?;
-        Some(match attached.users() {
+    /// The error that names the users of device `id` besides NBD clients; `None` without users.
+    fn busy(&self, id: u32) -> Option<ControlError> {
+        let way = self.way(id)?;
+        match way.users() {
             Ok(users) if users.is_empty() => None,
-            Ok(users) => Some(in_use(&format!("zram{id}"), &attached, &users)),
+            Ok(users) => Some(in_use(&format!("zram{id}"), way.place(), &users)),
             Err(error) => Some(error),
-        })
+        }
     }
 
     /// How many devices are in use, by the lists of the system: mounted, swapped to,
@@ -180,12 +177,11 @@ impl Devices {
     pub fn count_used(&self) -> usize {
         let swaps = swaps::all();
         let is_used = |disk: &&Arc<Disk>| {
-            let attached = self.attached.lock().get(&disk.id()).cloned();
-            let place = attached.as_ref().map(|it| it.place().to_path_buf());
-            let place = place.or_else(|| self.ublks.path(disk.id()));
-            self.clients(disk) > 0
-                || attached.is_some_and(|attached| attached.is_open())
-                || place.is_some_and(|it| stands_on(&it) || is_swap(&swaps, &disk.name(), &it))
+            let is_used = |way: Way| {
+                let place = way.place();
+                way.is_open() || stands_on(place) || is_swap(&swaps, &disk.name(), place)
+            };
+            self.clients(disk) > 0 || self.way(disk.id()).is_some_and(is_used)
         };
         self.machine.disks().iter().filter(is_used).count()
     }

@@ -48,11 +48,12 @@ impl Devices {
     /// `EBUSY` with its users.
     pub(super) fn refuse_held(&self, which: impl Fn(u32) -> bool) -> Result<(), ControlError> {
         let attached: Vec<(u32, Attachment)> = {
-            let all = self.attached.lock();
-            all.iter().filter(|(id, _)| which(**id)).map(|(id, it)| (*id, it.clone())).collect()
+            let all = self.ways.lock();
+            let those = all.iter().filter(|(id, _)| which(**id));
+            those.filter_map(|(id, way)| Some((*id, way.clone().file()?))).collect()
         };
         let held = attached.iter().find(|(_, attached)| attached.is_held_since_before());
-        held.map_or(Ok(()), |(id, it)| Err(in_use(&format!("zram{id}"), it, &it.names())))
+        held.map_or(Ok(()), |(id, it)| Err(in_use(&format!("zram{id}"), it.place(), &it.names())))
     }
 
     fn settle(&self, name: Option<&str>) {

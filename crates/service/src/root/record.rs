@@ -236,6 +236,21 @@ impl Made {
         symlink(target, path).map_err(|e| failed(what(), &e))
     }
 
+    /// Makes the link to a block device. One that is not new has users, who do not need the link:
+    /// without it they are served as well.
+    ///
+    /// # Errors
+    /// As [`Made::link`], for a new one.
+    pub fn link_for(&self, path: &Path, device: &Path, is_new: bool) -> Result<(), ControlError> {
+        self.link(path, device).or_else(|error| match is_new {
+            true => Err(error),
+            false => {
+                tracing::warn!("{}", error.message);
+                Ok(())
+            }
+        })
+    }
+
     /// Was the link at `path` made, and does it still lead to `target`?
     fn is_link(&self, path: &Path, target: &Path) -> bool {
         let Ok(name) = self.name(path) else { return false };

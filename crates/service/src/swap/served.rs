@@ -275,12 +275,7 @@ impl Served {
                 (Way::Loop(attached, file), path.clone(), vec![path], threads)
             }
         };
-        match made.link(&link, &path) {
-            Err(error) if is_new => return Err(error),
-            // Its users do not need the link.
-            Err(error) => tracing::warn!("{}", error.message),
-            Ok(()) => {}
-        }
+        made.link_for(&link, &path, is_new)?;
         let threads = threads.into_iter().map(|thread| (thread, Faults::default())).collect();
         let (way, threads) = (Mutex::new(way), Mutex::new(threads));
         Ok(Served { way, path, parts, link, made, threads })

@@ -107,6 +107,20 @@ fn nothing_is_made_over_what_is_not_ours() {
 }
 
 #[test]
+fn a_block_device_with_users_goes_on_without_its_link() {
+    let dir = testkit::TempDir::new();
+    let (made, _) = record(dir.path(), MARK);
+    let (link, device) = (dir.join("zram0"), Path::new("/dev/ublkb0"));
+    fs::write(&link, "mine").unwrap();
+    assert_eq!(made.link_for(&link, device, true).unwrap_err().errno, Errno::EEXIST);
+    made.link_for(&link, device, false).unwrap();
+    assert_eq!(fs::read(&link).unwrap(), b"mine");
+    fs::remove_file(&link).unwrap();
+    made.link_for(&link, device, false).unwrap();
+    assert_eq!(fs::read_link(&link).unwrap(), device);
+}
+
+#[test]
 fn a_long_record_is_shortened() {
     let dir = testkit::TempDir::new();
     let root = dir.path();
