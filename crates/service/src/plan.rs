@@ -107,63 +107,30 @@ pub struct Observed {
     pub used_areas: BTreeSet<usize>,
 }
 
-/// What becomes of a connection with others.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
-    /// There is none, and there will be none.
-    None,
-    /// What was kept is given up, and a new one is made.
-    New,
-    /// What was kept goes on, as it is configured now.
-    GoOn,
-    /// What was kept is given up.
-    Close,
-}
-
-/// What becomes of the way to a disk besides NBD.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DiskWay {
-    /// It goes on, or is made as configured.
-    GoOn,
-    /// It goes on because its users need it, though it is not configured.
-    StaysForUsers,
-    /// It is served until it is known that nobody uses it, and then closed.
-    Close,
-}
-
-/// What becomes of a swap device.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It is served on.
-    GoOn,
-    /// Nothing of it can be served, and the kernel swaps to it: everything stays as it is, with the
-    /// service manager.
-    Stays,
-    /// The kernel does not swap to it: the daemon before was making it or taking it down.
-    Close,
-}
-
-/// What a daemon does with what was left.
+/// What a daemon does with what was left. What does not go on is given up; what is configured is
+/// made anew then.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
     /// The root.
     pub root: PathBuf,
-    /// The mount of the files.
-    pub files: Step,
+    /// The mount of the files goes on.
+    pub files: bool,
     /// Disks are served by ublk.
     pub by_driver: bool,
-    /// The socket of commands.
-    pub control: Step,
-    /// The Unix socket of NBD.
-    pub nbd: Step,
-    /// The TCP socket of NBD.
-    pub nbd_tcp: Step,
+    /// The socket of commands goes on.
+    pub control: bool,
+    /// The Unix socket of NBD goes on.
+    pub nbd: bool,
+    /// The TCP socket of NBD goes on.
+    pub nbd_tcp: bool,
     /// How NBD is served.
     pub serves: NbdOptions,
-    /// The disks.
-    pub disks: BTreeMap<u32, DiskWay>,
-    /// The swap devices.
-    pub areas: BTreeMap<usize, Fate>,
+    /// The disks whose ways besides NBD are closed, once it is known that nobody uses them. Those
+    /// to the others go on.
+    pub closed: BTreeSet<u32>,
+    /// The swap devices of which nothing can be served, and that the kernel swaps to: everything
+    /// stays as it is, with the service manager.
+    pub left: BTreeSet<usize>,
     /// Options that have other values now, and that a device follows while it is in use.
     pub changes: Asked,
     /// What is there and not configured any more: devices, and mounts of disks, as `zram0/mount`.
@@ -296,58 +263,48 @@ pub fn plan(kept: &Kept, configured: &Configured, observed: &Observed) -> Plan {
     let has_nbd = !transport.is_fuse();
     let by_kept_driver = kept.disks.iter().any(|disk| disk.ublk.is_some());
     let Changes { changes, gone, asked } = changes(kept, configured, has_objects, &mut said);
-    let plan = Plan {
-        files: files(kept, transport, observed, &mut said),
+    if kept.has_files && !observed.has_files {
+        said.push(
+            "the users of block devices and files of the daemon before get errors: its mount is \
+             not there any more"
+                .into(),
+        );
+    }
+    let closed = kept.disks.iter().filter(|disk| is_closed(disk, transport, observed, &mut said));
+    let closed = closed.map(|disk| disk.id).collect();
+    // Served is also what is not used: what the kernel still writes to it ends first.
+    let is_left =
+        |number: &usize| observed.used_areas.contains(number) && !observed.areas.contains(number);
+    let left: BTreeSet<usize> = kept.areas.iter().map(|it| it.number).filter(is_left).collect();
+    said.extend(left.iter().map(|number| {
+        format!(
+            "{} cannot be served on, because the way to it is gone; the kernel swaps to it, so its \
+             pages stay in memory: `swapoff` gives it up",
+            swap::name(*number)
+        )
+    }));
+    let asked_tcp = configured.nbd.tcp.filter(|_| has_nbd);
+    let tcp = kept.nbd_tcp.zip(asked_tcp);
+    Plan {
+        files: kept.has_files && observed.has_files,
         by_driver: by_kept_driver || transport == Transport::Ublk,
-        control: socket(kept.has_control, is_there && observed.has_control, true),
-        nbd: socket(kept.has_nbd, is_there && observed.has_nbd, has_nbd),
-        nbd_tcp: tcp(kept.nbd_tcp, configured.nbd.tcp.filter(|_| has_nbd)),
+        control: kept.has_control && is_there && observed.has_control,
+        nbd: kept.has_nbd && is_there && observed.has_nbd && has_nbd,
+        nbd_tcp: tcp.is_some_and(|(kept, asked)| is_asked_for(kept, asked)),
         serves: configured.nbd.clone(),
-        disks: kept
-            .disks
-            .iter()
-            .map(|disk| (disk.id, way(disk, transport, observed, &mut said)))
-            .collect(),
-        areas: kept.areas.iter().map(|area| (area.number, fate(area, observed))).collect(),
+        closed,
+        left,
         changes,
         gone,
         asked,
         said,
         root,
-    };
-    let stays = plan.areas.iter().filter(|(_, fate)| **fate == Fate::Stays);
-    let stays: Vec<String> = stays
-        .map(|(number, _)| {
-            format!(
-                "{} cannot be served on, because the way to it is gone; the kernel swaps to it, so \
-                 its pages stay in memory: `swapoff` gives it up",
-                swap::name(*number)
-            )
-        })
-        .collect();
-    Plan { said: plan.said.into_iter().chain(stays).collect(), ..plan }
-}
-
-/// What becomes of a socket that may have been kept, and whose file may be there.
-fn socket(is_kept: bool, is_there: bool, is_wanted: bool) -> Step {
-    match (is_kept, is_wanted) {
-        (true, true) if is_there => Step::GoOn,
-        (_, true) => Step::New,
-        (true, false) => Step::Close,
-        (false, false) => Step::None,
     }
 }
 
-fn tcp(kept: Option<SocketAddr>, asked: Option<SocketAddr>) -> Step {
-    let is_it = |kept: SocketAddr, asked: SocketAddr| {
-        kept.ip() == asked.ip() && (asked.port() == 0 || kept.port() == asked.port())
-    };
-    match (kept, asked) {
-        (None, None) => Step::None,
-        (Some(_), None) => Step::Close,
-        (Some(kept), Some(asked)) if is_it(kept, asked) => Step::GoOn,
-        (_, Some(_)) => Step::New,
-    }
+/// Is the kept port that which is asked for?
+fn is_asked_for(kept: SocketAddr, asked: SocketAddr) -> bool {
+    kept.ip() == asked.ip() && (asked.port() == 0 || kept.port() == asked.port())
 }
 
 /// Are disks reached by files with this transport?
@@ -355,54 +312,27 @@ fn has_files(transport: Transport) -> bool {
     transport == Transport::Auto || transport.is_fuse()
 }
 
-fn files(kept: &Kept, transport: Transport, observed: &Observed, said: &mut Vec<String>) -> Step {
-    match (kept.has_files, has_files(transport)) {
-        (false, true) => Step::New,
-        (false, false) => Step::None,
-        (true, _) if observed.has_files => Step::GoOn,
-        (true, is_wanted) => {
-            said.push(
-                "the users of block devices and files of the daemon before get errors: its mount \
-                 is not there any more"
-                    .into(),
-            );
-            if is_wanted { Step::New } else { Step::Close }
-        }
-    }
-}
-
-fn way(
+/// Is the way to a disk closed? One that is not configured stays while it is used, and that is
+/// `said`.
+fn is_closed(
     disk: &KeptDisk,
     transport: Transport,
     observed: &Observed,
     said: &mut Vec<String>,
-) -> DiskWay {
+) -> bool {
     let is_wanted = match disk.ublk {
         Some(_) => transport == Transport::Ublk,
         None => !disk.has_file || has_files(transport),
     };
-    if is_wanted {
-        return DiskWay::GoOn;
+    let is_used = observed.used_disks.contains(&disk.id);
+    if !is_wanted && is_used {
+        said.push(format!(
+            "--transport is not followed for zram{}: its block device is in use, and stays until \
+             the daemon is stopped",
+            disk.id
+        ));
     }
-    if !observed.used_disks.contains(&disk.id) {
-        return DiskWay::Close;
-    }
-    said.push(format!(
-        "--transport is not followed for zram{}: its block device is in use, and stays until the \
-         daemon is stopped",
-        disk.id
-    ));
-    DiskWay::StaysForUsers
-}
-
-fn fate(area: &KeptArea, observed: &Observed) -> Fate {
-    let is_used = observed.used_areas.contains(&area.number);
-    match (is_used, observed.areas.contains(&area.number)) {
-        // Also if it is not used: what the kernel still writes to it ends first.
-        (_, true) => Fate::GoOn,
-        (true, false) => Fate::Stays,
-        (false, false) => Fate::Close,
-    }
+    !is_wanted && !is_used
 }
 
 /// What [`Plan`] has of options.

@@ -7,7 +7,6 @@ use store::key_of;
 use super::start::planned;
 use super::{DaemonOptions, tls};
 use crate::failure::failed;
-use crate::plan::Fate;
 use crate::{engine, swap};
 
 /// Checks that [`super::Daemon::start`] with these options could take over what this process was
@@ -22,7 +21,7 @@ pub fn rehearse(options: &DaemonOptions) -> Result<(), ControlError> {
         return Err(ControlError::new(Errno::ENOTSUP, message));
     };
     let (_, by) = planned(options)?;
-    if let Some((number, _)) = by.areas.iter().find(|(_, fate)| **fate == Fate::Stays) {
+    if let Some(number) = by.left.first() {
         let message = format!("nothing leads to {} any more", swap::name(*number));
         return Err(ControlError::new(Errno::ENODEV, message));
     }

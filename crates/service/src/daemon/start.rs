@@ -14,7 +14,7 @@ use crate::engine::{self, Machine};
 use crate::events::Event;
 use crate::failure::failed;
 use crate::observed::observe;
-use crate::plan::{Configured, Plan, Step, plan};
+use crate::plan::{Configured, Plan, plan};
 use crate::root::{Root, RootLock};
 use crate::state::{Connection, State};
 use crate::swap::recovery::{self, Taken};
@@ -87,7 +87,7 @@ fn begin(
         protections::be_ready();
         let (machine, disks) = engine::lasting(state, false)?;
         parts.machine = Some(machine.clone());
-        let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.areas)?;
+        let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.left)?;
         parts.taken = Some(taken);
         told.extend(said.into_iter().chain(disks));
     }
@@ -98,7 +98,7 @@ fn begin(
     let held = state.as_ref().map(|state| state.sockets()).unwrap_or_default();
     let claim = root.claim_with(&held)?;
     let left = match (&state, by.files) {
-        (Some(state), Step::GoOn) => state.take_mount(),
+        (Some(state), true) => state.take_mount(),
         (Some(state), _) => {
             state.give_up(Connection::Files);
             None
@@ -149,15 +149,15 @@ fn begin(
     daemon.open((&by, spared), (left, parts.taken.take()), transport, events)
 }
 
-/// Gives up the sockets that are not configured any more: nobody listens at them from now on.
+/// Gives up the sockets that do not go on: nobody listens at them from now on.
 fn give_up_sockets(state: &State, by: &Plan) {
     let sockets = [
         (by.control, Connection::Control),
         (by.nbd, Connection::Nbd),
         (by.nbd_tcp, Connection::NbdTcp),
     ];
-    for (step, connection) in sockets {
-        if [Step::New, Step::Close].contains(&step) && state.kept_before(connection) {
+    for (goes_on, connection) in sockets {
+        if !goes_on && state.kept_before(connection) {
             state.give_up(connection);
         }
     }

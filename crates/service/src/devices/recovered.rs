@@ -7,7 +7,7 @@ use super::Devices;
 use super::attached::{Attachment, without_loops};
 use super::way::Way;
 use crate::failure::sentence;
-use crate::plan::{Asked, DiskWay, Followed, Plan, SNAPSHOT, of_device};
+use crate::plan::{Asked, Followed, Plan, SNAPSHOT, of_device};
 
 impl Devices {
     /// Puts the devices that the daemon before left behind the frontends. A device whose file the
@@ -73,7 +73,7 @@ impl Devices {
     #[must_use]
     pub fn follow(&self, by: &Plan) -> (Vec<String>, Followed) {
         let mut notes = Vec::new();
-        for (id, _) in by.disks.iter().filter(|(_, way)| **way == DiskWay::Close) {
+        for id in &by.closed {
             let Some(disk) = self.machine.disk(*id) else { continue };
             let closed = self.refuse_held(|it| it == *id).and_then(|()| {
                 self.when_closed(|lifecycle| {

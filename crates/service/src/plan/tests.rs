@@ -74,19 +74,18 @@ fn state(rng: &mut Rng) -> (Kept, Configured, Observed) {
 /// What the kernel uses is never given up.
 fn gives_up_nothing_used(kept: &Kept, observed: &Observed, plan: &Plan) -> Result<(), String> {
     for area in kept.areas.iter().filter(|it| observed.used_areas.contains(&it.number)) {
-        let expected = if observed.areas.contains(&area.number) { Fate::GoOn } else { Fate::Stays };
-        if plan.areas.get(&area.number) != Some(&expected) {
+        if plan.left.contains(&area.number) == observed.areas.contains(&area.number) {
             return Err(format!("swap{} is in use, and is given up", area.number));
         }
     }
     for disk in kept.disks.iter().filter(|it| observed.used_disks.contains(&it.id)) {
-        if plan.disks.get(&disk.id).is_none_or(|way| *way == DiskWay::Close) {
+        if plan.closed.contains(&disk.id) {
             return Err(format!("zram{} is in use, and its way is closed", disk.id));
         }
         if disk.ublk.is_some() && !plan.by_driver {
             return Err(format!("zram{} is in use by ublk, which is not served", disk.id));
         }
-        if disk.has_file && observed.has_files && plan.files != Step::GoOn {
+        if disk.has_file && observed.has_files && !plan.files {
             return Err(format!("zram{} is in use by its file, which is not served", disk.id));
         }
         if kept.root.as_ref().is_some_and(|root| *root != plan.root) {
@@ -103,17 +102,12 @@ fn is_no_wider(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), 
     }
     let has_nbd = !configured.transport.is_fuse();
     let asked = configured.nbd.tcp.filter(|_| has_nbd);
-    let (nbd, tcp) = (plan.nbd, plan.nbd_tcp);
-    if !has_nbd && [Step::New, Step::GoOn].contains(&nbd) {
-        return Err("NBD is served, and not configured".into());
-    }
-    if !has_nbd && kept.has_nbd && nbd != Step::Close {
+    if !has_nbd && plan.nbd {
         return Err("the socket of NBD goes on, and is not configured".into());
     }
-    match (asked, kept.nbd_tcp, tcp) {
-        (None, _, Step::New | Step::GoOn) => return Err("a port is open, and none asked".into()),
-        (None, Some(_), Step::None) => return Err("a port that was kept goes on".into()),
-        (Some(asked), Some(kept), Step::GoOn)
+    match (asked, kept.nbd_tcp, plan.nbd_tcp) {
+        (None, _, true) => return Err("a port that was kept goes on".into()),
+        (Some(asked), Some(kept), true)
             if asked.ip() != kept.ip() || asked.port() != 0 && asked.port() != kept.port() =>
         {
             return Err("another address is served than is asked for".into());
@@ -129,11 +123,8 @@ fn is_no_wider(kept: &Kept, configured: &Configured, plan: &Plan) -> Result<(), 
         };
         let name = format!("zram{}", disk.id);
         let is_said = plan.said.iter().any(|text| text.contains(&name));
-        if !is_asked && plan.disks[&disk.id] == DiskWay::GoOn {
-            return Err(format!("{name} has a block device that is not configured"));
-        }
-        if plan.disks[&disk.id] == DiskWay::StaysForUsers && !is_said {
-            return Err(format!("nobody is told that {name} keeps its block device"));
+        if !is_asked && !plan.closed.contains(&disk.id) && !is_said {
+            return Err(format!("nobody is told of a way to {name} that is not configured"));
         }
     }
     Ok(())
@@ -148,14 +139,14 @@ fn is_for_each(
     for disk in &kept.disks {
         let (disks, areas) = (vec![disk.clone()], Vec::new());
         let alone = judge(&Kept { disks, areas, ..kept.clone() }, configured, observed);
-        if alone.disks[&disk.id] != plan.disks[&disk.id] {
+        if alone.closed.contains(&disk.id) != plan.closed.contains(&disk.id) {
             return Err(format!("another object changes what becomes of zram{}", disk.id));
         }
     }
     for area in &kept.areas {
         let (disks, areas) = (Vec::new(), vec![area.clone()]);
         let alone = judge(&Kept { disks, areas, ..kept.clone() }, configured, observed);
-        if alone.areas[&area.number] != plan.areas[&area.number] {
+        if alone.left.contains(&area.number) != plan.left.contains(&area.number) {
             return Err(format!("another object changes what becomes of swap{}", area.number));
         }
     }
@@ -212,14 +203,11 @@ fn a_plan_keeps_its_promises() {
 fn plans_that_break_a_promise_are_found() {
     type Spoils = fn(&Kept, &Configured, &Observed, &mut Plan);
     let flaws: [(&str, Spoils); 10] = [
-        ("is given up", |_, _, observed, plan| {
-            // As if the mount alone told whether the kernel swaps to a device.
-            let gone = plan.areas.iter_mut().filter(|it| !observed.areas.contains(it.0));
-            gone.for_each(|it| *it.1 = Fate::Close);
-        }),
-        ("its way is closed", |_, configured, _, plan| {
+        // As if the mount alone told whether the kernel swaps to a device.
+        ("is given up", |_, _, _, plan| plan.left.clear()),
+        ("its way is closed", |kept, configured, _, plan| {
             if configured.transport == Transport::Nbd {
-                plan.disks.values_mut().for_each(|way| *way = DiskWay::Close);
+                plan.closed.extend(kept.disks.iter().map(|disk| disk.id));
             }
         }),
         ("which is not served", |_, configured, _, plan| {
@@ -229,24 +217,17 @@ fn plans_that_break_a_promise_are_found() {
         ("not served as configured", |_, _, _, plan| plan.serves.allow_uid.clear()),
         ("a port that was kept goes on", |_, configured, _, plan| {
             if configured.nbd.tcp.is_none() {
-                plan.nbd_tcp = Step::None;
+                plan.nbd_tcp = true;
             }
         }),
-        ("another address is served", |kept, _, _, plan| {
-            if kept.nbd_tcp.is_some() && plan.nbd_tcp == Step::New {
-                plan.nbd_tcp = Step::GoOn;
-            }
+        ("another address is served", |kept, configured, _, plan| {
+            let is_asked = configured.nbd.tcp.is_some() && !configured.transport.is_fuse();
+            plan.nbd_tcp = kept.nbd_tcp.is_some() && is_asked;
         }),
-        ("that is not configured", |_, _, observed, plan| {
-            let unused = plan.disks.iter_mut().filter(|it| !observed.used_disks.contains(it.0));
-            unused.for_each(|it| *it.1 = DiskWay::GoOn);
-        }),
+        ("that is not configured", |_, _, _, plan| plan.closed.clear()),
         ("another object changes", |kept, _, _, plan| {
-            if kept.areas.len() > 1 {
-                plan.areas.values_mut().for_each(|fate| *fate = Fate::Stays);
-            }
             if kept.disks.len() > 1 {
-                plan.disks.values_mut().for_each(|way| *way = DiskWay::StaysForUsers);
+                plan.closed.clear();
                 plan.said.extend((0..4).map(|id| format!("zram{id}")));
             }
         }),
@@ -271,12 +252,14 @@ fn plans_that_break_a_promise_are_found() {
 #[test]
 fn a_socket_that_nobody_asks_for_is_closed() {
     let address = Some("127.0.0.1:10809".parse().unwrap());
-    let kept = Kept { nbd_tcp: address, has_nbd: true, ..Kept::default() };
+    let (root, observed) =
+        (Some(PathBuf::new()), Observed { has_nbd: true, ..Observed::default() });
+    let kept = Kept { root, nbd_tcp: address, has_nbd: true, ..Kept::default() };
     let configured = Configured { transport: Transport::Fuse, ..Configured::default() };
-    let made = plan(&kept, &configured, &Observed::default());
-    assert_eq!((made.nbd, made.nbd_tcp), (Step::Close, Step::Close));
-    let made = plan(&kept, &Configured::default(), &Observed::default());
-    assert_eq!((made.nbd, made.nbd_tcp), (Step::New, Step::Close));
+    let made = plan(&kept, &configured, &observed);
+    assert_eq!((made.nbd, made.nbd_tcp), (false, false));
+    let made = plan(&kept, &Configured::default(), &observed);
+    assert_eq!((made.nbd, made.nbd_tcp), (true, false));
 }
 
 #[test]

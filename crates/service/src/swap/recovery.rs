@@ -10,7 +10,7 @@
 //! What is left ([`super::Swaps::adopt`]) can wait for them.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ use super::stuck::Watcher;
 use super::{kill_point, name};
 use crate::engine::Machine;
 use crate::observed::used_areas;
-use crate::plan::{Fate, KeptArea};
+use crate::plan::KeptArea;
 use crate::protocol::BackingLayout;
 use crate::root::Root;
 use crate::state::State;
@@ -86,7 +86,7 @@ struct Taking {
     next: Option<(Cache, Option<OpenedBacking>)>,
 }
 
-/// Serves on the devices `left`, as the plan has `fates` for them. Returns what the user should
+/// Serves on the devices `left`, except those that are to `stay`. Returns what the user should
 /// know, too.
 ///
 /// # Errors
@@ -95,7 +95,7 @@ struct Taking {
 pub fn take_over(
     (machine, root, state): (&Arc<Machine>, &Root, &State),
     left: LeftSwap,
-    fates: &BTreeMap<usize, Fate>,
+    stay: &BTreeSet<usize>,
 ) -> Result<(Taken, Vec<String>), ControlError> {
     let LeftSwap { areas: saved, shared, cache, mut channels, mut frees } = left;
     kill_point("begun");
@@ -123,7 +123,7 @@ pub fn take_over(
             let (device, waits) = (device_of(cache, &saved), saved.backing.is_some());
             kill_point("unserved");
             let kept = KeptArea { number, ublk: saved.ublk.map(|id| id.number) };
-            let mut stays = fates.get(&number) == Some(&Fate::Stays);
+            let mut stays = stay.contains(&number);
             let serving = match stays {
                 true => None,
                 false => Serving::take_over(&at, device, saved.ublk, channels, waits)
