@@ -547,6 +547,44 @@ from_auto() {
   must rampack remove zram2
 }
 
+# Somebody else has the device of the server while the next daemon comes. What is mounted stays all
+# the same, as long as nobody uses force.
+occupied() {
+  local daemon other child hung
+  mkdir -p /run /mnt
+  two_disks ublk
+  begins keep serve --config=/run/rampack.toml || { fail "no daemon: $(cat /run/log)"; return; }
+  must mke2fs -q -t ext2 -F /dev/ublkb0
+  must mount -t ext4 /dev/ublkb0 /mnt
+  sync
+  child=$(cat /proc/$daemon/task/$daemon/children)
+  : > /run/log
+  # Who has it waits.
+  hung=$(cat /proc/sys/kernel/hung_task_timeout_secs)
+  echo 0 > /proc/sys/kernel/hung_task_timeout_secs
+  kill -STOP $daemon
+  kill -9 $child
+  wait_until 60 grep -q zombie /proc/${child% }/status
+  rm -f /tmp/occupied
+  # The kernel may still be closing it.
+  bash -c 'until exec 8<> /dev/ublkc0; do sleep 0.1; done; : > /tmp/occupied; exec sleep 300' &
+  other=$!
+  wait_until 60 test -e /tmp/occupied
+  kill -CONT $daemon
+  wait_until 60 grep -q 'serving in' /run/log
+  grep -q 'zram0 keeps its contents and gets no block device' /run/log || fail "it said $(cat /run/log)"
+  must_not rampack remove zram0
+  grep -q 'in use: /mnt' /tmp/out || fail "it said $(cat /tmp/out)"
+  kill $other
+  follows ublk
+  has zram0 ublk 2
+  echo "$hung" > /proc/sys/kernel/hung_task_timeout_secs
+  must umount /mnt
+  must rampack stop
+  wait $daemon || fail "the daemon ended with $?"
+  nothing_left || fail "left: $(ls /sys/class/ublk-char)"
+}
+
 # The server ends without taking it down: it goes by force.
 dropped() {
   serve 1 1 plain
@@ -577,7 +615,7 @@ else
   run faults waiting
   run transport ublk
   run transport auto
-  for name in sizes failing slow swap killed unable next containers resized left dropped; do run "$name"; done
+  for name in sizes failing slow swap killed unable next containers resized occupied left dropped; do run "$name"; done
 fi
 dmesg | grep -E 'WARN|BUG|Oops|blocked for more' && fail "the kernel complained"
 echo "RESULT kind=ublk failures=$failures"

@@ -1,5 +1,6 @@
 //! How the ways to devices are made and taken away. The caller has the lock of a change.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use block::BlockDevice;
@@ -10,9 +11,11 @@ use zram::Disk;
 use super::attached::Attachment;
 use super::by_ublk::UblkDisk;
 use super::change::Change;
-use super::refusal::Refusal;
+use super::refusal::{Refusal, in_use};
 use super::way::{By, Way, choose};
 use super::{Devices, Files};
+use crate::failure::ublk_error;
+use crate::mounts::{places_of, stands_on};
 use crate::root::{Made, Root};
 use crate::transport::Transport;
 
@@ -136,7 +139,11 @@ impl Devices {
         id: u32,
         force: bool,
     ) -> Result<Option<By>, Refusal> {
-        let (name, Some(way)) = (format!("zram{id}"), self.way(id)) else { return Ok(None) };
+        let (name, way) = (format!("zram{id}"), self.way(id));
+        if !matches!(way, Some(Way::Driver(_))) {
+            self.give_up_left(lifecycle, id, force)?;
+        }
+        let Some(way) = way else { return Ok(None) };
         if let Some(hold) = way.detach(force)? {
             return Err(Refusal::InUse(name, Box::new(way), hold));
         }
@@ -153,6 +160,26 @@ impl Devices {
             made.remove(way.link());
         }
         Ok(Some(way.by()))
+    }
+
+    /// Removes the block device that the driver keeps for device `id` from a daemon before and that
+    /// nobody serves. With `force` its users get errors.
+    fn give_up_left(
+        &self,
+        lifecycle: &Change<'_>,
+        id: u32,
+        force: bool,
+    ) -> Result<(), ControlError> {
+        let left = self.state.as_ref().and_then(|state| Some((state, state.ublk(id)?)));
+        let (Some((state, left)), Some(made)) = (left, &lifecycle.driver) else { return Ok(()) };
+        let path = PathBuf::from(format!("/dev/ublkb{}", left.number));
+        let places = places_of(&path);
+        if !force && (stands_on(&path) || !places.is_empty()) {
+            return Err(in_use(&format!("zram{id}"), &path, &places));
+        }
+        ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
+        state.set_ublk(id, None);
+        Ok(())
     }
 
     /// Checks that the way to a device can follow another size.

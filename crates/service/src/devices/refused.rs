@@ -1,7 +1,6 @@
 //! Disks that could not be taken over. The daemon has their files and block devices on, so that a
 //! later program can serve them again, and can take them away. Until then each request fails.
 
-use std::path::PathBuf;
 use std::thread;
 use std::time::Instant;
 
@@ -10,11 +9,9 @@ use machine::RefusedDisk;
 
 use super::Devices;
 use super::change::Change;
-use super::refusal::{Refusal, in_use};
+use super::refusal::Refusal;
 use super::way::By;
-use crate::failure::ublk_error;
 use crate::loops::{LOOKING, PAUSE};
-use crate::mounts::{places_of, stands_on};
 
 impl Devices {
     /// The disk of this name, if it could not be taken over.
@@ -30,7 +27,7 @@ impl Devices {
         id: u32,
         force: bool,
     ) -> Result<Option<By>, Refusal> {
-        let before = self.detach_refused(lifecycle, id, force)?;
+        let before = self.detach(lifecycle, id, force)?;
         self.machine.remove(id)?;
         tracing::info!("what there was of zram{id} is given up");
         Ok(before)
@@ -62,7 +59,7 @@ impl Devices {
         let end = Instant::now() + LOOKING;
         for refused in self.machine.refused() {
             loop {
-                match self.detach_refused(lifecycle, refused.saved.id, force) {
+                match self.detach(lifecycle, refused.saved.id, force) {
                     Err(Refusal::InUse(.., Hold::Open)) if Instant::now() < end => {
                         thread::sleep(PAUSE);
                     }
@@ -71,27 +68,5 @@ impl Devices {
             }
         }
         Ok(())
-    }
-
-    fn detach_refused(
-        &self,
-        lifecycle: &Change<'_>,
-        id: u32,
-        force: bool,
-    ) -> Result<Option<By>, Refusal> {
-        let before = self.detach(lifecycle, id, force)?;
-        let state = self.state.as_ref();
-        let left = state.and_then(|state| Some((state, state.ublk(id)?)));
-        if let (Some((state, left)), Some(made)) = (left, &lifecycle.driver) {
-            // Nobody serves it.
-            let path = PathBuf::from(format!("/dev/ublkb{}", left.number));
-            let places = places_of(&path);
-            if !force && (stands_on(&path) || !places.is_empty()) {
-                return Err(in_use(&format!("zram{id}"), &path, &places).into());
-            }
-            ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
-            state.set_ublk(id, None);
-        }
-        Ok(before)
     }
 }
