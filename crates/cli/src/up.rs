@@ -130,8 +130,10 @@ pub fn up(root: &Root, up: &Up) -> Result<(), ControlError> {
         guard = running.guard()?;
         match &up.command[..] {
             // The watch gets it too, and ends the daemon.
-            _ if events.has_signal() => {}
+            [] if events.has_signal() => {}
             [] => print(&text),
+            // As a shell says of a command that Ctrl-C ended: it was not run.
+            _ if events.has_signal() => code = 130,
             command => code = beside::run(command, started, events)?,
         }
         watch(daemon, events, frontends.force, |_| false)

@@ -90,6 +90,8 @@ pub struct Devices {
     by_ring: AtomicBool,
     /// Locked while all devices together are made or removed.
     loading: Mutex<()>,
+    /// Clones that are being made.
+    cloning: Mutex<usize>,
     /// Were all devices removed together, and none made since?
     unloaded: AtomicBool,
     /// Where the devices outlive the daemon.
@@ -110,7 +112,7 @@ impl Devices {
         let lifecycle = Mutex::new(Lifecycle::default());
         let (nbd, ways) = (Mutex::new(NbdFrontend::default()), Mutex::new(BTreeMap::new()));
         let (cut_off, block) = (Mutex::new(None), AtomicBool::new(false));
-        let (loading, unloaded) = (Mutex::new(()), AtomicBool::new(false));
+        let (loading, cloning) = (Mutex::new(()), Mutex::new(0));
         let saved_at = Mutex::new(state.as_ref().map(|it| it.saved_at()).unwrap_or_default());
         Devices {
             root,
@@ -125,7 +127,8 @@ impl Devices {
             block,
             by_ring: AtomicBool::new(false),
             loading,
-            unloaded,
+            cloning,
+            unloaded: AtomicBool::new(false),
             state,
             asked: Mutex::new(Asked::new()),
             saved_at,

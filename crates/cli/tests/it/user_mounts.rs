@@ -237,6 +237,6 @@ fn ctrl_c_before_a_command_begins_ends_the_daemon() {
     command.env("PATH", format!("{}:{path}", place.path().display()));
     let output = command.arg(&dir).args(["--", "echo", "begun"]).output().unwrap();
     let said = said(&output);
-    assert_eq!((said.out.as_str(), said.code), ("", 0), "{}", said.err);
+    assert_eq!((said.out.as_str(), said.code), ("", 130), "{}", said.err);
     place.is_clean();
 }

@@ -367,6 +367,7 @@ fn make_directory(path: &Path, umask: Mode) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::protocol::Add;
 
     /// The user has unmounted its own, and another one is mounted there.
     #[test]

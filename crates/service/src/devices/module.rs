@@ -59,6 +59,10 @@ impl Devices {
     /// `EBUSY` when a device is in use; the message names every user. All devices stay then.
     pub fn unload(&self) -> Result<(), ControlError> {
         let _turn = self.loading.lock();
+        if *self.cloning.lock() > 0 {
+            let message = "a clone is being made; try again when it is there";
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
         self.let_all_clients_go();
         self.refuse_held(|_| true)?;
         self.when_closed(|lifecycle| {

@@ -15,6 +15,24 @@ use super::settings::configure;
 use crate::failure::{after, failed, say, sentence};
 use crate::protocol::Add;
 
+/// While it lives, nobody removes all devices: the origin of a clone could not go.
+struct Cloning<'a>(&'a Devices);
+
+impl Cloning<'_> {
+    /// Waits until all devices are removed, if somebody does that.
+    fn new(devices: &Devices) -> Cloning<'_> {
+        let _turn = devices.loading.lock();
+        *devices.cloning.lock() += 1;
+        Cloning(devices)
+    }
+}
+
+impl Drop for Cloning<'_> {
+    fn drop(&mut self) {
+        *self.0.cloning.lock() -= 1;
+    }
+}
+
 impl Devices {
     /// Begins a snapshot of a device. Its users go on.
     ///
@@ -56,8 +74,7 @@ impl Devices {
     /// # Errors
     /// `ENODEV`; as [`Disk::clone_contents`]; the error of a frontend. There is no new device then.
     pub fn clone_device(&self, name: &str) -> Result<Arc<Disk>, ControlError> {
-        // An unload knows no clone that is made meanwhile, and would fail half done at its origin.
-        let _turn = self.loading.lock();
+        let _cloning = Cloning::new(self);
         let origin = self.disk(name)?;
         // Before the lock of a change: it may take a while.
         let disk = self.machine.clone_disk(&origin)?;

@@ -403,6 +403,12 @@ fn no_device_is_cloned_while_all_are_removed() {
     assert_eq!(names(&devices), ["zram0"]);
     drop(unloading);
     assert_eq!(cloning.join().unwrap().unwrap(), "zram1");
+    // A clone that takes long holds up no other one, and the removal of all is refused meanwhile.
+    *devices.cloning.lock() += 1;
+    assert_eq!(devices.clone_device("zram0").unwrap().name(), "zram2");
+    assert!(devices.unload().unwrap_err().to_string().contains("a clone is being made"));
+    *devices.cloning.lock() -= 1;
+    devices.unload().unwrap();
 }
 
 /// A backing device whose writes are held.
