@@ -6,6 +6,7 @@ use std::sync::Arc;
 use block::BlockDevice;
 use control::{ControlError, Errno};
 use sync::atomic::Ordering;
+use ublk::Id;
 use zram::Disk;
 
 use super::attached::Attachment;
@@ -86,6 +87,10 @@ impl Devices {
                 }
                 Way::Driver(Arc::new(served))
             }
+            (Some(By::Driver), _, None) if disk.bytes() != 0 => {
+                let message = format!("{}: the driver ublk cannot be used", disk.name());
+                return Err(ControlError::new(Errno::ENODEV, message));
+            }
             _ => return self.save(),
         };
         let is_by_driver = matches!(way, Way::Driver(_));
@@ -140,10 +145,13 @@ impl Devices {
         force: bool,
     ) -> Result<Option<By>, Refusal> {
         let (name, way) = (format!("zram{id}"), self.way(id));
-        if !matches!(way, Some(Way::Driver(_))) {
-            self.give_up_left(lifecycle, id, force)?;
-        }
-        let Some(way) = way else { return Ok(None) };
+        self.give_up_left(id, force)?;
+        let Some(way) = way else {
+            if let Some(made) = lifecycle.made() {
+                made.remove(&self.root.device(&name));
+            }
+            return Ok(None);
+        };
         if let Some(hold) = way.detach(force)? {
             return Err(Refusal::InUse(name, Box::new(way), hold));
         }
@@ -162,22 +170,33 @@ impl Devices {
         Ok(Some(way.by()))
     }
 
-    /// Removes the block device that the driver keeps for device `id` from a daemon before and that
-    /// nobody serves. With `force` its users get errors.
-    fn give_up_left(
-        &self,
-        lifecycle: &Change<'_>,
-        id: u32,
-        force: bool,
-    ) -> Result<(), ControlError> {
-        let left = self.state.as_ref().and_then(|state| Some((state, state.ublk(id)?)));
-        let (Some((state, left)), Some(made)) = (left, &lifecycle.driver) else { return Ok(()) };
-        let path = PathBuf::from(format!("/dev/ublkb{}", left.number));
+    /// The block device that the driver keeps for device `id` from a daemon before, and that nobody
+    /// serves.
+    fn left(&self, id: u32) -> Option<(Id, PathBuf)> {
+        let is_served = self.way(id).and_then(Way::driver).is_some();
+        let left = self.state.as_ref().filter(|_| !is_served)?.ublk(id)?;
+        Some((left, PathBuf::from(format!("/dev/ublkb{}", left.number))))
+    }
+
+    /// The error that names the users of that; `None` without users.
+    pub(super) fn left_busy(&self, id: u32) -> Option<ControlError> {
+        let (_, path) = self.left(id)?;
         let places = places_of(&path);
-        if !force && (stands_on(&path) || !places.is_empty()) {
-            return Err(in_use(&format!("zram{id}"), &path, &places));
+        let is_used = stands_on(&path) || !places.is_empty();
+        is_used.then(|| in_use(&format!("zram{id}"), &path, &places))
+    }
+
+    /// Removes that. With `force` its users get errors, and what the driver refuses stays.
+    fn give_up_left(&self, id: u32, force: bool) -> Result<(), ControlError> {
+        let (Some((left, path)), Some(state)) = (self.left(id), &self.state) else { return Ok(()) };
+        if !force && let Some(busy) = self.left_busy(id) {
+            return Err(busy);
         }
-        ublk::clear(left.number, made.maker()).map_err(|error| ublk_error(&error))?;
+        match ublk::clear(left.number, left.maker) {
+            Err(error) if !force => return Err(ublk_error(&error)),
+            Err(error) => tracing::error!("{} stays: {error}", path.display()),
+            Ok(()) => {}
+        }
         state.set_ublk(id, None);
         Ok(())
     }
@@ -187,6 +206,13 @@ impl Devices {
     /// # Errors
     /// `EBUSY` if that keeps its size.
     pub(super) fn check_way_resizes(&self, disk: &Disk) -> Result<(), ControlError> {
-        self.way(disk.id()).map_or(Ok(()), |way| way.check_resize(&disk.name()))
+        match (self.way(disk.id()), self.left(disk.id())) {
+            (_, Some((_, path))) => {
+                let message = format!("{} waits for its server: its size stays", path.display());
+                Err(ControlError::new(Errno::EBUSY, message))
+            }
+            (Some(way), None) => way.check_resize(&disk.name()),
+            (None, None) => Ok(()),
+        }
     }
 }

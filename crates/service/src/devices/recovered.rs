@@ -77,8 +77,10 @@ impl Devices {
             let Some(disk) = self.machine.disk(*id) else { continue };
             let closed = self.refuse_held(|it| it == *id).and_then(|()| {
                 self.when_closed(|lifecycle| {
-                    self.detach(lifecycle, *id, false)?;
-                    Ok(self.attach(lifecycle, &disk, None)?)
+                    let before = self.detach(lifecycle, *id, false)?;
+                    Ok(self.attach(lifecycle, &disk, None).inspect_err(|_| {
+                        self.attach_again(lifecycle, &disk, before);
+                    })?)
                 })
             });
             if let Err(error) = closed {

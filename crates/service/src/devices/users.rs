@@ -162,6 +162,9 @@ impl Devices {
 
     /// The error that names the users of device `id` besides NBD clients; `None` without users.
     fn busy(&self, id: u32) -> Option<ControlError> {
+        if let Some(busy) = self.left_busy(id) {
+            return Some(busy);
+        }
         let way = self.way(id)?;
         match way.users() {
             Ok(users) if users.is_empty() => None,
