@@ -187,7 +187,7 @@ fn deletions_leave_half_of_the_requests_to_writes() {
     let length = world.device.geometry().bytes;
     world.device.submit(CPU, Operation::Discard { offset: 0, length }).unwrap();
     thread::sleep(Duration::from_secs(1));
-    // Six of twelve requests are left, and one more comes every five seconds.
+    // Six of twelve requests are left, or more where the machine was busy and fewer objects went.
     let left = files(store.path()).len();
     assert!(left > CHUNKS / 2, "{left} of {CHUNKS} objects are left");
     world.fill();
