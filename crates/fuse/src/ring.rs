@@ -290,7 +290,9 @@ impl Ring {
                 return;
             }
             // Entries that were another ring's took the room of its own.
-            let _ = self.uring.submit();
+            if self.uring.submit().is_err() {
+                sleep(PAUSE);
+            }
         }
     }
 
