@@ -43,9 +43,15 @@ pub type Handler = dyn Fn(Request, &mut Talk<'_>) -> Result<Value, ControlError>
 pub struct Talk<'a> {
     client: &'a mut BufReader<UnixStream>,
     pieces: Pieces,
+    /// The client may go on sending bytes, which are no requests.
+    is_last: bool,
 }
 
 impl Talk<'_> {
+    fn with(client: &mut BufReader<UnixStream>) -> Talk<'_> {
+        Talk { client, pieces: Pieces::default(), is_last: false }
+    }
+
     /// Says that the command begins.
     ///
     /// # Errors
@@ -87,9 +93,11 @@ impl Talk<'_> {
         self.pieces.take(self.client, into).map_err(|error| gone(&error))
     }
 
-    /// Lets the client know that nothing more is read, if it has not sent all.
+    /// Lets the client know that nothing more is read, if it has not sent all. The answer is then
+    /// the end of the connection.
     pub fn stop_taking(&mut self) {
         if !self.pieces.are_over() {
+            self.is_last = true;
             let _ = self.client.get_mut().shutdown(std::net::Shutdown::Read);
         }
     }
@@ -262,7 +270,7 @@ impl Place {
 fn converse(stream: UnixStream, place: &Place, handler: &Handler) -> io::Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
-        let result = match read_line(&mut reader)? {
+        let (result, is_last) = match read_line(&mut reader)? {
             Line::End => return Ok(()),
             Line::TooLong => {
                 // The rest of the line is not worth reading.
@@ -271,14 +279,18 @@ fn converse(stream: UnixStream, place: &Place, handler: &Handler) -> io::Result<
             }
             Line::Complete(line) => {
                 place.note(true);
-                let talk = &mut Talk { client: &mut reader, pieces: Pieces::default() };
-                parse_message(&line).and_then(|request| handler(request, talk))
+                let talk = &mut Talk::with(&mut reader);
+                let result = parse_message(&line).and_then(|request| handler(request, talk));
+                (result, talk.is_last)
             }
         };
         // A client that does not take its answer counts as silent and may be disconnected.
         place.note(false);
         reader.get_mut().set_write_timeout(Some(PATIENCE))?;
         reader.get_mut().write_all(reply_line(&result).as_bytes())?;
+        if is_last {
+            return Ok(());
+        }
     }
 }
 

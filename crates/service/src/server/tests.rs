@@ -16,10 +16,13 @@ struct Fixture {
 fn serve(
     handler: impl Fn(Request) -> Result<Value, ControlError> + Send + Sync + 'static,
 ) -> Fixture {
+    serve_by(Arc::new(move |request, _: &mut Talk<'_>| handler(request)))
+}
+
+fn serve_by(handler: Arc<Handler>) -> Fixture {
     let dir = testkit::TempDir::new();
     let listener = UnixListener::bind(dir.path().join("s")).unwrap();
-    let handler = move |request, _: &mut Talk<'_>| handler(request);
-    let server = ControlServer::start(listener, Arc::new(handler)).unwrap();
+    let server = ControlServer::start(listener, handler).unwrap();
     Fixture { dir, _server: server }
 }
 
@@ -116,6 +119,31 @@ fn a_slow_request_holds_up_nobody() {
     parse_reply::<()>(&line).unwrap();
 }
 
+/// What a client goes on sending is not for the one who reads requests.
+#[test]
+fn what_is_left_of_bytes_that_were_refused_is_no_request() {
+    let (seen, all_seen) = mpsc::channel();
+    let fixture = serve_by(Arc::new(move |request, talk: &mut Talk<'_>| {
+        seen.send(format!("{request:?}")).unwrap();
+        talk.begin()?;
+        talk.take(&mut [0; 16])?;
+        talk.stop_taking();
+        Err(ControlError::invalid("this is no snapshot"))
+    }));
+    let stream = fixture.connect();
+    let restore = Request::Restore(crate::protocol::Restore { device: None });
+    parse_reply::<()>(&exchange(&stream, &request_line(&restore)).unwrap()).unwrap();
+    let rest = format!("{}\n{}", "x".repeat(16), request_line(&Request::Status(Status {})));
+    pieces::put(&mut &stream, rest.as_bytes()).unwrap();
+    let mut answers = BufReader::new(&stream);
+    let mut line = Vec::new();
+    answers.read_until(b'\n', &mut line).unwrap();
+    assert_eq!(parse_reply::<Value>(&line).unwrap_err().message, "this is no snapshot");
+    assert_eq!(answers.read(&mut [0]).unwrap_or(0), 0, "the end");
+    drop(fixture);
+    assert_eq!(all_seen.iter().count(), 1);
+}
+
 #[test]
 fn the_end_of_the_server_ends_its_clients() {
     let fixture = serve(echo);
@@ -161,7 +189,7 @@ fn an_error_of_accept_does_not_end_the_server() {
 fn a_client_that_took_nothing_for_long_gets_no_more() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let mut theirs = BufReader::new(theirs);
-    let mut talk = Talk { client: &mut theirs, pieces: Pieces::default() };
+    let mut talk = Talk::with(&mut theirs);
     talk.begin().unwrap();
     let limits = talk.client.get_ref();
     assert_eq!(limits.read_timeout().unwrap(), Some(STALLED));
@@ -192,7 +220,7 @@ fn a_client_that_sends_nothing_for_long_is_given_up() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     theirs.set_read_timeout(Some(Duration::from_millis(10))).unwrap();
     let mut theirs = BufReader::new(theirs);
-    let mut talk = Talk { client: &mut theirs, pieces: Pieces::default() };
+    let mut talk = Talk::with(&mut theirs);
     let error = talk.take(&mut [0; 16]).unwrap_err();
     assert_eq!(error.errno, Errno(errno::ETIMEDOUT));
     talk.stop_taking();
