@@ -2,7 +2,8 @@
 //!
 //! A client may stay connected and silent. But it must complete a line within [`PATIENCE`] of its
 //! beginning, and take an answer within [`PATIENCE`]. When there are [`CLIENTS_MAX`] clients, a new
-//! one replaces the client that has been silent for longest.
+//! one replaces the client that has been silent for longest. [`COMMANDS_MAX`] commands may be under
+//! way; status, metrics and stop are answered beside them.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -21,7 +22,11 @@ use crate::pieces::{self, Pieces};
 use crate::protocol::{LINE_MAX, Request, parse_message, reply_line, too_long};
 
 /// The most clients served at a time.
-pub const CLIENTS_MAX: usize = 32;
+pub const CLIENTS_MAX: usize = 40;
+
+/// The most commands under way at a time. They may wait for a device that never answers, so status,
+/// metrics and stop begin beside them.
+pub const COMMANDS_MAX: usize = 32;
 
 /// How long a client may take to send one line, or to take an answer.
 pub const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,6 +127,15 @@ struct Client {
 struct Clients {
     next: u64,
     present: Vec<Client>,
+}
+
+impl Clients {
+    fn note(&mut self, number: u64, working: bool) {
+        if let Some(client) = self.present.iter_mut().find(|client| client.number == number) {
+            client.heard = Instant::now();
+            client.working = working;
+        }
+    }
 }
 
 /// The place of a client. A drop gives it back, also when the client's thread panics.
@@ -257,13 +271,24 @@ fn admit(all: &Arc<Mutex<Clients>>, stream: &UnixStream) -> Option<Place> {
 }
 
 impl Place {
-    fn note(&self, working: bool) {
+    /// Begins a request.
+    ///
+    /// # Errors
+    /// `EAGAIN` for a command beside too many others.
+    fn begin(&self, request: &Request) -> Result<(), ControlError> {
         let mut clients = self.clients.lock();
-        let mut present = clients.present.iter_mut();
-        if let Some(client) = present.find(|client| client.number == self.number) {
-            client.heard = Instant::now();
-            client.working = working;
+        let working = clients.present.iter().filter(|client| client.working).count();
+        let is_free =
+            matches!(request, Request::Status(_) | Request::Metrics(_) | Request::Stop(_));
+        if working >= COMMANDS_MAX && !is_free {
+            let message = format!(
+                "{working} commands are under way; until one ends, only status, metrics and stop \
+                 are answered"
+            );
+            return Err(ControlError::new(Errno::EAGAIN, message));
         }
+        clients.note(self.number, true);
+        Ok(())
     }
 }
 
@@ -278,14 +303,16 @@ fn converse(stream: UnixStream, place: &Place, handler: &Handler) -> io::Result<
                 return reader.get_mut().write_all(line.as_bytes());
             }
             Line::Complete(line) => {
-                place.note(true);
                 let talk = &mut Talk::with(&mut reader);
-                let result = parse_message(&line).and_then(|request| handler(request, talk));
+                let result = parse_message(&line).and_then(|request| {
+                    place.begin(&request)?;
+                    handler(request, talk)
+                });
                 (result, talk.is_last)
             }
         };
         // A client that does not take its answer counts as silent and may be disconnected.
-        place.note(false);
+        place.clients.lock().note(place.number, false);
         reader.get_mut().set_write_timeout(Some(PATIENCE))?;
         reader.get_mut().write_all(reply_line(&result).as_bytes())?;
         if is_last {

@@ -119,6 +119,46 @@ fn a_slow_request_holds_up_nobody() {
     parse_reply::<()>(&line).unwrap();
 }
 
+/// Commands may wait for a device that never answers.
+#[test]
+fn commands_under_way_keep_nobody_from_status_and_stop() {
+    let (begun, all_begun) = mpsc::channel();
+    let (finish, wait) = mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let fixture = serve(move |request| {
+        if matches!(request, Request::Add(_)) {
+            begun.send(()).unwrap();
+            let _ = wait.lock().recv();
+        }
+        echo(request)
+    });
+    let add = request_line(&Request::Add(crate::protocol::Add::default()));
+    let stuck: Vec<UnixStream> = (0..COMMANDS_MAX).map(|_| fixture.connect()).collect();
+    for mut stream in &stuck {
+        stream.write_all(add.as_bytes()).unwrap();
+        all_begun.recv_timeout(PATIENCE * 4).unwrap();
+    }
+    let stop = request_line(&Request::Stop(crate::protocol::Stop { force: true }));
+    let metrics = request_line(&Request::Metrics(crate::protocol::Metrics {}));
+    for (line, seen) in [(stop, "Stop"), (metrics, "Metrics")] {
+        let answer = exchange(&fixture.connect(), &line).unwrap();
+        assert!(parse_reply::<String>(&answer).unwrap().starts_with(seen));
+    }
+    ask(&fixture.connect()).unwrap();
+    // Those that only stay connected make room, and no other command begins.
+    let silent: Vec<UnixStream> = (0..CLIENTS_MAX).map(|_| fixture.connect()).collect();
+    let answer = exchange(&fixture.connect(), &add).unwrap();
+    let error = parse_reply::<Value>(&answer).unwrap_err();
+    assert_eq!(error.errno, Errno::EAGAIN);
+    assert!(error.message.contains("32 commands are under way"), "{error}");
+    drop((finish, silent));
+    for stream in &stuck {
+        let mut line = Vec::new();
+        BufReader::new(stream).read_until(b'\n', &mut line).unwrap();
+        parse_reply::<Value>(&line).unwrap();
+    }
+}
+
 /// What a client goes on sending is not for the one who reads requests.
 #[test]
 fn what_is_left_of_bytes_that_were_refused_is_no_request() {
