@@ -225,8 +225,8 @@ itself, or is told to (`rampack stop`, or SIGTERM, SIGINT or SIGQUIT, which are 
 is not started again; its exit code is the exit code here. A terminal that is gone (SIGHUP) ends \
 neither.
 
-Under systemd no keeper is needed: a service with FileDescriptorStoreMax= and Restart=on-failure \
-does the same.
+Under systemd no keeper is needed: a service with FileDescriptorStoreMax=, Restart=on-failure and \
+RestartKillSignal=SIGUSR1 does the same.
 
 Examples:
   sudo rampack keep serve --size 1G

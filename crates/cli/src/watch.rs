@@ -16,7 +16,6 @@ use service::events::{Event, Events};
 use service::failure::{failed, say, sentence};
 use service::notify::{self, Watchdog};
 use service::protocol::{DaemonReport, Request, Status};
-use service::restart;
 
 /// How often the statistics are drawn.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -59,17 +58,15 @@ pub(crate) fn watch(
             is_abandoned = true;
         }
         let (force, reply) = match events.wait(REDRAW) {
-            None if is_done(daemon) => (false, None),
+            None if is_done(daemon) => {
+                refused.is_restart = false;
+                (false, None)
+            }
             None if refused.is_time() => (force, None),
             None => continue,
-            Some(event @ (Event::Signal | Event::Terminated)) => {
-                refused.is_terminated |= matches!(event, Event::Terminated);
-                if daemon.devices().state().is_some() && restart::is_under_way() {
-                    let error = daemon.leave_to_the_next();
-                    has_failed = true;
-                    let why = sentence(&error);
-                    live.aside(|| say(&format!("rampack: nothing outlives this restart: {why}\n")));
-                }
+            Some(event @ (Event::Signal | Event::Terminated | Event::Restart)) => {
+                refused.is_terminated |= !matches!(event, Event::Signal);
+                refused.is_restart = matches!(event, Event::Restart) && outlives(daemon);
                 (force, None)
             }
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
@@ -80,9 +77,13 @@ pub(crate) fn watch(
                 continue;
             }
         };
-        let progress = Progress::begin(daemon.swaps().devices());
-        let result = daemon.stop(force);
-        drop(progress);
+        let result = if refused.is_restart && reply.is_none() {
+            has_failed = true;
+            Err(daemon.leave_to_the_next())
+        } else {
+            let _progress = Progress::begin(daemon.swaps().devices());
+            daemon.stop(force)
+        };
         match &result {
             Ok(()) => {
                 live.clear();
@@ -103,6 +104,14 @@ pub(crate) fn watch(
     }
 }
 
+/// Is there something that outlives the daemon, for the next one? Swap devices alone that do not
+/// are read back, and made anew.
+fn outlives(daemon: &Daemon) -> bool {
+    let has_disks = !daemon.devices().numbers().is_empty();
+    let outlives = has_disks || daemon.swaps().check_handed_over().is_ok();
+    daemon.devices().state().is_some() && outlives
+}
+
 /// Warns once of each device that the kernel swaps to: only swap devices are safe for that.
 fn warn_of_swap(daemon: &Daemon, live: &Live, warned: &mut BTreeSet<String>) {
     for name in daemon.devices().swapped_to() {
@@ -116,6 +125,8 @@ fn warn_of_swap(daemon: &Daemon, live: &Live, warned: &mut BTreeSet<String>) {
 /// The refused stops of a daemon.
 #[derive(Default)]
 struct Refused {
+    /// What was refused last is no stop: the next daemon is to have it all, so nothing is given up.
+    is_restart: bool,
     times: u32,
     said: String,
     said_at: Option<Instant>,
@@ -143,10 +154,11 @@ impl Refused {
         self.said.clone_from(&error.message);
         if by_signal {
             let has_swap = !daemon.swaps().is_empty();
-            let is_needed = self.is_terminated || has_swap;
+            let is_needed = self.is_terminated || self.is_restart || has_swap;
             // Users of a disk refuse it before anything is read back or saved.
             let is_costly = has_swap || daemon.devices().has_to_save();
-            let is_cheap = !is_costly || daemon.devices().check_unused().is_err();
+            let is_cheap =
+                self.is_restart || !is_costly || daemon.devices().check_unused().is_err();
             let pause = if is_cheap { AGAIN } else { AGAIN_DRAINED };
             self.again = is_needed.then(|| (Instant::now() + pause, pause));
         }
@@ -154,14 +166,21 @@ impl Refused {
             return String::new();
         }
         self.said_at = Some(Instant::now());
-        self.text(daemon, error)
+        self.text(daemon, error, by_signal && self.is_restart)
     }
 
-    fn text(&self, daemon: &Daemon, error: &ControlError) -> String {
+    fn text(&self, daemon: &Daemon, error: &ControlError, is_restart: bool) -> String {
         let root = daemon.root();
         let still = if self.times > 1 { "still " } else { "" };
-        let mut text = format!("rampack: {still}not stopped: {}\n", sentence(error));
-        if !daemon.swaps().is_empty() {
+        let what = if is_restart { "restarted" } else { "stopped" };
+        let mut text = format!("rampack: {still}not {what}: {}\n", sentence(error));
+        if is_restart {
+            let _ = writeln!(
+                text,
+                "  Nothing is given up for a restart; `{} stop` ends the daemon without one.",
+                program(root)
+            );
+        } else if !daemon.swaps().is_empty() {
             let killing = match daemon.swaps().check_handed_over() {
                 Ok(()) => "After a kill the\n  next daemon serves it on.",
                 Err(_) => {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use control::ControlError;
 use host::{ignore, is_ignored};
 use signal_hook::SigId;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::{emulate_default_handler, unregister};
@@ -28,6 +28,9 @@ pub enum Event {
     Signal,
     /// A signal of a service manager, or of `kill`: `SIGTERM`. Nobody sends it again.
     Terminated,
+    /// A service manager is to restart the daemon: `SIGUSR1`, its `RestartKillSignal=`
+    /// (systemd.kill(5)). It keeps what outlives the daemon; after a stop it does not.
+    Restart,
     /// A client of the control socket asks, and waits for the answer.
     Asked {
         /// Take devices from their users.
@@ -44,10 +47,10 @@ pub enum Event {
     },
 }
 
-/// Receives events. `SIGINT` and `SIGTERM` are events until this is dropped. While the process
-/// serves swap space, `SIGQUIT` is an event too, and Ctrl-Z does not suspend the process. At other
-/// times both do what they usually do. A signal that the process was started to ignore, as by
-/// nohup(1), stays ignored. `SIGHUP` is ignored from now on, also by another program in this
+/// Receives events. `SIGINT`, `SIGTERM` and `SIGUSR1` are events until this is dropped. While the
+/// process serves swap space, `SIGQUIT` is an event too, and Ctrl-Z does not suspend the process.
+/// At other times both do what they usually do. A signal that the process was started to ignore, as
+/// by nohup(1), stays ignored. `SIGHUP` is ignored from now on, also by another program in this
 /// process: a terminal that is gone is no reason to give up what is stored.
 pub struct Events {
     sender: Sender<Event>,
@@ -67,10 +70,10 @@ impl Events {
     /// The error of the system call.
     pub fn listen() -> io::Result<Events> {
         ignore(SIGHUP)?;
-        let wanted = [SIGINT, SIGTERM, SIGQUIT, SIGTSTP];
+        let wanted = [SIGINT, SIGTERM, SIGUSR1, SIGQUIT, SIGTSTP];
         let is_heard = |signal: &i32| !is_ignored(*signal);
         let told = Arc::new(AtomicBool::new(false));
-        let heard = [SIGINT, SIGTERM].into_iter().filter(is_heard);
+        let heard = [SIGINT, SIGTERM, SIGUSR1].into_iter().filter(is_heard);
         let flags = heard.map(|signal| flag::register(signal, told.clone()));
         let flags = flags.collect::<io::Result<_>>()?;
         let mut signals = Signals::new(wanted.into_iter().filter(is_heard))?;
@@ -84,7 +87,11 @@ impl Events {
                 if !asks_for_the_end(signal) {
                     continue;
                 }
-                let event = if signal == SIGTERM { Event::Terminated } else { Event::Signal };
+                let event = match signal {
+                    SIGTERM => Event::Terminated,
+                    SIGUSR1 => Event::Restart,
+                    _ => Event::Signal,
+                };
                 if sender.send(event).is_err() {
                     return;
                 }
@@ -110,7 +117,8 @@ impl Events {
         }
         let mut seen = self.seen.borrow_mut();
         seen.extend(self.receiver.try_iter());
-        seen.iter().any(|event| matches!(event, Event::Signal | Event::Terminated))
+        let is_signal = |it: &Event| !matches!(it, Event::Asked { .. } | Event::Upgrade { .. });
+        seen.iter().any(is_signal)
     }
 
     /// The next event, or `None` when none came within `time`.

@@ -34,6 +34,7 @@ mod paths;
 mod reconcile;
 mod reference;
 mod remote;
+mod restart;
 mod roots;
 mod sandbox;
 mod schema;

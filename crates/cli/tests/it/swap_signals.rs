@@ -20,7 +20,6 @@ fn harmful() -> Vec<i32> {
         libc::SIGTTIN,
         libc::SIGTTOU,
         libc::SIGPIPE,
-        libc::SIGUSR1,
         libc::SIGUSR2,
         libc::SIGALRM,
         libc::SIGVTALRM,
@@ -76,8 +75,8 @@ fn no_signal_stops_or_ends_a_daemon_that_serves_swap_space() {
     daemon.signal(libc::SIGCONT);
     daemon.does("swap on --size 16M");
     daemon.does("swap off");
-    daemon.signal(libc::SIGUSR1);
-    assert_eq!(daemon.ended().signal(), Some(libc::SIGUSR1));
+    daemon.signal(libc::SIGUSR2);
+    assert_eq!(daemon.ended().signal(), Some(libc::SIGUSR2));
     Daemon::start(&place, "serve --num-devices 0").stop();
     place.is_clean();
 }

@@ -18,6 +18,7 @@ use crate::devices::StandStill;
 use crate::failure::failed;
 use crate::layouts::UPGRADED;
 use crate::rehearsal;
+use crate::server::ControlServer;
 use crate::state::State;
 use crate::successor::Successor;
 
@@ -178,16 +179,19 @@ impl Daemon {
     }
 
     /// Waits until nobody but the one who asks for this is being answered on the control socket,
-    /// and, unless it `cuts` them, no change is under way. From then on changes stand still.
+    /// and no change is under way. From then on changes stand still. Nobody asks for an end that
+    /// `cuts`; it waits for no change, and not for a command that takes longer than [`PATIENCE`].
     fn wait_for_commands(&self, cuts: bool) -> Result<Option<StandStill<'_>>, ControlError> {
         let until = Instant::now() + PATIENCE;
         loop {
-            let is_busy = self.control.as_ref().is_some_and(|control| control.working() > 1);
+            let working = self.control.as_ref().map_or(0, ControlServer::working);
+            let is_busy = working > usize::from(!cuts);
+            let is_late = Instant::now() > until;
             let still = if is_busy { None } else { self.devices.changes().stand_still() };
-            if still.is_some() || cuts && !is_busy {
+            if still.is_some() || cuts && (!is_busy || is_late) {
                 return Ok(still);
             }
-            if Instant::now() > until {
+            if is_late {
                 let message = format!(
                     "another command is still under way after {} seconds; the daemon goes on",
                     PATIENCE.as_secs()

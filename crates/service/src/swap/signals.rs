@@ -1,10 +1,10 @@
 //! Holds off signals that would stop or end a daemon while it serves swap space: programs whose
 //! pages are there would wait for it, or lose them.
 //!
-//! On a signal that asks for an end (`SIGINT`, `SIGTERM`, and meanwhile `SIGQUIT`) the
-//! daemon reads everything back first, see [`crate::events`], which also answers Ctrl-Z. The other
-//! signals are ignored. `SIGKILL` and `SIGSTOP` cannot be held off, and a fault of the program ends
-//! it as usual.
+//! On a signal that asks for an end (`SIGINT`, `SIGTERM`, `SIGUSR1`, and meanwhile `SIGQUIT`) the
+//! daemon reads everything back first, or leaves it to the next one, see [`crate::events`], which
+//! also answers Ctrl-Z. The other signals are ignored. `SIGKILL` and `SIGSTOP` cannot be held off,
+//! and a fault of the program ends it as usual.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,7 @@ use host::{Disposition, ignore, restore, signal};
 use sync::atomic::{AtomicBool, Ordering};
 
 /// Signals that end or stop a program by default. All are ignored.
-const IGNORED: [i32; 13] = [
+const IGNORED: [i32; 12] = [
     signal::SIGALRM,
     signal::SIGIO,
     signal::SIGPIPE,
@@ -21,7 +21,6 @@ const IGNORED: [i32; 13] = [
     signal::SIGSTKFLT,
     signal::SIGTTIN,
     signal::SIGTTOU,
-    signal::SIGUSR1,
     signal::SIGUSR2,
     signal::SIGVTALRM,
     signal::SIGXCPU,
