@@ -370,9 +370,9 @@ impl Daemon {
     ///
     /// # Errors
     /// `EBUSY` with every user, or why a disk cannot be saved, unless `force` is given. Everything
-    /// is as before then, except that swap devices may be gone. With `force` I/O of a device that
-    /// hangs is given up after some seconds. `ENOMEM` when there is no memory for swapped-out
-    /// pages, also with `force`: they would be lost.
+    /// is as before then, except that swap devices may be gone. With `force` I/O of a device is
+    /// given up once it makes no progress for some seconds. `ENOMEM` when there is no memory for
+    /// swapped-out pages, also with `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         let stop = || {
             if !force {
@@ -399,7 +399,7 @@ impl Daemon {
     }
 
     fn stop_rest(&self, force: bool) -> Result<(), ControlError> {
-        let _limit = force.then(|| self.devices.end_waits());
+        let limit = force.then(|| self.devices.end_waits());
         let mounted = self.file_systems.unmount(force)?;
         if let Err(error) = self.stop_files(force) {
             self.file_systems.mount_again(mounted);
@@ -414,6 +414,8 @@ impl Daemon {
         for directory in [root.tree(), root.files(), root.devices()] {
             made.remove(&directory);
         }
+        // A save may take long.
+        drop(limit);
         self.devices.save_by_force();
         Ok(())
     }

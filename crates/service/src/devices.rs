@@ -33,6 +33,7 @@ mod by_vhost;
 mod change;
 mod configured;
 mod handed_over;
+mod hanging;
 mod module;
 mod own;
 mod paths;
@@ -51,6 +52,7 @@ mod way;
 pub use attached::Files;
 use by_vhost::Vhosts;
 use change::{Change, Lifecycle};
+use hanging::Waits;
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
 pub use report::export_uri;
@@ -84,6 +86,7 @@ pub struct Devices {
     ways: Mutex<BTreeMap<u32, Way>>,
     vhosts: Vhosts,
     cut_off: Mutex<Option<CutOff>>,
+    waits: Arc<Waits>,
     /// Do the devices get block devices?
     block: AtomicBool,
     /// Do the requests to files come by io_uring?
@@ -124,6 +127,7 @@ impl Devices {
             ways,
             vhosts: Vhosts::new(),
             cut_off,
+            waits: Arc::new(Waits::new()),
             block,
             by_ring: AtomicBool::new(false),
             loading,

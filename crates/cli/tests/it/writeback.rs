@@ -293,7 +293,11 @@ fn an_end_by_force_does_not_wait_for_a_backing_file_that_hangs() {
     let slow = Daemon::start(&below, "up --transport fuse --size 16M");
     let file = below.root().join("files/zram0");
     let place = Place::new();
-    let line = format!("up --size 8M --backing {}", file.display());
+    let saved = below.path().join("saved");
+    Daemon::start(&place, &format!("up --size 8M --snapshot {}", saved.display())).stop();
+    let before = fs::read(&saved).unwrap();
+    let (file, path) = (file.display(), saved.display());
+    let line = format!("up --size 8M --backing {file} --snapshot {path}");
     let daemon = Daemon::start(&place, &line);
     let device = fs::read_link(place.root().join("dev/zram0")).unwrap();
     let data: Vec<u8> = (0..64).flat_map(noise).collect();
@@ -315,6 +319,8 @@ fn an_end_by_force_does_not_wait_for_a_backing_file_that_hangs() {
     daemon.does("stop --force");
     let said = daemon.lines_until(&["I/O of a device hangs"]);
     assert!(said.contains("not written is lost"), "{said}");
+    daemon.lines_until(&["what was saved before stays"]);
+    assert!(fs::read(&saved).unwrap() == before);
     drop(reader);
     slow.signal(libc::SIGCONT);
     assert!(daemon.ended().success());

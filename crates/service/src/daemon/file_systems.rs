@@ -312,6 +312,9 @@ impl FileSystems {
 
     fn unmount_it(&self, it: &Mounted, force: bool) -> Result<(), ControlError> {
         let loops = self.loops();
+        if let Ok(disk) = self.devices.disk(&it.disk) {
+            self.devices.note_flushed(disk.id());
+        }
         // A daemon that is killed meanwhile was not stopped: the next one mounts it again.
         self.step(&it.disk, MadeUpTo::Made)?;
         let unmounted = match loops.unmount(&it.target, Unmount::WhenUnused) {

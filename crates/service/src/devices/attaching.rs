@@ -145,6 +145,7 @@ impl Devices {
         force: bool,
     ) -> Result<Option<By>, Refusal> {
         let (name, way) = (format!("zram{id}"), self.way(id));
+        self.note_flushed(id);
         self.give_up_left(id, force)?;
         let Some(way) = way else {
             if let Some(made) = lifecycle.made() {

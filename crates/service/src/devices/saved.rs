@@ -72,10 +72,10 @@ pub(super) fn check_writable(path: &Path) -> Result<(), ControlError> {
     gone.map_err(|error| failed(format!("cannot write {}", part.display()), &error))
 }
 
-/// Where a file goes that cannot be restored.
-pub(super) fn aside(path: &Path) -> PathBuf {
+/// Where a file goes that cannot be restored (`refused`), or is not to replace the one that can.
+pub(super) fn aside(path: &Path, what: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".refused-{}", now()));
+    name.push(format!(".{what}-{}", now()));
     name.into()
 }
 

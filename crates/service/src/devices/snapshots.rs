@@ -181,7 +181,7 @@ impl Devices {
                 restored.is_some()
             }
             Err(error) => {
-                let aside = aside(&path);
+                let aside = aside(&path, "refused");
                 let what = |error| failed(format!("cannot put {shown} aside"), &error);
                 fs::rename(&path, &aside).map_err(what)?;
                 say(&format!(
@@ -232,8 +232,31 @@ impl Devices {
     pub(super) fn save_unused(&self) -> Result<(), ControlError> {
         for (disk, path) in self.to_save() {
             self.refuse_clients(&disk, false)?;
-            let taken = save_to(&disk, &path).map_err(|error| not_saved(&disk, &path, &error))?;
-            tracing::info!("{} is saved: {}", disk.name(), human(taken.bytes));
+            self.save_disk(&disk, &path).map_err(|error| not_saved(&disk, &path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Saves a disk. Once I/O was cut off, what was saved before stays, and the user is told where
+    /// the rest is.
+    fn save_disk(&self, disk: &Arc<Disk>, path: &Path) -> Result<(), ControlError> {
+        let was_cut = self.waits.was_cut();
+        if was_cut && disk.stats().backed_pages > 0 {
+            let message = "its I/O hung, and a part of it is on its backing device; what was saved \
+                           before stays";
+            return Err(ControlError::new(Errno::EIO, message));
+        }
+        let to = if was_cut { aside(path, "cut-off") } else { path.to_owned() };
+        let taken = save_to(disk, &to)?;
+        tracing::info!("{} is saved: {}", disk.name(), human(taken.bytes));
+        if was_cut {
+            say(&format!(
+                "rampack: {} is saved to {}, without what could not be written; what was saved \
+                 before stays at {}\n",
+                disk.name(),
+                to.display(),
+                path.display()
+            ));
         }
         Ok(())
     }
@@ -242,12 +265,9 @@ impl Devices {
     /// is told of those that cannot be: what was saved of them before stays.
     pub fn save_by_force(&self) {
         for (disk, path) in self.to_save() {
-            match save_to(&disk, &path) {
-                Ok(taken) => tracing::info!("{} is saved: {}", disk.name(), human(taken.bytes)),
-                Err(error) => {
-                    let (name, path, why) = (disk.name(), path.display(), sentence(&error));
-                    say(&format!("rampack: {name} is not saved to {path}: {why}\n"));
-                }
+            if let Err(error) = self.save_disk(&disk, &path) {
+                let (name, path, why) = (disk.name(), path.display(), sentence(&error));
+                say(&format!("rampack: {name} is not saved to {path}: {why}\n"));
             }
         }
         self.saved_at.lock().clear();

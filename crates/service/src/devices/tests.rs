@@ -498,3 +498,20 @@ fn nobody_waits_for_the_reset_of_a_disk_that_is_written_back() {
     waiting.into_iter().for_each(|it| it.join().unwrap().unwrap());
     assert_eq!(disk.bytes(), 0);
 }
+
+#[test]
+fn a_disk_that_was_cut_off_replaces_nothing_that_was_saved() {
+    let dir = testkit::TempDir::new();
+    let path = dir.join("saved");
+    let devices = devices();
+    let snapshot = Some(machine::text_of(&path));
+    devices.add(&Add { snapshot, ..sized("1M") }).unwrap();
+    std::fs::write(&path, "good").unwrap();
+    devices.waits.note_cut();
+    devices.save_by_force();
+    assert_eq!(std::fs::read(&path).unwrap(), b"good");
+    let names = std::fs::read_dir(dir.path()).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let beside: Vec<String> = names.filter(|name| name != "saved").collect();
+    assert!(beside.len() == 1 && beside[0].starts_with("saved.cut-off-"), "{beside:?}");
+}

@@ -1,6 +1,7 @@
 //! Waits for who uses a device, and the end by force of devices whose I/O hangs.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use sync::MutexGuard;
 use super::Devices;
 use super::attached::Attachment;
 use super::change::Lifecycle;
+use super::hanging::{Waits, hangs};
 use super::refusal::in_use;
 
 /// How long an end by force waits for I/O that hangs.
@@ -20,6 +22,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const LEAVING: Duration = Duration::from_secs(1);
 
 impl Devices {
+    /// Notes that disk `id` gets what the kernel has not written yet.
+    pub(crate) fn note_flushed(&self, id: u32) {
+        self.waits.note_flushed(id);
+    }
+
     /// Waits a moment for clients of device `name`, without `force`: those that have just gone
     /// have it no longer then. Nothing is locked meanwhile.
     ///
@@ -64,17 +71,24 @@ impl Devices {
         self.vhosts.settle(name, LEAVING);
     }
 
-    /// Lets what is done by force end although I/O of a device hangs: if it is not done when the
-    /// returned value is dropped or within [`PATIENCE`], all requests to the files of the devices
-    /// fail, and with them those to the block devices.
+    /// Lets what is done by force end although I/O of a device hangs: unless the returned value is
+    /// dropped before, all requests to the files of the devices fail once nothing was written for
+    /// [`PATIENCE`] to the disk that is unmounted or detached, and with them those to the block
+    /// devices.
     #[must_use]
     pub fn end_waits(&self) -> EndOfWaits {
         let (done, is_done) = channel();
         let cut_off = self.cut_off.lock().clone();
+        let (waits, machine) = (self.waits.clone(), Arc::downgrade(&self.machine));
+        let written = move |waits: &Waits| {
+            let id = waits.flushed()?;
+            Some((id, machine.upgrade()?.disk(id)?.stats().num_writes))
+        };
         let cut = move || {
-            if is_done.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout)
+            if hangs(&is_done, PATIENCE, || written(&waits))
                 && let Some(cut_off) = cut_off
             {
+                waits.note_cut();
                 tracing::warn!(
                     "I/O of a device hangs: its requests fail from now on, and what was not \
                      written is lost"
