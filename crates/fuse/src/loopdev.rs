@@ -470,15 +470,22 @@ pub(crate) fn clear_later(number: u32) -> Result<(), Error> {
     done.map_err(Error::system(format!("detach {}", node(number).display())))
 }
 
-/// Unmounts every file system on loop device `number`, the last mounted first.
+/// Unmounts every file system on loop device `number`, the last mounted first. One that is covered
+/// stays: its path leads to what covers it.
 pub(crate) fn unmount_all(number: u32) -> Result<Vec<PathBuf>, Error> {
     let users = users::on_loop(number).map_err(Error::system(MOUNTS))?;
     if users.iter().any(|user| matches!(user, User::Swap | User::Holder(_))) {
         return Err(Error::Busy { what: node(number), users });
     }
+    let numbers = host::device_numbers(&format!("loop{number}"));
     let mut unmounted = Vec::new();
     for user in users.into_iter().rev() {
         let User::MountedAt(path) = user else { continue };
+        let all = host::mounts().map_err(Error::system(MOUNTS))?;
+        let is_it = |it: &host::Mounted| it.at == path && numbers.contains(&it.device);
+        if all.iter().rposition(is_it).is_some_and(|own| host::covering(&all, own).is_some()) {
+            continue;
+        }
         let plain = host::unmount(&path, Unmount::WhenUnused);
         let done = plain.or_else(|_| host::unmount(&path, Unmount::Lazily));
         done.map_err(Error::system(format!("unmount {}", path.display())))?;

@@ -67,8 +67,8 @@ pub use memory::{
 pub use message::{IN_MESSAGE, Received, receive_message, send_message, send_now};
 pub use mmap::{Mmap, MmapAhead, Pages};
 pub use mounts::{
-    Mounted, Unmount, device_numbers, fuse_connections, mount, mounts, mounts_at, own_mounts,
-    parse_mounts, try_user_namespace, unescape, unmount,
+    Mounted, Unmount, covering, device_numbers, fuse_connections, mount, mounts, mounts_at,
+    own_mounts, parse_mounts, try_user_namespace, unescape, unmount,
 };
 pub use numbers::{errno, flags, signal};
 pub use oom::OomKiller;

@@ -53,6 +53,16 @@ pub fn mounts_at(path: &Path) -> io::Result<Vec<Mounted>> {
     Ok(mounts()?.into_iter().filter(|mounted| mounted.at == path).collect())
 }
 
+/// The uppermost that is mounted over the mount at place `own` of `all`, or over a directory above
+/// it: its path leads there.
+#[must_use]
+pub fn covering(all: &[Mounted], own: usize) -> Option<&Mounted> {
+    let place = &all.get(own)?.at;
+    // What is mounted over `/` hides nothing from a process that was there before.
+    let covers = |it: &&Mounted| it.at != Path::new("/") && place.starts_with(&it.at);
+    all[own + 1..].iter().rfind(covers)
+}
+
 /// The numbers of the block device `name` and of its partitions, as mounts of them have. They
 /// follow from no name: that of /dev/loopN is another one with partitions (`loop.max_part`).
 #[must_use]
@@ -206,6 +216,23 @@ mod tests {
         assert_eq!(parse(line), Some(expected));
         for line in ["", "36 35", "1 2 x:y / / rw - a b c", "1 2 0:1 / / rw shared:1 ext4 a"] {
             assert_eq!(parse(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_mounted_over_a_mount_is_found() {
+        let at = |at: &str| Mounted {
+            device: (0, 52),
+            at: at.into(),
+            kind: "tmpfs".into(),
+            source: "none".into(),
+        };
+        let all = ["/a/b", "/a/b/c", "/a", "/a/b", "/a/bc", "/"].map(at);
+        for own in [0, 1] {
+            assert!(std::ptr::eq(covering(&all, own).unwrap(), &all[3]));
+        }
+        for own in 2..6 {
+            assert_eq!(covering(&all, own), None, "{own}");
         }
     }
 

@@ -108,6 +108,33 @@ fn a_mount_in_use_is_taken_away_by_force() {
 }
 
 #[test]
+fn what_is_mounted_over_a_mount_stays_and_is_named() {
+    if !met("what_is_mounted_over_a_mount_stays_and_is_named", &EXT4) {
+        return;
+    }
+    let place = Place::new();
+    let outer = place.mount_point();
+    let inner = outer.join("inner");
+    fs::create_dir(&inner).unwrap();
+    let daemon = Daemon::start(&place, &format!("up --size 64M --mount {}", inner.display()));
+    let device = device(&daemon, 0)["block_device"].as_str().unwrap().to_owned();
+    let mounted = || -> Vec<String> {
+        let below = host::mounts().unwrap().into_iter().filter(|it| it.at.starts_with(&outer));
+        below.map(|it| it.source.display().to_string()).collect()
+    };
+    for over in [&inner, &outer] {
+        run(Command::new("mount").args(["-t", "tmpfs", "over"]).arg(over));
+        let words = [inner.to_str().unwrap(), "over (tmpfs)", over.to_str().unwrap(), "EBUSY"];
+        refused(&daemon.ask("stop"), 1, &words);
+        assert_eq!(mounted(), [&*device, "over"]);
+        run(Command::new("umount").arg(over));
+    }
+    run(Command::new("mount").args(["-t", "tmpfs", "over"]).arg(&inner));
+    daemon.does("stop --force");
+    assert!(mounted().contains(&"over".to_owned()), "{:?}", mounted());
+}
+
+#[test]
 fn a_file_system_of_the_user_is_left_alone() {
     if !met("a_file_system_of_the_user_is_left_alone", &EXT4) {
         return;

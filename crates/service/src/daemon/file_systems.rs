@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
-use host::{Unmount, mounts};
+use host::{Unmount, covering, mounts, printable};
 use rustix::fs::Mode;
 use sync::Mutex;
 use zram::Disk;
@@ -42,8 +42,30 @@ impl Mounted {
     /// Is it still there? The user may have unmounted it, and mounted something else there. It is
     /// if that is not known.
     fn is_there(&self) -> bool {
-        let is_it = |it: &host::Mounted| it.at == self.target && it.source == self.device;
-        !mounts().is_ok_and(|all| !all.iter().any(is_it))
+        !mounts().is_ok_and(|all| !all.iter().any(|it| self.is_it(it)))
+    }
+
+    fn is_it(&self, mounted: &host::Mounted) -> bool {
+        mounted.at == self.target && mounted.source == self.device
+    }
+
+    /// Checks that its place leads to it: nothing is mounted over it, or over a directory above.
+    ///
+    /// # Errors
+    /// `EBUSY`; the message names what is.
+    fn check_uncovered(&self) -> Result<(), ControlError> {
+        let all = mounts().unwrap_or_default();
+        let Some(own) = all.iter().rposition(|it| self.is_it(it)) else { return Ok(()) };
+        let Some(above) = covering(&all, own) else { return Ok(()) };
+        let message = format!(
+            "{} ({}) is mounted at {}, over the file system of {} at {}; unmount that first",
+            printable(&above.source),
+            printable(&above.kind),
+            above.at.display(),
+            self.disk,
+            self.target.display()
+        );
+        Err(ControlError::new(Errno::EBUSY, message))
     }
 }
 
@@ -240,8 +262,10 @@ impl FileSystems {
     /// `EBUSY`; the message names the users that can be seen. `ENODEV` if there is none.
     pub(super) fn check_unused(&self, disk: &str) -> Result<(), ControlError> {
         let is_own = |it: &&Mounted| it.disk == disk && it.is_there();
-        let own = self.mounted.lock().iter().find(is_own).map(|it| it.target.clone());
-        let Some(target) = own else { return self.devices.check_one_unused(disk) };
+        let seen = |it: &Mounted| (it.target.clone(), it.check_uncovered());
+        let own = self.mounted.lock().iter().find(is_own).map(seen);
+        let Some((target, uncovered)) = own else { return self.devices.check_one_unused(disk) };
+        uncovered?;
         match used_by(&target) {
             users if users.is_empty() => Ok(()),
             users => {
@@ -293,10 +317,12 @@ impl FileSystems {
                 mounted.iter().rposition(&which).map(|at| (at, mounted.remove(at)))
             };
             let Some((at, it)) = last else { break };
-            if !it.is_there() {
+            let uncovered = it.check_uncovered();
+            // One that is covered loses its disk by force: what covers it is not the daemon's.
+            if !it.is_there() || force && uncovered.is_err() {
                 continue;
             }
-            if let Err(error) = self.unmount_it(&it, force) {
+            if let Err(error) = uncovered.and_then(|()| self.unmount_it(&it, force)) {
                 let mut mounted = self.mounted.lock();
                 let at = at.min(mounted.len());
                 mounted.insert(at, it);
