@@ -129,7 +129,7 @@ pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
             Err(fault) => all.push(fault),
         }
     }
-    check_mounts(&configuration, &sections, &mut faults);
+    check_places(&configuration, &sections, &mut faults);
     share(&mut configuration.swaps, &sections, &mut faults);
     let order = |fault: &Fault| texts.iter().position(|(path, _)| **path == *fault.at.file);
     faults.sort_by_key(|fault| (order(fault), fault.at.line));
@@ -137,31 +137,26 @@ pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
     (configuration, faults)
 }
 
-/// What is mounted at one place, or cannot be mounted.
-fn check_mounts(configuration: &Configuration, sections: &[Section], faults: &mut Vec<Fault>) {
+/// Places that two devices would have, and file systems that cannot be mounted.
+fn check_places(configuration: &Configuration, sections: &[Section], faults: &mut Vec<Fault>) {
     let by_nbd =
         configuration.serve.as_ref().is_some_and(|serve| serve.transport == Transport::Nbd);
-    let mut taken: BTreeMap<&PathBuf, &str> = BTreeMap::new();
-    for (number, disk) in &configuration.disks {
-        let Some(section) = sections.iter().find(|it| it.name == format!("zram{number}")) else {
-            continue;
-        };
-        let at = |key: &str| section.entries.iter().find(|entry| entry.key == key);
-        let mut find = |at: Option<&Entry>, what| {
-            let at = at.map_or(&section.at, |entry| &entry.at).clone();
-            faults.push(Fault { at, what });
-        };
-        if by_nbd && (disk.mount.is_some() || disk.fs.is_some()) {
+    let mut taken: BTreeMap<PathBuf, (&str, &str)> = BTreeMap::new();
+    for section in sections {
+        let of = |key: &str| section.entries.iter().find(|entry| entry.key == key);
+        let mut find = |entry: &Entry, what| faults.push(Fault { at: entry.at.clone(), what });
+        if let (true, Some(entry)) = (by_nbd, of("mount").or_else(|| of("fs"))) {
             let what = "a file system needs a block device or a file, and transport = \"nbd\" in \
                         [serve] makes none";
-            find(at("mount").or_else(|| at("fs")), what.to_owned());
+            find(entry, what.to_owned());
         }
-        let Some(mount) = &disk.mount else { continue };
-        match taken.get(mount) {
-            Some(other) => {
-                find(at("mount"), format!("[{other}] is mounted at {} too", mount.display()));
+        for entry in ["mount", "snapshot", "backing"].into_iter().filter_map(of) {
+            let path = PathBuf::from(entry.given.word());
+            let shown = path.display();
+            match taken.get(&path) {
+                Some((key, other)) => find(entry, format!("{shown} is the {key} of [{other}] too")),
+                None => _ = taken.insert(path, (&entry.key, &section.name)),
             }
-            None => _ = taken.insert(mount, &section.name),
         }
     }
 }

@@ -90,8 +90,12 @@ fn what_belongs_together_is_checked() {
     }
     assert_eq!(
         one("[zram0]\nmount = '/a'\n[zram1]\nsize = 1\nmount = '/a'\n"),
-        "f:5: [zram0] is mounted at /a too"
+        "f:5: /a is the mount of [zram0] too"
     );
+    for (key, first) in [("snapshot", "zram0"), ("backing", "zram0"), ("backing", "swap0")] {
+        let two = format!("[{first}]\nsize = 1\n{key} = '/a/b'\n[zram7]\n{key} = '/a//b'\n");
+        assert_eq!(one(&two), format!("f:5: /a//b is the {key} of [{first}] too"));
+    }
     assert!(one("[zram0]\nfs = 'ext4'\n[serve]\ntransport = 'nbd'\n").starts_with("f:2: a file"));
     let open = one("[serve]\nnbd-tcp = '0.0.0.0:1'\n");
     assert!(open.starts_with("f:2: nbd-tcp 0.0.0.0:1: NBD has no password"), "{open}");

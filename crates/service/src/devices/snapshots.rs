@@ -141,12 +141,33 @@ impl Devices {
     /// empty.
     ///
     /// # Errors
-    /// The error of the system call if the file cannot be written to. It is saved as before then.
+    /// As [`Devices::check_saved_to`]. It is saved as before then.
     pub(super) fn save_to(&self, disk: &Disk, path: &str) -> Result<(), ControlError> {
         let path = (!path.is_empty()).then(|| machine::path_of(path));
-        path.as_deref().map_or(Ok(()), check_writable)?;
+        path.as_deref().map_or(Ok(()), |path| self.check_saved_to(disk, path))?;
         self.save_at_end(disk.id(), path);
         Ok(())
+    }
+
+    /// Checks that a device can be saved to the file at `path`.
+    ///
+    /// # Errors
+    /// `EBUSY` if another one is saved there: the file would have the last of them alone. The error
+    /// of the system call if the file cannot be written to.
+    fn check_saved_to(&self, disk: &Disk, path: &Path) -> Result<(), ControlError> {
+        let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+        let is_there = |(id, at): &(&u32, &PathBuf)| {
+            **id != disk.id() && (*at == path || real(at).is_some_and(|at| Some(at) == real(path)))
+        };
+        if let Some((id, _)) = self.saved_at.lock().iter().find(is_there) {
+            let message = format!(
+                "{}: zram{id} is saved there; {} needs a file of its own",
+                path.display(),
+                disk.name()
+            );
+            return Err(ControlError::new(Errno::EBUSY, message));
+        }
+        check_writable(path)
     }
 
     /// The devices that `--snapshot` is of, which is of the one device of its daemon: that which is
@@ -162,8 +183,7 @@ impl Devices {
     /// restored, it is put aside, the device is empty, and the user is told.
     ///
     /// # Errors
-    /// As [`configure`]; `EINVAL` for a size that is none; the error of the system call if the file
-    /// cannot be written to at the end.
+    /// As [`configure`]; `EINVAL` for a size that is none; as [`Devices::check_saved_to`].
     pub(super) fn set_up(&self, disk: &Arc<Disk>, options: &Add) -> Result<(), ControlError> {
         let Some(path) = options.snapshot.as_deref().map(machine::path_of) else {
             return configure(disk, options);
@@ -171,7 +191,7 @@ impl Devices {
         configure(disk, &Add { size: None, ..options.clone() })?;
         let bytes = options.size.as_deref().map(parse_size).transpose();
         let bytes = bytes.map_err(|error| ControlError::invalid(error.to_string()))?;
-        check_writable(&path)?;
+        self.check_saved_to(disk, &path)?;
         let (name, shown) = (disk.name(), path.display());
         let is_restored = match restore_from(disk, &path, bytes) {
             Ok(restored) => {

@@ -76,6 +76,25 @@ fn a_device_that_cannot_be_made_leaves_nothing() {
 }
 
 #[test]
+fn a_file_has_the_snapshot_of_one_device() {
+    let dir = testkit::TempDir::new();
+    let devices = devices();
+    let saved = |path: &Path| Add { snapshot: Some(machine::text_of(path)), ..sized("1M") };
+    let (one, other) = (dir.join("one"), dir.join("other"));
+    devices.add(&saved(&one)).unwrap();
+    let again = dir.join("..").join(dir.path().file_name().unwrap()).join("one");
+    let fault = devices.add(&saved(&again)).err().unwrap();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    assert!(fault.message.contains("zram0 is saved there"), "{fault}");
+    let disk = devices.add(&saved(&other)).unwrap();
+    let fault = devices.save_to(&disk, again.to_str().unwrap()).unwrap_err();
+    assert_eq!(fault.errno, Errno::EBUSY);
+    devices.save_to(&disk, other.to_str().unwrap()).unwrap();
+    devices.remove("zram0", false).unwrap();
+    devices.save_to(&disk, again.to_str().unwrap()).unwrap();
+}
+
+#[test]
 fn options_become_attributes() {
     let devices = devices();
     let options = Add {
