@@ -1,58 +1,83 @@
 //! What stands on a device or uses a place, for messages and reports.
 
 use std::fs::{self, Metadata};
+use std::iter;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use control::tree::DeviceNode;
-use host::swaps::{self, Active};
-use host::{Holder, Mounted, holders, major, minor, mounts};
+use host::swaps::{self, Active, is_part};
+use host::{Holder, Mounted, device_numbers, holders, major, minor, mounts};
 
 /// The place of a device that is swap space.
 pub const SWAP: &str = "[SWAP]";
 
-/// The mount points of the block device `path`, and `[SWAP]` if it is swap space.
+/// The mount points of the block device `path` and its partitions, and `[SWAP]` if one of them is
+/// swap space.
 #[must_use]
 pub fn places_of(path: &Path) -> Vec<String> {
-    places_among(path, number_of(path), &mounts().unwrap_or_default(), &swaps::all())
+    places_among(path, &numbers_of(path), &mounts().unwrap_or_default(), &swaps::all())
 }
 
 /// A mount matches by device number, for it may name the device by another path. It also matches by
 /// name, for some file systems show a number of their own.
-pub(crate) fn places_among(
+fn places_among(
     path: &Path,
-    number: Option<(u32, u32)>,
+    numbers: &[(u32, u32)],
     mounts: &[Mounted],
     swaps: &[Active],
 ) -> Vec<String> {
-    let is_it = |mount: &&Mounted| mount.source == path || number == Some(mount.device);
+    let is_it = |mount: &&Mounted| is_part(path, &mount.source) || numbers.contains(&mount.device);
     let mounted = mounts.iter().filter(is_it);
     let mut places: Vec<String> = mounted.map(|mount| machine::text_of(&mount.at)).collect();
-    if swaps.iter().any(|swap| swap.path == path) {
+    if swaps.iter().any(|swap| is_part(path, &swap.path)) {
         places.push(SWAP.into());
     }
     places
 }
 
-/// Does anything stand on the block device `path`, by the lists of the system: a file
-/// system in this mount namespace, or of a common kind in any other, or another block device? So it
-/// does if the mounts are not known. It waits for nothing.
+/// Does anything stand on the block device `path` or a partition of it, by the lists of the system:
+/// swap space, a file system in this mount namespace, or of a common kind in any other, or another
+/// block device? So it does if the mounts are not known. It waits for nothing.
 #[must_use]
 pub fn stands_on(path: &Path) -> bool {
-    let (Some(name), Some(number)) = (path.file_name(), number_of(path)) else { return false };
-    let has = |at: &Path| fs::read_dir(at).is_ok_and(|mut entries| entries.next().is_some());
-    let below = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten().map(|it| it.path());
-    let mut kinds = below(Path::new("/sys/fs"));
-    !mounts().is_ok_and(|all| all.iter().all(|mount| mount.device != number))
-        || has(&Path::new("/sys/block").join(name).join("holders"))
-        || kinds.any(|kind| kind.join(name).exists())
-        || below(Path::new("/sys/fs/btrfs")).any(|it| it.join("devices").join(name).exists())
+    let numbers = numbers_of(path);
+    !numbers.is_empty() && !mounts().is_ok_and(|all| !is_used(path, &numbers, &all, &swaps::all()))
 }
 
-/// The number of the block device `path`, as lists of mounts have it.
-fn number_of(path: &Path) -> Option<(u32, u32)> {
-    let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device())?;
-    Some((major(found.rdev()), minor(found.rdev())))
+/// As [`stands_on`], by these numbers of `path` and lists. The device is not looked at.
+pub(crate) fn is_used(
+    path: &Path,
+    numbers: &[(u32, u32)],
+    mounts: &[Mounted],
+    swaps: &[Active],
+) -> bool {
+    let Some(whole) = path.file_name().map(|name| Path::new("/sys/block").join(name)) else {
+        return false;
+    };
+    let below = |at: &Path| fs::read_dir(at).into_iter().flatten().flatten().map(|it| it.path());
+    let is_below = |part: PathBuf| {
+        let Some(name) = part.file_name() else { return false };
+        below(&part.join("holders")).next().is_some()
+            || below(Path::new("/sys/fs")).any(|kind| kind.join(name).exists())
+            || below(Path::new("/sys/fs/btrfs")).any(|it| it.join("devices").join(name).exists())
+    };
+    let parts = below(&whole).filter(|it| it.join("partition").exists());
+    !places_among(path, numbers, mounts, swaps).is_empty()
+        || iter::once(whole.clone()).chain(parts).any(is_below)
+}
+
+/// The numbers of the block device `path` and its partitions, as lists of mounts have them.
+fn numbers_of(path: &Path) -> Vec<(u32, u32)> {
+    let found = fs::metadata(path).ok().filter(|found| found.file_type().is_block_device());
+    let (Some(found), Some(name)) = (found, path.file_name()) else { return Vec::new() };
+    let own = (major(found.rdev()), minor(found.rdev()));
+    let mut numbers = device_numbers(&name.to_string_lossy());
+    // The node may have another name than the device.
+    if !numbers.contains(&own) {
+        numbers = vec![own];
+    }
+    numbers
 }
 
 /// The file of a device, `found` so, as a node of a directory.

@@ -4,7 +4,6 @@
 //! Nothing here opens a device or a file of a mount, which may wait for the daemon that is dead.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use control::ControlError;
@@ -12,6 +11,7 @@ use fuse::find_by_backing;
 use host::{Mounted, device_numbers, mounts, swaps};
 
 use crate::failure::{MOUNTS, failed};
+use crate::mounts::is_used;
 use crate::plan::{Kept, KeptArea, Observed};
 use crate::root::Root;
 use crate::swap;
@@ -86,10 +86,8 @@ impl Seen {
 
     /// Does the kernel use the block device, in a way that this process can see?
     fn uses(&self, name: &str) -> bool {
-        let numbers = device_numbers(name);
-        let is_mounted = self.mounts.iter().any(|it| numbers.contains(&it.device));
-        let holders = fs::read_dir(Path::new("/sys/block").join(name).join("holders"));
-        is_mounted || self.swaps_to(name) || holders.is_ok_and(|mut all| all.next().is_some())
+        let node = Path::new("/dev").join(name);
+        is_used(&node, &device_numbers(name), &self.mounts, &self.swaps)
     }
 
     fn uses_file(&self, path: &Path) -> bool {

@@ -182,9 +182,7 @@ impl Devices {
     /// The error that names the users of that; `None` without users.
     pub(super) fn left_busy(&self, id: u32) -> Option<ControlError> {
         let (_, path) = self.left(id)?;
-        let places = places_of(&path);
-        let is_used = stands_on(&path) || !places.is_empty();
-        is_used.then(|| in_use(&format!("zram{id}"), &path, &places))
+        stands_on(&path).then(|| in_use(&format!("zram{id}"), &path, &places_of(&path)))
     }
 
     /// Removes that. With `force` its users get errors, and what the driver refuses stays.
