@@ -132,7 +132,7 @@ fn serve_disks(
     running.run(
         frontends.force,
         |_| false,
-        |daemon| {
+        |daemon, _| {
             daemon.file_systems().begins_anew();
             daemon.file_systems().go_on();
             match &configuration {
@@ -218,9 +218,12 @@ fn swap_to_devices(
     running.run(
         false,
         |daemon| daemon.swaps().end_if_empty(),
-        |daemon| {
+        |daemon, events| {
             match &configuration {
-                Some(it) => make_swaps(it, &[], |request| daemon.swaps().on(&request))?,
+                Some(it) => {
+                    let is_over = || events.is_to_end();
+                    make_swaps(it, &[], |request| daemon.swaps().on(&request, &is_over))?;
+                }
                 None => follow(daemon, file),
             }
             let line = |(name, path): (String, std::path::PathBuf)| {

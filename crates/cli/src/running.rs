@@ -75,17 +75,18 @@ impl Running {
         Ok(Running { daemon, events, state })
     }
 
-    /// Has `make` make what is served, prints what it returns for the user, and serves until the
-    /// daemon is told to end and can, or `is_done`.
+    /// Has `make` make what is served, by the daemon and events that it has not looked at, prints
+    /// what it returns for the user, and serves until the daemon is told to end and can, or
+    /// `is_done`.
     pub(crate) fn run(
         self,
         force: bool,
         is_done: impl Fn(&Daemon) -> bool,
-        make: impl FnOnce(&Daemon) -> Result<String, ControlError>,
+        make: impl FnOnce(&Daemon, &Events) -> Result<String, ControlError>,
     ) -> Result<(), ControlError> {
         let mut guard = None;
         let run = || {
-            let text = make(&self.daemon)?;
+            let text = make(&self.daemon, &self.events)?;
             guard = self.guard()?;
             print(&text);
             watch(&self.daemon, &self.events, force, is_done)

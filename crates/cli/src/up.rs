@@ -195,7 +195,7 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     running.run(
         serve.frontends.force,
         |_| false,
-        |daemon| {
+        |daemon, _| {
             if is_first {
                 for _ in 0..serve.num_devices {
                     let force = serve.frontends.force;

@@ -48,8 +48,8 @@ fn serve(root: &Path, size: &str) -> Result<(), ControlError> {
     // `Ublk` where the kernel has it: a loop device is for programs with memory limits of their own.
     let transport = Some(SwapTransport::Loop);
     let size = Some(size.to_owned());
-    let report =
-        daemon.swaps().on(&SwapOn { size, transport, force: true, ..SwapOn::default() })?;
+    let request = SwapOn { size, transport, force: true, ..SwapOn::default() };
+    let report = daemon.swaps().on(&request, &|| events.is_to_end())?;
     println!("{} is swapped to: {}", report.name, report.block_device);
     while events.wait(Duration::from_secs(3600)).is_none() {}
     daemon.stop(false)

@@ -511,7 +511,7 @@ impl Commands {
             }
             Request::Describe(it) => json(&devices.describe(&it.device)?),
             Request::Tree(it) => json(&tree::listing(devices, it.values)),
-            Request::SwapOn(it) => json(&self.swaps.on(&it)?),
+            Request::SwapOn(it) => json(&self.swaps.on(&it, &|| false)?),
             Request::SwapOff(it) => json(&match it.name {
                 Some(name) => self.swaps.off(&name)?,
                 None => self.swaps.off_all()?,

@@ -111,14 +111,23 @@ impl Events {
     /// Is one of the next events a signal? One that has come to this process counts at once.
     #[must_use]
     pub fn has_signal(&self) -> bool {
+        self.has(|event| !matches!(event, Event::Asked { .. } | Event::Upgrade { .. }))
+    }
+
+    /// Does one of the next events ask for the end? A signal counts as there.
+    #[must_use]
+    pub fn is_to_end(&self) -> bool {
+        self.has(|event| !matches!(event, Event::Upgrade { .. }))
+    }
+
+    fn has(&self, which: impl Fn(&Event) -> bool) -> bool {
         // Pairs with the thread of the signals.
         if self.told.load(Ordering::Acquire) {
             return true;
         }
         let mut seen = self.seen.borrow_mut();
         seen.extend(self.receiver.try_iter());
-        let is_signal = |it: &Event| !matches!(it, Event::Asked { .. } | Event::Upgrade { .. });
-        seen.iter().any(is_signal)
+        seen.iter().any(which)
     }
 
     /// The next event, or `None` when none came within `time`.
@@ -176,7 +185,11 @@ mod tests {
     #[test]
     fn a_signal_counts_before_it_is_an_event() {
         let events = Events::listen().unwrap();
-        assert!(!events.has_signal());
+        assert!(!events.has_signal() && !events.is_to_end());
+        let (reply, _answer) = channel();
+        events.sender().send(Event::Asked { force: false, reply }).unwrap();
+        assert!(!events.has_signal() && events.is_to_end());
+        assert!(matches!(events.wait(Duration::ZERO), Some(Event::Asked { .. })));
         // The handler runs before this returns.
         raise(SIGINT).unwrap();
         assert!(events.has_signal());

@@ -68,11 +68,11 @@ pub fn on(root: Root, options: &SwapOn) -> Result<(), ControlError> {
     running.run(
         false,
         |daemon| daemon.swaps().end_if_empty(),
-        |daemon| {
+        |daemon, events| {
             if !has_no_device(daemon) {
                 return Ok(String::new());
             }
-            let report = daemon.swaps().on(&request)?;
+            let report = daemon.swaps().on(&request, &|| events.is_to_end())?;
             warn(&report);
             let pool = daemon.swaps().pool().unwrap_or_default();
             Ok(welcome(&report, &pool, &program(daemon.root())))

@@ -1,15 +1,16 @@
 //! Files and devices below swap devices: what is taken and what is refused.
 
 use std::fs::{self, OpenOptions, Permissions};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
 
 use cli::swap::selftest::group::Group;
 use host::{Controller, swaps};
 use service::swap::beneath;
 use testkit::{Need, met};
 
-use crate::common::{Daemon, Place, refused};
+use crate::common::{Daemon, Place, refused, said, wait_until};
 use crate::hungry::hungry;
 use crate::swap::{NEEDS, device, json};
 
@@ -107,6 +108,47 @@ fn a_backing_store_that_is_in_memory_itself_is_refused() {
     assert_eq!(forced.code, 0, "{}", forced.err);
     daemon.does("swap off");
     daemon.stop();
+    place.is_clean();
+}
+
+/// The time that it takes is nobody else's, and a file that is not needed any more goes at once.
+#[test]
+fn a_file_that_is_being_filled_holds_up_nobody() {
+    if !met("a_file_that_is_being_filled_holds_up_nobody", &with_a_file()) {
+        return;
+    }
+    let place = Place::new();
+    let path = place.path().join("backing");
+    let line = format!("swap on --size 8G --backing {}", path.display());
+    let is_begun = || fs::metadata(&path).is_ok_and(|it| it.blocks() > 0);
+    let begin = || {
+        let mut command = Daemon::command_in(&place, &line);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        wait_until("the first blocks", is_begun);
+        child
+    };
+    let ended = |child: Child, words: &[&str]| {
+        refused(&said(&child.wait_with_output().unwrap()), 1, words);
+        assert!(!path.exists());
+    };
+    let words = ["backing", "the daemon is stopping", "ENODEV"];
+    for stop in ["", "stop"] {
+        let child = begin();
+        match stop {
+            // SAFETY: kill takes two numbers; the child is ours and not yet waited for.
+            "" => _ = unsafe { libc::kill(child.id() as i32, libc::SIGINT) },
+            stop => _ = Daemon::command_in(&place, stop).output().unwrap(),
+        }
+        ended(child, &words);
+        place.is_clean();
+    }
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    daemon.does("swap on --size 16M");
+    let child = begin();
+    daemon.does("swap off swap0");
+    assert!(is_begun());
+    daemon.stop();
+    ended(child, &words);
     place.is_clean();
 }
 

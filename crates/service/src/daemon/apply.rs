@@ -147,7 +147,7 @@ impl Commands {
     fn make(&self, device: &New<'_>) -> Result<(), ControlError> {
         match device {
             New::Disk(disk) => self.file_systems.make_configured(disk, self.root.path()).map(drop),
-            New::Swap(swap) => self.swaps.on(swap).map(drop),
+            New::Swap(swap) => self.swaps.on(swap, &|| false).map(drop),
         }
     }
 }

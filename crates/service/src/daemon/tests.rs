@@ -137,7 +137,7 @@ fn a_daemon_that_ends_without_devices_takes_none() {
     devices.remove(&disk.name(), false).unwrap();
     assert!(swaps.end_if_empty());
     assert_eq!(add().err().unwrap().errno, Errno::ENODEV);
-    let error = swaps.on(&crate::protocol::SwapOn::default()).unwrap_err();
+    let error = swaps.on(&crate::protocol::SwapOn::default(), &|| false).unwrap_err();
     assert_eq!(error.message, "the daemon is stopping");
     // A stop that fails lets them come again.
     devices.start_again();

@@ -54,9 +54,11 @@ impl Drop for Created {
 
 impl OpenedBacking {
     /// Opens `path`, an absolute one, for pages of `size` bytes, or for as many as fit. A missing
-    /// file is made, with holes. A log takes compressed pages, so it may be smaller than they are.
+    /// file is made. A log takes compressed pages, so it may be smaller than they are. To fill the
+    /// holes of a file may take minutes; once `is_over`, it is given up.
     ///
     /// # Errors
+    /// `ENODEV` when it was given up.
     /// `EINVAL` when it is smaller than `size`, or is missing and no size is given. Unless `force`
     /// is given, `EEXIST` when it holds data ([`contents`]), `EDEADLK` when it is in memory or is
     /// served by a program ([`beneath`]), `EACCES` or `EPERM` for a file that is not private. The
@@ -65,6 +67,7 @@ impl OpenedBacking {
         path: &Path,
         size: Option<u64>,
         options: &SwapOn,
+        is_over: &dyn Fn() -> bool,
     ) -> Result<OpenedBacking, ControlError> {
         let SwapOn { backing_layout: layout, plain_backing, force, .. } = *options;
         if !path.is_absolute() {
@@ -116,7 +119,7 @@ impl OpenedBacking {
             check_unused(path, &*device)?;
         }
         let backing = OpenedBacking { path: path.to_path_buf(), created, file, device };
-        backing.fill_holes()?;
+        backing.fill_holes(is_over)?;
         backing.mark()?;
         Ok(backing)
     }
@@ -181,7 +184,7 @@ impl OpenedBacking {
     /// Writes zeroes where a file has no blocks yet. To allocate blocks later, its file system
     /// would wait for memory, and the thread that frees memory for a page would wait too. On a full
     /// disk the rest stays a hole; [`missing_space`] reports that.
-    fn fill_holes(&self) -> Result<(), ControlError> {
+    fn fill_holes(&self, is_over: &dyn Fn() -> bool) -> Result<(), ControlError> {
         let mut holes = Vec::new();
         let (mut at, bytes) = (0, self.bytes());
         let seen = self.device.extents(units::Cpu(0), 0, bytes, &mut |extent| {
@@ -200,6 +203,11 @@ impl OpenedBacking {
         for (start, end) in holes.into_iter().map(|hole| (hole.start, hole.end)) {
             let mut at = start;
             while at < end {
+                if is_over() {
+                    let path = self.path.display();
+                    let message = format!("the daemon is stopping; {path} is not filled");
+                    return Err(ControlError::new(Errno::ENODEV, message));
+                }
                 let length = FILLED_AT_ONCE.min(end - at);
                 let write = Operation::Write { offset: at, from: &zeroes[..length as usize] };
                 match self.device.submit(host::cpu(), write) {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use control::{ControlError, Errno};
 use host::{effective_user, errno, swaps};
 use sync::Mutex;
+use sync::atomic::{AtomicBool, Ordering};
 use units::{PAGE_SIZE, human, parse_size};
 use zswap::Headroom;
 
@@ -53,9 +54,13 @@ pub struct Swaps {
     devices: Arc<Devices>,
     /// Changes loop devices and swap space.
     loops: Mutex<Arc<Loops>>,
-    /// Locked while a device comes or goes, which may take minutes. True when no device may come
-    /// any more.
-    turn: Mutex<bool>,
+    /// Locked while a device comes, before `turn`. To fill its file may take minutes, for which
+    /// nobody waits who takes down others.
+    coming: Mutex<()>,
+    /// Locked while devices change, which may take minutes, too.
+    turn: Mutex<()>,
+    /// No device may come any more.
+    is_ending: AtomicBool,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
     /// The devices of the daemon before that this daemon cannot take down. What is swapped out to
     /// them is kept until the kernel does not swap to them any more.
@@ -70,7 +75,8 @@ impl Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
         let loops = Mutex::new(Arc::new(Loops::here()));
         let left = Mutex::new(Vec::new());
-        Swaps { devices, loops, turn: Mutex::new(false), areas, left, guard }
+        let (coming, turn, is_ending) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
+        Swaps { devices, loops, coming, turn, is_ending, areas, left, guard }
     }
 
     /// Has `loops` change loop devices and swap space from now on.
@@ -184,16 +190,18 @@ impl Swaps {
         areas.values().map(|area| area.serve_on(patience)).fold(Ok(()), Result::and)
     }
 
-    /// Makes a swap device and has the kernel swap to it.
+    /// Makes a swap device and has the kernel swap to it. Once `is_over`, it is not waited for a
+    /// file that is being filled.
     ///
     /// # Errors
     /// The error of the step that failed. Everything is as before then.
-    pub fn on(&self, options: &SwapOn) -> Result<SwapReport, ControlError> {
-        let ended = self.turn.lock();
-        if *ended {
-            return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
-        }
-        self.devices.check_going()?;
+    pub fn on(
+        &self,
+        options: &SwapOn,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<SwapReport, ControlError> {
+        let _coming = self.coming.lock();
+        self.check_going()?;
         self.check(options)?;
         let headroom = headroom(options.headroom.as_deref())?;
         self.check_shared(options, headroom)?;
@@ -201,11 +209,12 @@ impl Swaps {
         let number = self.free_number(options.number)?;
         let wanted = options.size.as_deref().map(pages_of).transpose()?;
         let size = wanted.map(|pages| pages * PAGE);
-        let backing = options
-            .backing
-            .as_deref()
-            .map(|path| OpenedBacking::open(&machine::path_of(path), size, options))
-            .transpose()?;
+        let is_over = || is_over() || self.is_ending.load(Ordering::Relaxed);
+        let open =
+            |path: &str| OpenedBacking::open(&machine::path_of(path), size, options, &is_over);
+        let backing = options.backing.as_deref().map(open).transpose()?;
+        let _turn = self.turn.lock();
+        self.check_going()?;
         let pages = match (wanted, &backing) {
             (Some(pages), _) => pages,
             (None, Some(backing)) => (backing.bytes() / PAGE).min(header::MOST_PAGES),
@@ -249,6 +258,15 @@ impl Swaps {
         drop(own);
         tracing::info!("{} is swapped to", name(number));
         Ok(self.report(&area))
+    }
+
+    /// # Errors
+    /// `ENODEV` if no device may come any more.
+    fn check_going(&self) -> Result<(), ControlError> {
+        if self.is_ending.load(Ordering::Relaxed) {
+            return Err(ControlError::new(Errno::ENODEV, "the daemon is stopping"));
+        }
+        self.devices.check_going()
     }
 
     fn check(&self, options: &SwapOn) -> Result<(), ControlError> {
@@ -383,15 +401,16 @@ impl Swaps {
         self.off_these()
     }
 
-    /// Swaps off all devices. No device may come any more.
+    /// Swaps off all devices. No device may come any more; one whose file is being filled is given
+    /// up.
     ///
     /// # Errors
     /// The error that kept any of them. Devices may come again then.
     pub fn stop(&self) -> Result<(), ControlError> {
-        let mut ended = self.turn.lock();
-        self.off_these()?;
-        *ended = true;
-        Ok(())
+        // Relaxed: whoever may still make a device has one of the locks.
+        self.is_ending.store(true, Ordering::Relaxed);
+        let (_coming, _turn) = (self.coming.lock(), self.turn.lock());
+        self.off_these().inspect_err(|_| self.start_again())
     }
 
     /// Is there neither a disk nor a swap device, and none on its way? One that could not be taken
@@ -399,14 +418,15 @@ impl Swaps {
     /// more then, unless a stop fails that follows.
     #[must_use]
     pub fn end_if_empty(&self) -> bool {
-        // While it is locked, a device comes or goes.
+        // While one is locked, a device comes or goes.
+        let Some(_coming) = self.coming.try_lock() else { return false };
         let Some(_turn) = self.turn.try_lock() else { return false };
         self.is_empty() && self.devices.end_if_empty()
     }
 
     /// Allows new devices again, when the step after [`Swaps::stop`] failed.
     pub fn start_again(&self) {
-        *self.turn.lock() = false;
+        self.is_ending.store(false, Ordering::Relaxed);
     }
 
     fn off_these(&self) -> Result<(), ControlError> {
