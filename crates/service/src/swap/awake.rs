@@ -62,6 +62,14 @@ impl Awake {
     }
 }
 
+#[cfg(test)]
+impl Awake {
+    /// `command` is systemd-inhibit.
+    pub(super) fn by(command: Command) -> Awake {
+        Awake { _inhibitor: Some(Inhibitor::hold(command).unwrap()) }
+    }
+}
+
 impl Inhibitor {
     /// `command` is systemd-inhibit.
     fn hold(mut command: Command) -> io::Result<Inhibitor> {

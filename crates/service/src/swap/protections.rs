@@ -32,8 +32,9 @@ pub struct Protections {
     locked: bool,
     score: Option<i32>,
     _in_place: Option<Setting>,
-    _group: OwnGroup,
+    /// Its programs are in the group, which is removed once nobody is.
     _awake: Awake,
+    _group: OwnGroup,
 }
 
 /// Sets `PR_SET_IO_FLUSHER` for the whole process: the kernel must not do I/O to find memory for
@@ -146,6 +147,15 @@ impl Protections {
     #[must_use]
     pub fn list(&self) -> &[Protection] {
         &self.had
+    }
+}
+
+#[cfg(test)]
+impl Protections {
+    /// These two alone.
+    pub(super) fn of(group: OwnGroup, awake: Awake) -> Protections {
+        let (had, locked, score, _in_place) = (Vec::new(), false, None, None);
+        Protections { had, locked, score, _in_place, _awake: awake, _group: group }
     }
 }
 

@@ -1,3 +1,5 @@
+use super::super::awake::Awake;
+use super::super::protections::Protections;
 use super::*;
 
 use std::process::{Child, Command};
@@ -99,6 +101,24 @@ fn a_shared_group_is_left_for_one_that_is_left_alone() {
     let own = OwnGroup::take(&world.top, &group, pids[0]);
     assert_eq!(processes(&there), [pids[0]]);
     drop(own);
+    assert!(!there.exists());
+}
+
+#[test]
+fn the_inhibitor_of_sleep_leaves_the_group_before_it_is_removed() {
+    let needs = [Need::UnifiedGroup, Need::program("sleep", "coreutils")];
+    if !met("the_inhibitor_of_sleep_leaves_the_group_before_it_is_removed", &needs) {
+        return;
+    }
+    let mut world = World::new("awake");
+    let (group, pids) = world.group("session-3.scope", 2);
+    let own = OwnGroup::take(&world.top, &group, pids[0]);
+    let there = world.top.join(OWN);
+    let mut inhibit = Command::new("sh");
+    inhibit.args(["-c", "echo $$ >$0/cgroup.procs; exec cat"]).arg(&there);
+    let protections = Protections::of(own, Awake::by(inhibit));
+    assert_eq!(processes(&there).len(), 2);
+    drop(protections);
     assert!(!there.exists());
 }
 
