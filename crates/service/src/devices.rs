@@ -246,16 +246,19 @@ impl Devices {
             .set_up(&disk, options)
             .and_then(|()| self.attach(&lifecycle, &disk, None))
             .and_then(|()| self.vhosts.follow(&self.machine));
-        if let Err(error) = made {
-            self.save_at_end(disk.id(), None);
-            let detached = self.detach(&lifecycle, disk.id(), true).map_err(ControlError::from);
-            let removed = detached.and_then(|_| self.machine.remove(disk.id()));
-            self.save_removal();
-            return Err(after(error, removed));
-        }
+        made.map_err(|error| self.unmake(&lifecycle, &disk, error))?;
         self.unloaded.store(false, Ordering::Relaxed);
         tracing::info!("{} added", disk.name());
         Ok(disk)
+    }
+
+    /// Takes away a device that could not be made, because of `error`.
+    fn unmake(&self, lifecycle: &Change<'_>, disk: &Disk, error: ControlError) -> ControlError {
+        self.save_at_end(disk.id(), None);
+        let detached = self.detach(lifecycle, disk.id(), true).map_err(ControlError::from);
+        let removed = detached.and_then(|_| self.machine.remove(disk.id()));
+        self.save_removal();
+        after(error, removed)
     }
 
     /// Removes a device. Gives up what there is of one that could not be taken over.
@@ -273,19 +276,6 @@ impl Devices {
             }
             let disk = self.disk(name)?;
             self.remove_it(lifecycle, &disk, force)
-        })
-    }
-
-    /// Removes device `id`, if it has no user.
-    ///
-    /// # Errors
-    /// `ENODEV`, or `EBUSY` with its users.
-    pub fn remove_number(&self, id: u32) -> Result<(), ControlError> {
-        self.let_clients_go(&format!("zram{id}"), false)?;
-        let none = || ControlError::new(Errno::ENODEV, format!("there is no device zram{id}"));
-        self.when_closed(|lifecycle| {
-            let disk = self.machine.disk(id).ok_or_else(none)?;
-            self.remove_it(lifecycle, &disk, false)
         })
     }
 

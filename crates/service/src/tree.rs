@@ -172,7 +172,7 @@ fn remove(devices: &Devices, text: &str) -> Result<(), ControlError> {
     let number = kernel_int("hot_remove", text)?;
     let number = u32::try_from(number)
         .map_err(|_| ControlError::invalid("hot_remove takes the number of a device, from 0 on"))?;
-    devices.remove_number(number)
+    devices.remove(&format!("zram{number}"), false)
 }
 
 fn unload(devices: &Devices, text: &str) -> Result<(), ControlError> {

@@ -43,7 +43,7 @@ impl Devices {
                 Err(_) if is_there(number) => {}
                 Err(error) => {
                     for disk in made.iter().rev() {
-                        let _ = self.remove_number(disk.id());
+                        let _ = self.remove(&disk.name(), false);
                     }
                     return Err(error);
                 }

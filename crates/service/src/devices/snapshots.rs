@@ -82,12 +82,7 @@ impl Devices {
         // It may have gone with all devices meanwhile.
         self.check_present(&disk)?;
         let made = lifecycle.check().and_then(|()| self.attach(&lifecycle, &disk, None));
-        if let Err(error) = made {
-            let detached = self.detach(&lifecycle, disk.id(), true).map_err(ControlError::from);
-            let removed = detached.and_then(|_| self.machine.remove(disk.id()));
-            self.save_removal();
-            return Err(after(error, removed));
-        }
+        made.map_err(|error| self.unmake(&lifecycle, &disk, error))?;
         tracing::info!("{} is a clone of {}", disk.name(), origin.name());
         Ok(disk)
     }

@@ -172,7 +172,7 @@ fn a_client_that_has_just_gone_is_no_user() {
             _ => devices.set("zram0", "reset", "1").unwrap(),
         }
         if round % 3 != 0 {
-            devices.remove_number(0).unwrap();
+            devices.remove("zram0", false).unwrap();
         }
     }
     server.shutdown();
