@@ -82,6 +82,8 @@ struct Growing {
     pages_begun: u32,
     /// Buckets below this number may have memory.
     end: u64,
+    /// Buckets below this number are as this process left them.
+    begun: u64,
 }
 
 impl Index {

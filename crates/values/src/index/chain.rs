@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use sync::atomic::{AtomicU64, Ordering};
 
 use super::{
-    Bucket, FIRST, IN_PAGE, Index, LOAD, NEXT, SLOTS, SPARSE_QUARTERS, VERSION, number_of,
+    Bucket, FIRST, Growing, IN_PAGE, Index, LOAD, NEXT, SLOTS, SPARSE_QUARTERS, VERSION, number_of,
 };
 use crate::word::{Fingerprint, IDLE, Left, REFERENCED, Word};
 
@@ -54,6 +54,12 @@ impl Index {
             growing.pages_begun = growing.pages_begun.wrapping_add(1);
         }
         growing.end = growing.end.max(count + 1);
+        if growing.begun <= count {
+            // Another process may have died with its lock, and memory that was given back may stay.
+            let bucket = self.buckets.get(count as usize);
+            bucket.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+            growing.begun = count + 1;
+        }
         let bit = 1 << count.ilog2();
         let mut old = self.lock_number((count - bit) as usize);
         let mut new = self.lock_number(count as usize);
@@ -123,7 +129,7 @@ impl Index {
         let _growing = from.growing.lock();
         let count = from.count();
         self.set_count(count);
-        self.growing.lock().end = count;
+        *self.growing.lock() = Growing { pages_begun: 0, end: count, begun: count };
         (0..count as usize).all(|number| {
             let mut chain = self.lock_number(number);
             // Acquire pairs with the Release of a store: what it names is there.

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use sync::atomic::Ordering;
 
-use super::{IN_PAGE, Index, NEXT, number_of};
+use super::{Growing, Index, NEXT, number_of};
 use crate::word::Word;
 
 impl Index {
@@ -39,14 +39,10 @@ impl Index {
             }
             keys += words.len() as u64;
         }
-        let page = count.next_multiple_of(IN_PAGE).min(self.most());
-        for number in count..page {
-            self.buckets.get(number as usize).iter().for_each(|it| it.store(0, Ordering::Relaxed));
-        }
-        self.buckets.release(page as usize..self.buckets.len());
+        self.buckets.release(count as usize..self.buckets.len());
         self.more.release(self.behind.lock().end() as usize..self.more.len());
         self.keys.store(keys, Ordering::Relaxed);
-        self.growing.lock().end = count;
+        *self.growing.lock() = Growing { pages_begun: 0, end: count, begun: count };
     }
 
     /// Takes out the words for which `stays` is false. Nobody else uses the index, which is mended.

@@ -218,6 +218,39 @@ fn what_a_dead_process_left_is_mended() {
     assert_eq!(walk(&index, |_| ()).len() as u64, index.keys());
 }
 
+/// A release may leave all as it was: the pages of the system are larger, or the file system makes
+/// no holes.
+#[test]
+fn a_bucket_that_another_process_left_is_begun_anew_though_its_memory_stayed() {
+    let index = index(1 << 20);
+    let mut next = 0;
+    let mut grow_to = move |index: &Index, count| {
+        while index.count() < count {
+            index.lock(word(next).fingerprint()).insert(word(next)).expect("room");
+            index.grow(|_| ());
+            next += 1;
+        }
+    };
+    grow_to(&index, 128);
+    index.mend(|_| true);
+    // The other process died when it had the lock of the bucket behind the last, with words in it.
+    let behind = index.take_behind().expect("a bucket");
+    index.buckets.get(128)[1].store(word(1 << 20).get(), Ordering::Relaxed);
+    index.buckets.get(128)[0].store(u64::from(behind), Ordering::Relaxed);
+    index.more.get(behind as usize)[7].store(word(1 << 21).get(), Ordering::Relaxed);
+    std::mem::forget(index.lock_number(128));
+    let (tell, grown) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        grow_to(&index, 200);
+        tell.send(index).expect("it is waited for");
+    });
+    let grown = grown.recv_timeout(std::time::Duration::from_secs(60));
+    let index = grown.expect("it waits for the lock of a process that is not there");
+    let all = walk(&index, |_| ());
+    assert_eq!(all.len() as u64, index.keys());
+    assert!(all.iter().all(|there| !there.is(word(1 << 20)) && !there.is(word(1 << 21))));
+}
+
 #[test]
 fn a_full_bucket_has_others_behind_it() {
     let index = index(0);
