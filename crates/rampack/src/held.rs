@@ -5,6 +5,7 @@ use std::time::UNIX_EPOCH;
 
 use values::{At, Values};
 
+use crate::Error;
 use crate::kept::Kept;
 
 /// The engine of a store, and the directory that it may be kept in.
@@ -34,6 +35,11 @@ impl Held {
     /// A round of upkeep that looks at so many places.
     pub fn upkeep(&self, looks: usize) {
         self.values.upkeep(self.here(), looks);
+    }
+
+    /// Whether the memory of the store can have a limit.
+    pub fn judge_limit(&self, limit: u64) -> Result<(), Error> {
+        self.kept.as_ref().map_or(Ok(()), |kept| kept.judge_limit(limit))
     }
 
     /// Bytes of frames that are not of the machine.

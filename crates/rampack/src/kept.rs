@@ -10,8 +10,10 @@
 //!
 //! The directory is locked while a process has the store.
 
+use std::fmt::Display;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock, Weak};
@@ -34,6 +36,11 @@ const REGIONS: [&str; 5] = ["frames", "index", "chains", "groups", "zspages"];
 /// How long a process that is ending may take to let go of a directory.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(2);
+/// Bytes of free frames that a CPU keeps: a pcp list and the pageblock that it has reserved.
+const CPU_BYTES: u64 = PAGEBLOCK_SIZE as u64 + 64 * PAGE_SIZE as u64;
+/// Bytes of a free pageblock that keeps its memory, of one that is about to be given back, of
+/// small files, and of the last pages of tables.
+const BESIDE: u64 = 2 * PAGEBLOCK_SIZE as u64 + (1 << 20);
 
 /// The directories that this process has locked, with what their users have.
 static HERE: LazyLock<Mutex<Vec<Locked>>> = LazyLock::new(|| Mutex::new(Vec::new()));
@@ -44,20 +51,47 @@ type Locked = (Place, Weak<()>);
 
 /// What a store has of its directory. It lives as long as the store.
 pub(crate) struct Kept {
-    path: PathBuf,
     zone: Arc<Zone>,
-    _directory: Directory,
+    /// Bytes that the file system must have beside a limit.
+    beside: u64,
+    directory: Directory,
     /// Goes after the lock.
     _here: Here,
 }
 
 /// A directory that is open, and locked by this process.
-struct Directory(File);
+struct Directory {
+    file: File,
+    /// As the caller named it.
+    path: PathBuf,
+}
+
+impl Directory {
+    /// A file of this directory, whatever has its path by now.
+    fn at(&self, name: &str) -> PathBuf {
+        format!("/proc/self/fd/{}/{name}", self.file.as_raw_fd()).into()
+    }
+
+    fn said(&self, error: &io::Error) -> Error {
+        said(&self.path, error)
+    }
+
+    fn refused(&self, error: NoStore) -> Error {
+        match error {
+            NoStore::Left(text) => self.invalid(text),
+            other => other.into(),
+        }
+    }
+
+    fn invalid(&self, text: impl Display) -> Error {
+        Error::Invalid(format!("{}: {text}", self.path.display()).into())
+    }
+}
 
 impl Drop for Directory {
     fn drop(&mut self) {
         // A child that is just being started has it open a moment longer, and the lock with it.
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
     }
 }
 
@@ -71,6 +105,14 @@ impl Drop for Here {
 }
 
 impl Kept {
+    /// Whether the file system has room for a limit, with what the store has by now.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`], and the error of fstatvfs(3).
+    pub fn judge_limit(&self, limit: u64) -> Result<(), Error> {
+        judge_room(&self.directory, room(&self.directory)?, limit, self.beside)
+    }
+
     /// Bytes of frames that are in use.
     pub fn used_bytes(&self) -> u64 {
         self.zone.stats().allocated * PAGE_SIZE as u64
@@ -81,9 +123,10 @@ impl Drop for Kept {
     fn drop(&mut self) {
         // The store has ended: what is written to the disk now is all of it. If that fails, a later
         // boot of the system refuses what it finds.
-        let sync = |name| File::open(self.path.join(name))?.sync_all();
-        if REGIONS.into_iter().try_for_each(sync).is_ok() {
-            let _ = fs::remove_file(self.path.join(OPEN)).and_then(|()| sync_names(&self.path));
+        let directory = &self.directory;
+        if sync_regions(directory).is_ok() {
+            let removed = fs::remove_file(directory.at(OPEN));
+            let _ = removed.and_then(|()| directory.file.sync_all());
         }
     }
 }
@@ -98,60 +141,72 @@ pub(crate) fn open(
     (unit, codec, seed): (usize, &str, u64),
     limit: Option<u64>,
 ) -> Result<(Values, Kept, Arc<()>), Error> {
-    let failed = |error: io::Error| said(path, &error);
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(|error| said(path, &error))?;
     let (directory, place) = lock(path)?;
-    let left = match fs::read(path.join(RECORD)) {
-        Ok(bytes) => Some(Record::from_bytes(&bytes).map_err(|error| refused(path, error))?),
+    let failed = |error: io::Error| directory.said(&error);
+    let left = match fs::read(directory.at(RECORD)) {
+        Ok(bytes) => Some(Record::from_bytes(&bytes).map_err(|error| directory.refused(error))?),
         Err(error) if error.kind() == ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
     };
-    match &left {
+    let is_marked = match &left {
         Some(record) => {
-            record.judge(unit, codec).map_err(|error| refused(path, error))?;
-            judge_boot(path)?;
+            record.judge(unit, codec).map_err(|error| directory.refused(error))?;
+            judge_boot(&directory)?
         }
-        None => only_ours(path)?,
-    }
-    let limit = limit_within(path, &directory.0, memory, limit)?;
+        None => only_ours(&directory).map(|()| false)?,
+    };
+    let room = room(&directory)?;
+    // Free frames of each CPU take at most an eighth of a small file system.
+    let cpus = host::cpus().min((room / 8 / CPU_BYTES).max(1) as usize);
+    let beside = BESIDE + cpus as u64 * CPU_BYTES;
+    let limit = limit.unwrap_or_else(|| {
+        memory.min(room.saturating_sub(beside) / 33 * 32).max(values::LEAST_LIMIT)
+    });
     // A mark that outlives a refusal would spoil the store with the end of the system.
-    values::judge_limit(limit).map_err(|error| refused(path, error))?;
+    values::judge_limit(limit).map_err(|error| directory.refused(error))?;
+    judge_room(&directory, room, limit, beside)?;
     let makes = left.is_none();
     let record = left.unwrap_or_else(|| {
         let frames = pages_for(memory).clamp(1, u64::from(u32::MAX / 2)) as u32;
         Record { unit, seed, frames, codec: codec.to_owned() }
     });
-    write(path, OPEN, boot()?.as_bytes()).map_err(failed)?;
+    if !is_marked {
+        write(&directory, OPEN, boot()?.as_bytes()).map_err(failed)?;
+    }
     let files = Files {
-        path,
+        directory: &directory,
         memory: Memfds::new(),
         makes,
         next: AtomicUsize::new(0),
         why: Mutex::new(None),
     };
-    let made = make(&files, &record, |zone| parts(zone, record.seed, Some(limit)));
+    let made = make(&files, &record, cpus, |zone| parts(zone, record.seed, Some(limit)));
     let (values, zone) = made.map_err(|error| match files.why.lock().take() {
         Some(why) => failed(why),
-        None => refused(path, error),
+        None => directory.refused(error),
     })?;
     if makes {
-        write(path, RECORD, &record.to_bytes()).map_err(failed)?;
+        write(&directory, RECORD, &record.to_bytes()).map_err(failed)?;
     }
     let users = Arc::new(());
     let here = Arc::downgrade(&users);
     HERE.lock().push((place, here.clone()));
-    let kept = Kept { path: path.to_owned(), zone, _directory: directory, _here: Here(here) };
-    Ok((values, kept, users))
+    Ok((values, Kept { zone, beside, directory, _here: Here(here) }, users))
 }
 
 /// Makes a store in the files, or of what they have.
 fn make(
     files: &Files<'_>,
     record: &Record,
+    cpus: usize,
     parts: impl FnOnce(Arc<dyn Frames>) -> Parts,
 ) -> Result<(Values, Arc<Zone>), NoStore> {
-    let options =
-        ZoneOptions { init_on_free: true, ..ZoneOptions::new(host::cpus(), record.frames) };
+    let options = ZoneOptions { init_on_free: true, ..ZoneOptions::new(cpus, record.frames) };
     let zone = Zone::over(files, &Mmap, options);
     let zone = Arc::new(zone.map_err(|error| NoStore::NoMemory(error.to_string()))?);
     let parts = parts(zone.clone());
@@ -166,15 +221,15 @@ fn make(
 /// upkeep of a store in this process that has no user any more.
 fn lock(path: &Path) -> Result<(Directory, Place), Error> {
     let failed = |error: io::Error| said(path, &error);
-    let directory = File::open(path).map_err(failed)?;
-    let about = directory.metadata().map_err(failed)?;
+    let file = File::open(path).map_err(failed)?;
+    let about = file.metadata().map_err(failed)?;
     let place = (about.dev(), about.ino());
-    let directory = Directory(directory);
-    let is_locked = || host::try_lock(&directory.0).map_err(failed);
+    let directory = Directory { file, path: path.to_owned() };
+    let is_locked = || host::try_lock(&directory.file).map_err(failed);
     let until = Instant::now() + PATIENCE;
     while !is_locked()? {
         let here = HERE.lock().iter().find(|it| it.0 == place).map(|it| it.1.strong_count());
-        let (who, lets_go) = match (here, host::locker(&directory.0)) {
+        let (who, lets_go) = match (here, host::locker(&directory.file)) {
             (Some(users), _) => ("this process".to_owned(), users == 0),
             (None, Some(process)) => (format!("process {process}"), host::is_ending(process)),
             (None, None) => ("another process".to_owned(), false),
@@ -193,31 +248,36 @@ fn lock(path: &Path) -> Result<(Directory, Place), Error> {
 }
 
 /// A directory without a record is empty, or a process died before it had made a store.
-fn only_ours(path: &Path) -> Result<(), Error> {
-    for entry in fs::read_dir(path).map_err(|error| said(path, &error))? {
-        let name = entry.map_err(|error| said(path, &error))?.file_name();
+fn only_ours(directory: &Directory) -> Result<(), Error> {
+    let failed = |error: io::Error| directory.said(&error);
+    for entry in fs::read_dir(directory.at("")).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name();
         let known = REGIONS.into_iter().chain([OPEN, "record.new", "open.new"]);
         if known.into_iter().all(|known| name != *known) {
-            let (path, name) = (path.display(), name.display());
-            let text = format!("{path}: it has a file {name} and no store: it must be empty");
-            return Err(Error::Invalid(text.into()));
+            let text = format!("it has a file {} and no store: it must be empty", name.display());
+            return Err(directory.invalid(text));
         }
     }
     Ok(())
 }
 
-/// Where a process died and then the system, nobody can say what the disk has.
-fn judge_boot(path: &Path) -> Result<(), Error> {
-    match fs::read(path.join(OPEN)) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(said(path, &error)),
-        Ok(then) if then == boot()?.as_bytes() => Ok(()),
-        Ok(_) => {
-            let path = path.display();
-            let text = format!("{path}: the system ended while a process had the store there");
-            Err(Error::Invalid(text.into()))
-        }
+/// Whether a process died in this boot of the system. Where the system ended after it, nobody can
+/// say what the disk has.
+fn judge_boot(directory: &Directory) -> Result<bool, Error> {
+    match fs::read(directory.at(OPEN)) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(directory.said(&error)),
+        Ok(then) if then == boot()?.as_bytes() => Ok(true),
+        Ok(_) => Err(directory.invalid("the system ended while a process had the store there")),
     }
+}
+
+/// Waits until the disk has all that the regions have.
+fn sync_regions(directory: &Directory) -> io::Result<()> {
+    REGIONS.into_iter().try_for_each(|name| {
+        let synced = File::open(directory.at(name)).and_then(|file| file.sync_all());
+        synced.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
+    })
 }
 
 /// The present boot of the system.
@@ -226,47 +286,39 @@ fn boot() -> Result<String, Error> {
     fs::read_to_string(path).map_err(|error| said(path, &error))
 }
 
-/// The limit, for which the file system has room: a process that writes to a mapping of a full one
-/// is ended.
-fn limit_within(
-    path: &Path,
-    directory: &File,
-    memory: u64,
-    limit: Option<u64>,
-) -> Result<u64, Error> {
-    let length = |name: &str| fs::metadata(path.join(name)).map_or(0, |it| it.blocks() * 512);
-    let free = host::free_bytes_of(directory).map_err(|error| said(path, &error))?;
-    let room = free.saturating_add(REGIONS.into_iter().map(length).sum());
-    match limit {
-        Some(limit) if limit > room => {
-            let path = path.display();
-            let text = format!("{path}: {room} bytes are free there, and the limit is {limit}");
-            Err(Error::Invalid(text.into()))
-        }
-        Some(limit) => Ok(limit),
-        None => Ok(memory.min(room)),
+/// Bytes that the file system has for the store: those that are free, and those of its files.
+fn room(directory: &Directory) -> Result<u64, Error> {
+    let length = |name| fs::metadata(directory.at(name)).map_or(0, |it| it.blocks() * 512);
+    let free = host::free_bytes_of(&directory.file).map_err(|error| directory.said(&error))?;
+    Ok(free.saturating_add(REGIONS.into_iter().map(length).sum()))
+}
+
+/// Judges whether there is room for all that a store with this limit takes: a process that writes
+/// to a mapping of a full file system is ended. An entry of `zspages` is 1/32 of a frame.
+fn judge_room(directory: &Directory, room: u64, limit: u64, beside: u64) -> Result<(), Error> {
+    let needed = limit.saturating_add(limit / 32).saturating_add(beside);
+    if needed > room {
+        return Err(directory.invalid(format!(
+            "{room} bytes are free there, and a limit of {limit} needs {needed}"
+        )));
     }
+    Ok(())
 }
 
 /// Writes a small file whole, or not at all. The disk has it then.
-fn write(path: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let new = path.join(format!("{name}.new"));
+fn write(directory: &Directory, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let new = directory.at(&format!("{name}.new"));
     let options = File::options().write(true).create(true).truncate(true).mode(0o600).open(&new);
     let mut file = options?;
     file.write_all(bytes)?;
     file.sync_all()?;
-    fs::rename(new, path.join(name))?;
-    sync_names(path)
-}
-
-/// Waits until the disk has the names of the files, too.
-fn sync_names(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
+    fs::rename(new, directory.at(name))?;
+    directory.file.sync_all()
 }
 
 /// Provides the regions, one after the other.
 struct Files<'a> {
-    path: &'a Path,
+    directory: &'a Directory,
     memory: Memfds,
     /// The files are new.
     makes: bool,
@@ -280,7 +332,7 @@ impl Files<'_> {
         let bytes = bytes.max(1).next_multiple_of(PAGEBLOCK_SIZE);
         let mut options = File::options();
         options.read(true).write(true).mode(0o600);
-        let file = options.create(self.makes).truncate(self.makes).open(self.path.join(name));
+        let file = options.create(self.makes).truncate(self.makes).open(self.directory.at(name));
         let file =
             file.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
         if self.makes {
@@ -310,12 +362,5 @@ fn said(path: &Path, error: &io::Error) -> Error {
     match error.raw_os_error() {
         Some(errno) => Error::System { errno, message },
         None => Error::Invalid(message),
-    }
-}
-
-fn refused(path: &Path, error: NoStore) -> Error {
-    match error {
-        NoStore::Left(text) => Error::Invalid(format!("{}: {text}", path.display()).into()),
-        other => other.into(),
     }
 }

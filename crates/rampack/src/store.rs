@@ -127,8 +127,9 @@ impl StoreOptions {
     /// A directory in `/dev/shm`, or of another tmpfs, is memory, and ends with the system. On a
     /// disk the store also comes back after a reboot, if it was dropped before; one that the end of
     /// the system cut off is refused. The lives of its values go by the time of day, also while no
-    /// process has it. A put fails for want of room within the limit, for which there must be room
-    /// when the store is opened. If others fill the file system up, the process ends (SIGBUS).
+    /// process has it. A put fails for want of room within the limit. The file system must have
+    /// room for it, and for 1/32 more and 2.3 MiB for each CPU and 5 MiB; by default the limit is
+    /// what leaves these. If others fill the file system up, the process ends (SIGBUS).
     ///
     /// ```
     /// # fn main() -> Result<(), rampack::Error> {
@@ -440,8 +441,10 @@ impl Store {
     /// what it takes, the next put makes room.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for less than 1 MiB; nothing has changed then.
+    /// [`Error::Invalid`] for less than 1 MiB, and for more than the file system of a store that is
+    /// kept has room for; nothing has changed then.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
+        self.values.judge_limit(bytes)?;
         Ok(self.values.set_limit(Some(bytes))?)
     }
 

@@ -8,7 +8,7 @@ use std::io::{Read, Write, pipe};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{self, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
@@ -207,6 +207,92 @@ fn what_is_not_the_same_is_refused_by_name_and_stays() {
     fs::write(other.join("letter"), "mine").unwrap();
     assert!(refused(options(&other)).contains("letter"));
     assert_eq!(fs::read_dir(other).unwrap().count(), 1);
+}
+
+#[test]
+fn a_directory_that_is_moved_is_closed_and_not_what_took_its_path() {
+    let directory = TempDir::new();
+    let (path, moved) = (directory.path().join("store"), directory.path().join("moved"));
+    let store = open(&path);
+    fill(&store, 300);
+    fs::rename(&path, &moved).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("open"), "of another store").unwrap();
+    drop(store);
+    assert_eq!(fs::read(path.join("open")).unwrap(), b"of another store");
+    assert!(!moved.join("open").exists(), "the next boot of the system would refuse the store");
+    assert_eq!(count(&open(&moved), 300), (300, 0));
+}
+
+const SMALL: &str = "RAMPACK_KEPT_SMALL";
+
+/// Fills the store of a directory many times over, and ends without closing it.
+fn overfill(directory: &Path) -> ! {
+    let rampack = Rampack::builder().memory(1 << 30).upkeep(Upkeep::Manual).build().unwrap();
+    let store = rampack.store(StoreOptions::new().keep(directory)).unwrap();
+    let said = store.set_limit(30 << 20).expect_err("there is no room").to_string();
+    assert!(said.contains("bytes are free"), "{said}");
+    thread::scope(|scope| {
+        for thread in 0..4 {
+            let store = &store;
+            scope.spawn(move || {
+                let (mut rng, mut value) = (Rng::new(thread), [0; 4096]);
+                for _ in 0..6000 {
+                    rng.fill(&mut value);
+                    store.put(rng.below(20_000).to_ne_bytes(), value).unwrap();
+                    if rng.one_in(5) {
+                        store.remove(rng.below(20_000).to_ne_bytes());
+                    }
+                }
+            });
+        }
+    });
+    assert!(store.stats().evicted > 1000, "{:?}", store.stats());
+    process::exit(0);
+}
+
+#[test]
+fn a_full_store_on_a_small_file_system_ends_no_process() {
+    let name = "a_full_store_on_a_small_file_system_ends_no_process";
+    if let Ok(directory) = env::var(SMALL) {
+        overfill(Path::new(&directory));
+    }
+    if !met(name, &[Need::Root]) {
+        return;
+    }
+    let mounted = Mounted::new("size=32m");
+    let path = mounted.0.path().join("store");
+    let said = refused(options(&path).limit(32 << 20));
+    assert!(said.contains("bytes are free"), "{said}");
+    // Who filled it up before has left its pages; and others may take the rest.
+    for others in [false, true] {
+        let mut other = File::create(mounted.0.path().join("other")).unwrap();
+        while others && other.write_all(&[1; 4096]).is_ok() {}
+        let mut command = Command::new(env::current_exe().unwrap());
+        command.args([name, "--exact", "--nocapture"]).env(SMALL, &path);
+        testkit::run(&mut command);
+    }
+    let store = rampack().store(StoreOptions::new().keep(&path)).unwrap();
+    assert_eq!(store.stats().lost, 0);
+    assert!(store.stats().values > 1000, "{:?}", store.stats());
+}
+
+/// A tmpfs of its own; unmounted when dropped.
+struct Mounted(TempDir);
+
+impl Mounted {
+    fn new(options: &str) -> Mounted {
+        let mounted = Mounted(TempDir::new());
+        let mut command = Command::new("mount");
+        testkit::run(command.args(["-t", "tmpfs", "-o", options, "none"]).arg(mounted.0.path()));
+        mounted
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        testkit::try_run(Command::new("umount").arg("-l").arg(self.0.path()));
+    }
 }
 
 /// Flips random bits of a file below `end`, where it has any.

@@ -40,8 +40,8 @@ use crate::state::{Apart, Cold, Hands, Pending, Swept};
 use crate::word::{Fingerprint, Place, Word};
 use crate::{At, GetError, MAX_KEY, MAX_VALUE, Parts, PutOptions};
 
-/// The least limit, in bytes.
-const LEAST: u64 = 1 << 20;
+/// The least limit, in bytes: see [`judge_limit`].
+pub const LEAST_LIMIT: u64 = 1 << 20;
 /// Words of a CPU that wait for readers.
 const RETIRED: usize = 512;
 /// Objects of a value of more bytes are given back at once, with a wait for readers: many of them
@@ -563,8 +563,8 @@ fn no_memory(error: NoMemory) -> NoStore {
 /// # Errors
 /// [`NoStore::Invalid`] for less than 1 MiB.
 pub fn judge_limit(limit: u64) -> Result<(), NoStore> {
-    if limit < LEAST {
-        let text = format!("a limit of {limit} bytes: {LEAST} at least are allowed");
+    if limit < LEAST_LIMIT {
+        let text = format!("a limit of {limit} bytes: {LEAST_LIMIT} at least are allowed");
         return Err(NoStore::Invalid(text));
     }
     Ok(())

@@ -49,7 +49,7 @@ mod scratch;
 mod state;
 mod word;
 
-pub use engine::{Loading, Saving, Values, judge_limit};
+pub use engine::{LEAST_LIMIT, Loading, Saving, Values, judge_limit};
 pub use options::{At, Options, Parts, PutOptions, Recompress, Tell, UNITS};
 pub use outcome::{Cursor, Evicted, GetError, LoadError, NoStore, PutError, Reason, Stats};
 pub use record::Record;
