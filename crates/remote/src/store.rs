@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno, without_secrets};
-use opendal::layers::{RetryLayer, TimeoutLayer};
+use opendal::layers::RetryLayer;
 use opendal::{Buffer, ErrorKind, HttpTransporter, OperationContext, Operator};
 use opendal_http_transport_reqwest::ReqwestTransport;
 use sync::Mutex;
@@ -22,8 +22,8 @@ use crate::rarely::Rarely;
 
 /// How often a request is tried again within its deadline, if the store says that this may help.
 const RETRIES: usize = 2;
-/// A write may take this many deadlines of a read, and one more for so many bytes: the way to a
-/// store may be slow. By default a chunk gets there at 340 kbit/s.
+/// A write may take this many deadlines, a read one, and both one more for so many bytes: the way
+/// to a store may be slow. By default a chunk gets there, and back, at 400 kbit/s.
 const WRITE_DEADLINES: u32 = 4;
 const BYTES_PER_DEADLINE: usize = 256 << 10;
 /// Threads of a directory, for what waits.
@@ -32,8 +32,6 @@ const THREADS: usize = 4;
 /// A store.
 pub(crate) struct Store {
     operator: Operator,
-    /// The same without a limit for each try.
-    writer: Operator,
     /// What a directory waits in. One that hangs takes no threads of others.
     threads: Option<Runtime>,
     shown: String,
@@ -94,7 +92,6 @@ impl Store {
             let message = format!("{shown} {what}: {}: {}", error.kind(), error.message());
             ControlError::new(errno, message)
         })?;
-        let limit = TimeoutLayer::new().with_timeout(deadline).with_io_timeout(deadline);
         let retry = RetryLayer::new().with_max_times(RETRIES).with_jitter();
         let retry = retry.with_min_delay(Duration::from_millis(50));
         let operator = match uri.starts_with("s3:") {
@@ -103,12 +100,8 @@ impl Store {
         };
         let is_directory = operator.info().scheme() == "fs";
         let threads = if is_directory { Some(threads(&shown)?) } else { None };
-        let writer = operator.clone().layer(retry.clone());
-        // The limit of a try is below the retries, and the one of all tries above.
-        let operator = operator.layer(limit).layer(retry);
         Ok(Store {
-            operator,
-            writer,
+            operator: operator.layer(retry),
             threads,
             shown,
             deadline,
@@ -157,18 +150,19 @@ impl Store {
     /// Reads bytes of an object.
     pub(crate) async fn read(&self, name: &str, range: Range<u64>) -> Result<Vec<u8>, Failure> {
         let length = (range.end - range.start) as usize;
+        let deadline = self.deadline_of(1, length);
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let read = async move { operator.read_with(&name).range(range).await };
-        let bytes = self.ask(&self.others, self.deadline, read).await?.to_vec();
+        let bytes = self.ask(&self.others, deadline, read).await?.to_vec();
         if bytes.len() == length { Ok(bytes) } else { Err(Failure::Wrong) }
     }
 
     /// Writes an object.
     pub(crate) async fn write(&self, name: &str, bytes: Buffer) -> Result<(), Failure> {
-        let deadlines = WRITE_DEADLINES + (bytes.len() / BYTES_PER_DEADLINE) as u32;
-        let (writer, name) = (self.writer.clone(), name.to_owned());
-        let write = async move { writer.write(&name, bytes).await };
-        self.ask(&self.writes, self.deadline * deadlines, write).await.map(drop)
+        let deadline = self.deadline_of(WRITE_DEADLINES, bytes.len());
+        let (operator, name) = (self.operator.clone(), name.to_owned());
+        let write = async move { operator.write(&name, bytes).await };
+        self.ask(&self.writes, deadline, write).await.map(drop)
     }
 
     /// Deletes an object. That it is not there is no error.
@@ -176,6 +170,10 @@ impl Store {
         let (operator, name) = (self.operator.clone(), name.to_owned());
         let delete = async move { operator.delete(&name).await };
         self.ask(&self.others, self.deadline, delete).await
+    }
+
+    fn deadline_of(&self, deadlines: u32, bytes: usize) -> Duration {
+        self.deadline * (deadlines + (bytes / BYTES_PER_DEADLINE) as u32)
     }
 
     async fn ask<T: Send + 'static>(

@@ -163,7 +163,7 @@ fn what_is_new_waits_for_its_budget() {
     }
 }
 
-/// A chunk takes longer than a deadline to get there.
+/// A chunk takes longer than a deadline to get there, and to come back.
 #[test]
 fn a_slow_way_to_a_store_is_slow() {
     let server = S3::start();
@@ -175,6 +175,8 @@ fn a_slow_way_to_a_store_is_slow() {
     assert!(uploaded < ((CHUNKS - 1) * CHUNK) as u64, "its room does not wait for the others");
     world.wait_until_away();
     assert_eq!(world.read_each(), [Ok(()); CHUNKS]);
+    assert_eq!(world.write(3 * PAGE_SIZE, PAGE_SIZE), Ok(()), "the rest of its chunk comes back");
+    world.read(0, CHUNK).unwrap();
 }
 
 #[test]

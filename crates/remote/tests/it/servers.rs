@@ -14,7 +14,7 @@ use s3s::auth::SimpleAuth;
 use s3s::service::S3ServiceBuilder;
 use s3s_fs::FileSystem;
 use testkit::{Need, TempDir};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::runtime::Runtime;
 
 /// Nothing here takes that long.
@@ -103,7 +103,7 @@ impl S3 {
         self.uri_by(self.port)
     }
 
-    /// The same by a slow way: so many bytes a second go to the server.
+    /// The same by a slow way: so many bytes a second go to the server, and as many come back.
     pub fn slow_uri(&self, bytes_a_second: u64) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -115,15 +115,10 @@ impl S3 {
                 tokio::spawn(async move {
                     let ((mut from, mut back), (mut answers, mut to)) =
                         (near.into_split(), far.into_split());
-                    tokio::spawn(async move { tokio::io::copy(&mut answers, &mut back).await });
-                    let mut bytes = [0; 16 << 10];
-                    while let Ok(count @ 1..) = from.read(&mut bytes).await {
-                        let takes = count as u64 * 1_000_000 / bytes_a_second;
-                        tokio::time::sleep(Duration::from_micros(takes)).await;
-                        if to.write_all(&bytes[..count]).await.is_err() {
-                            return;
-                        }
-                    }
+                    tokio::join!(
+                        pass(&mut from, &mut to, bytes_a_second),
+                        pass(&mut answers, &mut back, bytes_a_second),
+                    );
                 });
             }
         });
@@ -141,6 +136,23 @@ impl S3 {
     pub fn objects(&self) -> Vec<PathBuf> {
         files(&self.dir.join("cold"))
     }
+}
+
+/// Passes on what comes, so many bytes a second.
+async fn pass(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    bytes_a_second: u64,
+) {
+    let mut bytes = [0; 16 << 10];
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        let takes = count as u64 * 1_000_000 / bytes_a_second;
+        tokio::time::sleep(Duration::from_micros(takes)).await;
+        if to.write_all(&bytes[..count]).await.is_err() {
+            return;
+        }
+    }
+    let _ = to.shutdown().await;
 }
 
 /// Files that whoever opens one waits for, until this ends.
