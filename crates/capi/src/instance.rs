@@ -132,7 +132,9 @@ pub extern "C" fn rampack_free(rampack: Option<Box<Rampack>>) {
 #[unsafe(no_mangle)]
 pub extern "C" fn rampack_upkeep(rampack: Option<&Rampack>) -> c_int {
     call(|| {
-        of(rampack, "rampack")?.rampack.upkeep()?;
+        // `on_pressure` may free what the caller has.
+        let rampack = of(rampack, "rampack")?.rampack.clone();
+        rampack.upkeep()?;
         Ok(())
     })
 }

@@ -229,9 +229,42 @@ fn examples_run_under_address_sanitizer() {
     }
 }
 
+/// Builds a program from its text.
+fn build_text(place: &TempDir, name: &str, text: &str) {
+    let source = place.join(name);
+    fs::write(&source, text).unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.arg("-I").arg(here("include")).arg(&source).arg("-o").arg(place.join("program"));
+    compiler.arg("-L").arg(place.path()).arg("-lrampack");
+    run(compiler.arg(format!("-Wl,-rpath,{}", place.path().display())));
+}
+
+#[test]
+fn who_is_told_that_memory_is_short_may_free_all() {
+    let valgrind = Need::program("valgrind", "valgrind");
+    if !met("who_is_told_that_memory_is_short_may_free_all", &[CC, valgrind]) {
+        return;
+    }
+    let place = linked();
+    let text = "#include <rampack.h>\n#include <stdlib.h>\n\
+         static struct rampack *memory; static struct rampack_store *store; static int told;\n\
+         static void on_pressure(void *data, int why) {\n\
+         (void)data; (void)why; told = 1; rampack_store_free(store); rampack_free(memory); }\n\
+         int main(void) {\n\
+         struct rampack_options o = {sizeof o, 1 << 20, 1, 0, on_pressure, NULL};\n\
+         struct rampack_store_options s = {sizeof s}; char value[4096]; int key, i;\n\
+         s.no_eviction = 1;\n\
+         if (rampack_new(&o, &memory) < 0 || rampack_store_new(memory, &s, &store)) return 1;\n\
+         for (key = 0; ; key++) {\n\
+         for (i = 0; i < 4096; i++) value[i] = (char)rand();\n\
+         if (rampack_store_put(store, &key, sizeof key, value, 4096, 0)) break; }\n\
+         return rampack_upkeep(memory) || !told; }\n";
+    build_text(&place, "frees.c", text);
+    run(Command::new("valgrind").arg("--error-exitcode=99").arg(place.join("program")));
+}
+
 /// A program of one expression that must give the number, and say the words.
 fn refuses(place: &TempDir, number: i32, words: &str, expression: &str) {
-    let source = place.join("refuses.c");
     let text = format!(
         "#include <rampack.h>\n#include <stdio.h>\n#include <stdint.h>\n\
          #include <string.h>\n\
@@ -244,11 +277,7 @@ fn refuses(place: &TempDir, number: i32, words: &str, expression: &str) {
          int code = {expression};\n\
          printf(\"%d %s\", code, rampack_last_error());\nreturn 0; }}\n"
     );
-    fs::write(&source, text).unwrap();
-    let mut compiler = Command::new("cc");
-    compiler.arg("-I").arg(here("include")).arg(&source).arg("-o").arg(place.join("program"));
-    compiler.arg("-L").arg(place.path()).arg("-lrampack");
-    run(compiler.arg(format!("-Wl,-rpath,{}", place.path().display())));
+    build_text(place, "refuses.c", &text);
     let output = try_run(&mut Command::new(place.join("program")));
     let (code, said) = output.stdout.split_once(' ').unwrap_or_default();
     assert_eq!(code, number.to_string(), "{expression}: {output:?}");
