@@ -41,9 +41,9 @@ pub const RAMPACK_EXPIRED: c_int = 2;
 
 /// Is called with each value that left a store by itself, when nobody finds it any more, before it
 /// is freed; `why` is `RAMPACK_EVICTED` or `RAMPACK_EXPIRED`. By any thread: one that stores
-/// another value, or that does upkeep. It may use the store, but must not put a value into it.
-/// `value` is `NULL` if what was stored does not decompress. It must return: no exception, no
-/// `longjmp`.
+/// another value, or that does upkeep. It may use the store, but must not put a value into it, nor
+/// free a store. `value` is `NULL` if what was stored does not decompress. It must return: no
+/// exception, no `longjmp`.
 pub type RampackOnEvict = Option<
     extern "C" fn(
         data: *mut c_void,

@@ -111,7 +111,7 @@ impl StoreOptions {
 
     /// Is called with each value that left by itself, when nobody finds it any more: by the thread
     /// that stored another one, or that does upkeep. It may use the store, but must not put a value
-    /// into it.
+    /// into it, nor be the last to drop it.
     #[must_use]
     pub fn on_evict(self, call: impl Fn(&Left<'_>) + Send + Sync + 'static) -> StoreOptions {
         let tell = move |evicted: &Evicted<'_>| call(&Left(evicted));
