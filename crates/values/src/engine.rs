@@ -347,28 +347,6 @@ impl Values {
         self.len_of(at, key).is_some()
     }
 
-    /// Reads several values, as [`Values::get`] does. `into` gets the number of each key and its
-    /// length, for a buffer of at least so many bytes; or `None` to leave the value out. `see` gets
-    /// the number and the outcome.
-    pub fn get_many<'b>(
-        &self,
-        at: At,
-        keys: &[&[u8]],
-        mut into: impl FnMut(usize, usize) -> Option<&'b mut [u8]>,
-        mut see: impl FnMut(usize, Result<Option<usize>, GetError>),
-    ) {
-        keys.iter().for_each(|key| self.own.index.prefetch(self.fingerprint(key)));
-        for (number, key) in keys.iter().enumerate() {
-            let got = self.find(at, key, |values, found| {
-                let length = found.head.value;
-                let Some(into) = into(number, length) else { return Ok(length) };
-                let into = into.get_mut(..length).ok_or(GetError::TooSmall(length))?;
-                values.read(found, 0, into).map(|()| length)
-            });
-            see(number, got);
-        }
-    }
-
     /// Stores several values, as [`Values::put`] does. Returns how many were stored.
     ///
     /// # Errors
@@ -482,12 +460,6 @@ impl Values {
     fn table_bytes(&self) -> u64 {
         let indexes = self.family.all();
         indexes.iter().map(|own| own.index.bytes()).sum::<u64>() + self.groups.bytes()
-    }
-
-    /// The codec of its units.
-    #[must_use]
-    pub fn codec(&self) -> &Arc<dyn Compressor> {
-        &self.codec
     }
 
     /// Gives the pool what the tables leave of the limit.

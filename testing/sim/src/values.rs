@@ -336,27 +336,9 @@ impl<N: FnMut() -> Option<u8>, M: Fn(Options) -> Values> World<N, M> {
     fn get_many(&mut self) -> Option<()> {
         let keys = (0..4).map(|_| self.key()).collect::<Option<Vec<_>>>()?;
         let names: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
-        let mut room = vec![0; 4 << 20];
-        let mut rest = &mut room[..];
-        let mut got = [None; 4];
-        self.values.get_many(
-            self.at(),
-            &names,
-            |_, length| {
-                let (this, next) = core::mem::take(&mut rest).split_at_mut(length.min(1 << 20));
-                rest = next;
-                (this.len() == length).then_some(this)
-            },
-            |number, outcome| got[number] = outcome.expect("no damage"),
-        );
-        for (key, got) in keys.iter().zip(got) {
-            assert_eq!(got, self.expected(key).map(Vec::len));
-        }
-        let whole = keys.iter().filter_map(|key| self.expected(key));
-        let mut at = 0;
-        for value in whole.take_while(|value| value.len() <= 1 << 20) {
-            assert!(room[at..at + value.len()] == **value, "of several at once");
-            at += value.len();
+        let got = self.values.get_vecs(self.at(), &names).expect("no damage");
+        for (key, got) in keys.iter().zip(&got) {
+            assert!(got.as_ref() == self.expected(key), "of several at once");
         }
         Some(())
     }
