@@ -14,6 +14,10 @@ use crate::raised;
 use crate::shared::{self, Own};
 use crate::value::{self, Key};
 
+/// So many values, or so many bytes of them, are put or read at a time.
+const MANY: usize = 64;
+const MUCH: usize = 1 << 20;
+
 /// Values by keys, compressed. See `rampack.Store`.
 #[pyclass(name = "Store", module = "rampack._rampack", subclass, frozen)]
 pub struct Store {
@@ -41,6 +45,12 @@ fn beside(path: &Path) -> io::Result<(PathBuf, File)> {
             made => return Ok((name.into(), made?)),
         }
     }
+}
+
+/// A pair of Python as it is stored.
+fn stored_pair(pair: PyResult<Bound<'_, PyAny>>) -> PyResult<(Key, Vec<u8>)> {
+    let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
+    Ok((Key::of(&key)?, value::stored(&value)?))
 }
 
 impl Store {
@@ -133,41 +143,57 @@ impl Store {
 
     fn get_many<'py>(&self, keys: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
         let (py, store) = (keys.py(), self.store.get()?);
-        let keys: Vec<Bound<'py, PyAny>> = keys.try_iter()?.collect::<PyResult<_>>()?;
-        let stored: Vec<Key> = keys.iter().map(Key::of).collect::<PyResult<_>>()?;
-        let values = py.detach(|| {
-            let stored: Vec<&[u8]> = stored.iter().map(Key::bytes).collect();
-            store.get_many(&stored)
-        });
-        let found = PyDict::new(py);
-        for (key, value) in keys.into_iter().zip(values.map_err(raised)?) {
-            if let Some(value) = value {
-                found.set_item(key, value::object(py, &value)?)?;
+        let (found, mut keys) = (PyDict::new(py), keys.try_iter()?);
+        loop {
+            let some: Vec<_> = keys.by_ref().take(MANY).collect::<PyResult<_>>()?;
+            let is_last = some.len() < MANY;
+            let stored: Vec<Key> = some.iter().map(Key::of).collect::<PyResult<_>>()?;
+            let values = py.detach(|| {
+                let stored: Vec<&[u8]> = stored.iter().map(Key::bytes).collect();
+                store.get_many(&stored)
+            });
+            for (key, value) in some.into_iter().zip(values.map_err(raised)?) {
+                if let Some(value) = value {
+                    found.set_item(key, value::object(py, &value)?)?;
+                }
+            }
+            if is_last {
+                return Ok(found);
             }
         }
-        Ok(found)
     }
 
-    /// As `put` with each pair; all are compressed without the lock of the interpreter.
+    /// As `put` with each pair; some at a time are compressed without the lock of the interpreter.
     #[pyo3(signature = (pairs, *, ttl=None))]
     fn _put_many(&self, pairs: &Bound<'_, PyAny>, ttl: Option<f64>) -> PyResult<()> {
         let (store, ttl) = (self.store.get()?, duration(ttl)?.or(self.ttl));
-        let mut stored = Vec::new();
-        for pair in pairs.try_iter()? {
-            let (key, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair?.extract()?;
-            stored.push((Key::of(&key)?, value::stored(&value)?));
+        let (py, mut pairs) = (pairs.py(), pairs.try_iter()?);
+        let mut end = None;
+        while end.is_none() {
+            let (mut some, mut bytes) = (Vec::new(), 0);
+            while end.is_none() && some.len() < MANY && bytes < MUCH {
+                match pairs.next().map(stored_pair) {
+                    Some(Ok(pair)) => {
+                        bytes += pair.1.len();
+                        some.push(pair);
+                    }
+                    // Those before it are stored all the same.
+                    Some(Err(error)) => end = Some(Err(error)),
+                    None => end = Some(Ok(())),
+                }
+            }
+            let put = || match ttl {
+                None => {
+                    let all = some.iter().map(|(key, value)| (key.bytes(), &value[..]));
+                    store.put_many(&all.collect::<Vec<_>>())
+                }
+                Some(ttl) => {
+                    some.iter().try_for_each(|(key, value)| store.put_for(key.bytes(), value, ttl))
+                }
+            };
+            py.detach(put).map_err(raised)?;
         }
-        let put = || match ttl {
-            None => {
-                let all: Vec<_> =
-                    stored.iter().map(|(key, value)| (key.bytes(), &value[..])).collect();
-                store.put_many(&all)
-            }
-            Some(ttl) => {
-                stored.iter().try_for_each(|(key, value)| store.put_for(key.bytes(), value, ttl))
-            }
-        };
-        pairs.py().detach(put).map_err(raised)
+        end.unwrap_or(Ok(()))
     }
 
     fn get_range<'py>(

@@ -141,7 +141,7 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
     def update(self, values: Any = (), /, **more: Any) -> None:
         """Stores the values of a mapping, of pairs, or of what has ``keys()``, at once."""
         if not isinstance(values, Mapping) and hasattr(values, "keys"):
-            values = [(key, values[key]) for key in values.keys()]
+            values = ((key, values[key]) for key in values.keys())
         pairs = values.items() if isinstance(values, Mapping) else values
         self._put_many(itertools.chain(pairs, more.items()))
 
