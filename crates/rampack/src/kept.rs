@@ -262,20 +262,30 @@ fn only_ours(directory: &Directory) -> Result<(), Error> {
 }
 
 /// Whether a process died in this boot of the system. Where the system ended after it, nobody can
-/// say what the disk has.
+/// say what the disk has; nor where a disk failed.
 fn judge_boot(directory: &Directory) -> Result<bool, Error> {
     match fs::read(directory.at(OPEN)) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(directory.said(&error)),
-        Ok(then) if then == boot()?.as_bytes() => Ok(true),
-        Ok(_) => Err(directory.invalid("the system ended while a process had the store there")),
+        Ok(then) if then == boot()?.as_bytes() => {
+            sync_regions(directory).map_err(|error| directory.said(&error))?;
+            Ok(true)
+        }
+        Ok(_) => {
+            let text = "the system ended, or the disk failed, while a process had the store there";
+            Err(directory.invalid(text))
+        }
     }
 }
 
-/// Waits until the disk has all that the regions have.
+/// Waits until the disk has all that the regions have. If it failed, who syncs next is not told:
+/// the mark is emptied then, so that nobody opens the store.
 fn sync_regions(directory: &Directory) -> io::Result<()> {
     REGIONS.into_iter().try_for_each(|name| {
-        let synced = File::open(directory.at(name)).and_then(|file| file.sync_all());
+        let file = File::open(directory.at(name));
+        let synced = file.and_then(|file| {
+            file.sync_all().inspect_err(|_| drop(File::create(directory.at(OPEN))))
+        });
         synced.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))
     })
 }

@@ -126,10 +126,11 @@ impl StoreOptions {
     ///
     /// A directory in `/dev/shm`, or of another tmpfs, is memory, and ends with the system. On a
     /// disk the store also comes back after a reboot, if it was dropped before; one that the end of
-    /// the system cut off is refused. The lives of its values go by the time of day, also while no
-    /// process has it. A put fails for want of room within the limit. The file system must have
-    /// room for it, and for 1/32 more and 2.3 MiB for each CPU and 5 MiB; by default the limit is
-    /// what leaves these. If others fill the file system up, the process ends (SIGBUS).
+    /// the system cut off is refused, and one that its disk did not take whole. The lives of its
+    /// values go by the time of day, also while no process has it. A put fails for want of room
+    /// within the limit. The file system must have room for it, and for 1/32 more and 2.3 MiB for
+    /// each CPU and 5 MiB; by default the limit is what leaves these. If others fill the file
+    /// system up, the process ends (SIGBUS).
     ///
     /// ```
     /// # fn main() -> Result<(), rampack::Error> {

@@ -260,7 +260,7 @@ fn a_full_store_on_a_small_file_system_ends_no_process() {
     if !met(name, &[Need::Root]) {
         return;
     }
-    let mounted = Mounted::new("size=32m");
+    let mounted = Mounted::new("-ttmpfs -osize=32m none");
     let path = mounted.0.path().join("store");
     let said = refused(options(&path).limit(32 << 20));
     assert!(said.contains("bytes are free"), "{said}");
@@ -277,14 +277,51 @@ fn a_full_store_on_a_small_file_system_ends_no_process() {
     assert!(store.stats().values > 1000, "{:?}", store.stats());
 }
 
-/// A tmpfs of its own; unmounted when dropped.
+const FAILING: &str = "RAMPACK_KEPT_FAILING";
+
+#[test]
+fn what_the_disk_did_not_take_is_refused() {
+    let name = "what_the_disk_did_not_take_is_refused";
+    let options = |path: &Path| StoreOptions::new().limit(8 << 20).keep(path);
+    if let Ok(path) = env::var(FAILING) {
+        let store = rampack().store(options(Path::new(&path))).unwrap();
+        let (mut rng, mut value) = (Rng::new(1), [0; 4096]);
+        for key in 0..1500u64 {
+            rng.fill(&mut value);
+            store.put(key.to_ne_bytes(), value).unwrap();
+        }
+        process::exit(0);
+    }
+    let mkfs = Need::program("mkfs.ext4", "e2fsprogs");
+    if !met(name, &[Need::Root, Need::Loop, mkfs]) {
+        return;
+    }
+    let memory = Mounted::new("-ttmpfs -osize=4m none");
+    let image = memory.0.path().join("image");
+    File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    testkit::run(
+        Command::new("mkfs.ext4").args(["-q", "-O", "^has_journal", "-N", "16"]).arg(&image),
+    );
+    let disk = Mounted::new(&format!("-oloop {}", image.display()));
+    let path = disk.0.path().join("store");
+    let mut command = Command::new(env::current_exe().unwrap());
+    testkit::run(command.args([name, "--exact", "--nocapture"]).env(FAILING, &path));
+    // The system writes what the process left, and nobody waits for it.
+    testkit::try_run(Command::new("sync").arg("--file-system").arg(&path));
+    let said = refused(options(&path));
+    assert!(said.contains("frames: "), "{said}");
+    let said = refused(options(&path));
+    assert!(said.contains("the disk failed"), "{said}");
+}
+
+/// A file system of its own; unmounted when dropped.
 struct Mounted(TempDir);
 
 impl Mounted {
-    fn new(options: &str) -> Mounted {
+    /// `what` are words of mount(8) before the directory.
+    fn new(what: &str) -> Mounted {
         let mounted = Mounted(TempDir::new());
-        let mut command = Command::new("mount");
-        testkit::run(command.args(["-t", "tmpfs", "-o", options, "none"]).arg(mounted.0.path()));
+        testkit::run(Command::new("mount").args(what.split(' ')).arg(mounted.0.path()));
         mounted
     }
 }
