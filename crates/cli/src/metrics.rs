@@ -19,13 +19,21 @@ use service::root::Root;
 
 mod http;
 
-/// Prints, writes or serves what the daemon at `root` counts.
+/// Prints, writes or serves what the daemon at `root` counts. A file tells of a daemon that does
+/// not answer, too: a collector would serve what was written before for ever.
 ///
 /// # Errors
 /// `ENOENT` without a daemon, the daemon's error, or that of the file or the address.
 pub(crate) fn run(root: &Root, options: &Metrics) -> Result<(), ControlError> {
     match (&options.textfile, options.listen) {
-        (Some(path), _) => write(path, &asked(root)?),
+        (Some(path), _) => {
+            let (text, asked) = match asked(root) {
+                Ok(text) => (text, Ok(())),
+                Err(error) => (text(root, false, &[])?, Err(error)),
+            };
+            let written = write(path, &text);
+            asked.and(written)
+        }
         (None, Some(address)) => serve(root, address, options.insecure),
         (None, None) => answer(asked(root)?),
     }
@@ -33,16 +41,26 @@ pub(crate) fn run(root: &Root, options: &Metrics) -> Result<(), ControlError> {
 
 /// The text that the daemon at `root` makes for a scrape.
 fn asked(root: &Root) -> Result<String, ControlError> {
-    text(&client::metrics(root)?)
+    text(root, true, &client::metrics(root)?)
 }
 
-fn text(metrics: &[Metric]) -> Result<String, ControlError> {
-    let families: Vec<MetricFamily> = metrics.iter().map(family).collect();
+/// Each sample has the label `root`, so that one collector can have files of several daemons.
+fn text(root: &Root, is_up: bool, metrics: &[Metric]) -> Result<String, ControlError> {
+    let value = f64::from(u8::from(is_up));
+    let up = Metric {
+        name: "rampack_up".into(),
+        kind: MetricKind::Gauge,
+        help: "1: the daemon answered".into(),
+        samples: vec![Sample { labels: Vec::new(), value, buckets: Vec::new() }],
+    };
+    let root = root.path().to_string_lossy();
+    let families = [&up].into_iter().chain(metrics).map(|it| family(it, &root));
+    let families: Vec<MetricFamily> = families.collect();
     let text = TextEncoder::new().encode_to_string(&families);
     text.map_err(|error| ControlError::new(Errno::EPROTO, format!("no metrics: {error}")))
 }
 
-fn family(metric: &Metric) -> MetricFamily {
+fn family(metric: &Metric, root: &str) -> MetricFamily {
     let mut family = MetricFamily::default();
     family.set_name(metric.name.clone());
     family.set_help(metric.help.clone());
@@ -51,15 +69,16 @@ fn family(metric: &Metric) -> MetricFamily {
         MetricKind::Gauge => MetricType::GAUGE,
         MetricKind::Histogram => MetricType::HISTOGRAM,
     });
-    family.set_metric(metric.samples.iter().map(|it| sample(it, metric.kind)).collect());
+    family.set_metric(metric.samples.iter().map(|it| sample(it, metric.kind, root)).collect());
     family
 }
 
-fn sample(sample: &Sample, kind: MetricKind) -> prometheus::proto::Metric {
-    let labels = sample.labels.iter().map(|(name, value)| {
+fn sample(sample: &Sample, kind: MetricKind, root: &str) -> prometheus::proto::Metric {
+    let labels = sample.labels.iter().map(|(name, value)| (&**name, &**value));
+    let labels = labels.chain([("root", root)]).map(|(name, value)| {
         let mut label = LabelPair::default();
-        label.set_name(name.clone());
-        label.set_value(value.clone());
+        label.set_name(name.into());
+        label.set_value(value.into());
         label
     });
     let mut metric = prometheus::proto::Metric::from_label(labels.collect());
@@ -159,20 +178,24 @@ mod tests {
             help: "it".into(),
             samples: vec![Sample { buckets, ..sample(&[("device", "x")], 1.5) }],
         };
-        let expected = "# HELP rampack_it_bytes what\\nit is\n\
+        let expected = "# HELP rampack_up 1: the daemon answered\n\
+                        # TYPE rampack_up gauge\n\
+                        rampack_up{root=\"/r\"} 1\n\
+                        # HELP rampack_it_bytes what\\nit is\n\
                         # TYPE rampack_it_bytes gauge\n\
-                        rampack_it_bytes{device=\"a\\\"b\\\\c\\nd\"} 1000000000000000\n\
-                        rampack_it_bytes -0.5\n\
+                        rampack_it_bytes{device=\"a\\\"b\\\\c\\nd\",root=\"/r\"} 1000000000000000\n\
+                        rampack_it_bytes{root=\"/r\"} -0.5\n\
                         # HELP rampack_it_total it\n\
                         # TYPE rampack_it_total counter\n\
-                        rampack_it_total{device=\"zram0\",tier=\"cold\"} 7\n\
+                        rampack_it_total{device=\"zram0\",tier=\"cold\",root=\"/r\"} 7\n\
                         # HELP rampack_it_seconds it\n\
                         # TYPE rampack_it_seconds histogram\n\
-                        rampack_it_seconds_bucket{device=\"x\",le=\"0.000001\"} 2\n\
-                        rampack_it_seconds_bucket{device=\"x\",le=\"0.25\"} 3\n\
-                        rampack_it_seconds_bucket{device=\"x\",le=\"+Inf\"} 4\n\
-                        rampack_it_seconds_sum{device=\"x\"} 1.5\n\
-                        rampack_it_seconds_count{device=\"x\"} 4\n";
-        assert_eq!(text(&[gauge, counter, histogram]).unwrap(), expected);
+                        rampack_it_seconds_bucket{device=\"x\",root=\"/r\",le=\"0.000001\"} 2\n\
+                        rampack_it_seconds_bucket{device=\"x\",root=\"/r\",le=\"0.25\"} 3\n\
+                        rampack_it_seconds_bucket{device=\"x\",root=\"/r\",le=\"+Inf\"} 4\n\
+                        rampack_it_seconds_sum{device=\"x\",root=\"/r\"} 1.5\n\
+                        rampack_it_seconds_count{device=\"x\",root=\"/r\"} 4\n";
+        let root = Root::choose(Some(Path::new("/r"))).unwrap();
+        assert_eq!(text(&root, true, &[gauge, counter, histogram]).unwrap(), expected);
     }
 }

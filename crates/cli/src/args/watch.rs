@@ -11,7 +11,8 @@ pub(super) const METRICS_NOTES: &str = "\
 Only in a program that was built with `--features metrics`.
 
 The names, units and meanings are those of the attributes (`rampack tree`). The daemon is asked at \
-each scrape; a scrape while there is none gets 503.
+each scrape; a scrape while there is none gets 503, and a file has rampack_up 0 alone. The label \
+root tells daemons apart.
 
 Examples:
   rampack metrics
@@ -56,7 +57,8 @@ pub struct Status {
 #[derive(Args, Debug)]
 pub struct Metrics {
     /// Write to a file for the textfile collector of node_exporter, which reads files that end in
-    /// .prom. A reader finds the old file or the new one, never a part.
+    /// .prom; each daemon needs a file of its own. A reader finds the old file or the new one,
+    /// never a part. If no daemon answers, the file says so and the command fails.
     #[arg(long, value_name = "FILE", conflicts_with = "listen")]
     pub textfile: Option<PathBuf>,
     /// Serve http://HOST:PORT/metrics until Ctrl-C. A port alone is on the loopback address.

@@ -28,11 +28,14 @@ fn names(text: &str) -> BTreeSet<String> {
     types.map(|line| line.split(' ').next().unwrap().to_string()).collect()
 }
 
-/// The value of the sample that begins with `begin`.
+/// The value of the sample that begins with `begin`. The label of the daemon comes last.
 #[track_caller]
 fn value(text: &str, begin: &str) -> f64 {
-    let line = text.lines().find_map(|line| line.strip_prefix(begin));
-    line.unwrap_or_else(|| panic!("no {begin} in: {text}")).trim().parse().unwrap()
+    let line = text.lines().find_map(|line| line.strip_prefix(begin.trim_end_matches('}')));
+    let line = line.unwrap_or_else(|| panic!("no {begin} in: {text}"));
+    let (labels, value) = line.rsplit_once("} ").unwrap();
+    assert!(labels.trim_start_matches(['{', ',']).starts_with("root=\""), "{begin} in: {text}");
+    value.parse().unwrap()
 }
 
 /// A server of metrics, which is gone when the test ends.
@@ -163,11 +166,31 @@ fn a_textfile_is_whole_or_not_there() {
     let nowhere = daemon.ask(&format!("metrics --textfile {}/no/x.prom", place.path().display()));
     refused(&nowhere, 1, &["cannot write", "/no/x.prom", "ENOENT"]);
     daemon.stop();
-    // Without a daemon the file stays as it was.
+    // Without a daemon the file says so. What it said before would be served for ever.
     let root = place.root();
-    let gone = rampack(&format!("--root {} metrics --textfile {}", root.display(), file.display()));
+    let root = root.display();
+    let gone = rampack(&format!("--root {root} metrics --textfile {}", file.display()));
     refused(&gone, 1, &["no rampack daemon runs in", "ENOENT"]);
-    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(text.ends_with(&format!("\nrampack_up{{root=\"{root}\"}} 0\n")), "{text}");
+    assert_eq!(names(&text).len(), 1, "{text}");
+}
+
+/// node_exporter refuses all files if two have the same series.
+#[test]
+fn two_daemons_have_no_series_in_common() {
+    let series = |daemon: &Daemon| -> BTreeSet<String> {
+        let text = daemon.does("metrics");
+        let samples = text.lines().filter(|line| !line.starts_with('#'));
+        samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+    };
+    let places = [Place::new(), Place::new()];
+    let daemons = places.each_ref().map(daemon);
+    let [one, other] = daemons.each_ref().map(series);
+    assert!(one.len() > 10);
+    let both: Vec<_> = one.intersection(&other).collect();
+    assert!(both.is_empty(), "{both:?}");
+    daemons.into_iter().for_each(Daemon::stop);
 }
 
 #[test]
