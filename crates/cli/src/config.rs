@@ -31,8 +31,8 @@ use merge::{Entry, Fault, Section, Sections};
 use options::Kind;
 
 /// Attributes whose values cannot be checked before there is what they name.
-const OF_THE_MACHINE: [&str; 5] =
-    ["auto_writeback", "backing_dev", "backing_layout", "backing_remote", "sealed_backing"];
+const OF_THE_MACHINE: [&str; 4] =
+    ["auto_writeback", "backing_dev", "backing_layout", "sealed_backing"];
 
 /// Can the value of an attribute be checked, of a device that `has_backing`? Pages spill to that.
 fn can_be_tried(name: &str, value: &str, has_backing: bool) -> bool {

@@ -43,7 +43,8 @@ pub enum ConfigAction {
 /// The files of `rampack config`.
 #[derive(Args, Debug)]
 pub struct ConfigFiles {
-    /// Read these files alone, each over those before it.
+    /// Read these files alone, each over those before it [default: those of the system, also if a
+    /// daemon has another --config]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }

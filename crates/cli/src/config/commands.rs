@@ -36,9 +36,14 @@ pub fn run(
     }
 }
 
-/// What the configuration would make.
+/// What the configuration would make, and the files it is in.
 fn would_be(configuration: &Configuration) -> String {
     let mut text = String::new();
+    let files: Vec<_> =
+        configuration.found.read.iter().map(|it| it.display().to_string()).collect();
+    if !files.is_empty() {
+        let _ = writeln!(text, "files: {}", files.join(" "));
+    }
     if configuration.is_off {
         text += "rampack=0 is on the kernel's command line: nothing of this is started\n";
     }
@@ -54,10 +59,21 @@ fn would_be(configuration: &Configuration) -> String {
     if !serve.is_empty() {
         let _ = writeln!(text, "serve: {}", serve.join(" "));
     }
-    for (device, asked) in configuration.apply().asked_of_each() {
+    let apply = configuration.apply();
+    for (device, asked) in apply.asked_of_each() {
         let mut asked: Vec<String> =
             asked.into_iter().map(|(name, value)| format!("{name}={value}")).collect();
         asked.extend(entries(&device, &|key| key == "transport"));
+        let attributes = apply.disks.iter().filter(|it| it.name() == device);
+        let mut attributes = attributes.flat_map(|it| &it.add.attributes);
+        if let Some(remote) = attributes.find(|it| it.name == "backing_remote") {
+            let shown = |word: &str| match word.contains("://") {
+                true => control::without_secrets(word),
+                false => word.to_owned(),
+            };
+            let shown: Vec<_> = remote.value.split(' ').map(shown).collect();
+            asked.push(format!("backing_remote={}", shown.join(" ")));
+        }
         let _ = writeln!(text, "{device}: {}", asked.join(" "));
     }
     text
@@ -118,9 +134,12 @@ fn imported(options: &ConfigImport) -> Result<(), ControlError> {
         let text = text.map_err(|e| failed(format!("cannot read {}", path.display()), &e))?;
         texts.push((path, text));
     }
-    let import::Imported { text, without } = import::import(&texts);
+    let import::Imported { text, without, has_devices } = import::import(&texts);
     for note in &without {
         say(&format!("rampack: {note}\n"));
+    }
+    if !has_devices && !without.is_empty() {
+        return Err(ControlError::invalid("no zram device is in that, so nothing is imported"));
     }
     answer(text)
 }

@@ -16,6 +16,8 @@ pub struct Imported {
     pub text: String,
     /// The same, for the user.
     pub without: Vec<String>,
+    /// Whether there is a device.
+    pub has_devices: bool,
 }
 
 /// A value, and its file and line.
@@ -64,6 +66,7 @@ pub fn import(texts: &[(PathBuf, String)]) -> Imported {
             }
         }
     }
+    let has_devices = !devices.is_empty();
     let mut text = String::from("# From zram-generator.\n");
     for (number, device) in devices {
         text += &Section::default().of(number, device, &mut without);
@@ -72,7 +75,7 @@ pub fn import(texts: &[(PathBuf, String)]) -> Imported {
     for (at, note) in without.iter().enumerate() {
         let _ = writeln!(text, "{}# {note}", if at == 0 { "\n" } else { "" });
     }
-    Imported { text, without }
+    Imported { text, without, has_devices }
 }
 
 fn unquoted(value: &str) -> &str {

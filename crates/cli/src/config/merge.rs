@@ -88,7 +88,10 @@ impl Entry {
     /// What is wrong with its value.
     #[must_use]
     pub fn fault(&self, why: &str) -> Fault {
-        Fault { at: self.at.clone(), what: format!("{} = {}: {why}", self.key, self.written) }
+        // An address may have a password in it, and a log may get this.
+        let is_secret = self.written.contains("://");
+        let value = if is_secret { String::new() } else { format!(" = {}", self.written) };
+        Fault { at: self.at.clone(), what: format!("{}{value}: {why}", self.key) }
     }
 }
 

@@ -98,7 +98,8 @@ fn check_tells_what_would_be() {
     assert_eq!(
         (&*said.out, &*said.err),
         (
-            "serve: transport=auto nbd-allow-uid=1,2 force=true\n\
+            "files: /etc/rampack/rampack.toml\n\
+             serve: transport=auto nbd-allow-uid=1,2 force=true\n\
              zram2: comp_algorithm=zstd disksize=4194304 mem_limit=1M mount=/mnt/a b\n\
              swap0: auto=N max_pool_bytes=0 max_pool_percent=10 priority=100 size=1G \
              transport=fuse\n",
@@ -106,8 +107,22 @@ fn check_tells_what_would_be() {
         )
     );
     write(&top, "proc/cmdline", "quiet rampack=0\n");
-    assert!(says(&top, "config check").out.starts_with("rampack=0 is on the kernel's command"));
+    assert!(says(&top, "config check").out.contains("\nrampack=0 is on the kernel's command"));
     assert_eq!(says(&system(&[]), "config check").out, "no device is configured\n");
+}
+
+#[test]
+fn check_has_remote_stores_without_their_passwords() {
+    let remote = |words: &str| {
+        let text = format!("[zram0]\nsize = '1M'\nbacking = '/nowhere/b'\nremote = [{words}]\n");
+        says(&system(&[(MAIN, &*text)]), "config check")
+    };
+    let said = remote("'redis://:pass@h:1/0', 'cold=9'");
+    assert_eq!((said.code, &*said.err), (0, ""));
+    assert!(said.out.ends_with(" backing_remote=redis://…@h:1/0 cold=9\n"), "{}", said.out);
+    let said = remote("'redis://:pass@h:1/0', 'soon=9'");
+    refused(&said, 1, &["rampack.toml:4: remote: ", "soon", "EINVAL"]);
+    assert!(!said.err.contains("pass"), "{}", said.err);
 }
 
 #[test]
@@ -193,6 +208,15 @@ fn import_reads_each_option_of_zram_generator() {
     write(&top, &format!("etc/{name}"), "[zram2]\nmax-zram-size = 1\n");
     write(&top, &format!("run/{name}"), "[zram2]\nmax-zram-size = 2\n");
     assert!(says(&top, "config import").out.contains("\"min(ram * 0.25, 2M)\""));
+    // A file of something else is none of zram-generator's; one that has nothing yet is.
+    write(&top, "other.conf", "[Unit]\nDescription=x\n");
+    let other = says(&top, &format!("config import {}", top.join("other.conf").display()));
+    let words =
+        ["/other.conf:1: [Unit] is of no zram device", "no zram device is in that", "EINVAL"];
+    refused(&other, 1, &words);
+    write(&top, "empty.conf", "# later\n");
+    let empty = says(&top, &format!("config import {}", top.join("empty.conf").display()));
+    assert_eq!((empty.code, &*empty.out), (0, "# From zram-generator.\n"));
 }
 
 #[test]
