@@ -8,6 +8,7 @@ use control::{ControlError, Errno};
 use estimate::{ByCodec, ByTier, Error, Image, Options, Process, Report, Source, Stored};
 use host::printable;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
 use units::human;
 
 use crate::args;
@@ -52,7 +53,7 @@ pub fn run(wanted: &args::Estimate) -> Result<(), ControlError> {
         fs::write(path, picture).map_err(|error| failed(&what, &error))?;
     }
     let text = match wanted.json {
-        true => format!("{}\n", serde_json::to_string(&report).unwrap_or_default()),
+        true => format!("{:#}\n", json!(report)),
         false => tables(&report),
     };
     answer(text)

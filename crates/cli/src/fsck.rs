@@ -59,7 +59,12 @@ pub fn run(root: Option<&Path>, options: &Fsck) {
         Ok(true) => {}
         Ok(false) => exit(ERRORS_LEFT),
         Err(error) => {
-            say(&format!("rampack: not checked: {}\n", sentence(&error)));
+            let why = sentence(&error);
+            say(&format!("rampack: not checked: {why}\n"));
+            if options.json {
+                // Standard output may be what failed.
+                let _ = answer(format!("{:#}\n", json!({ "clean": null, "not_checked": why })));
+            }
             exit(NOT_CHECKED);
         }
     }
@@ -242,6 +247,7 @@ impl Report {
             "process": self.process,
             "layout": self.layout,
             "clean": self.found.is_clean(),
+            "not_checked": null,
             "devices": disks,
             "findings": self.found.others.told,
             "all_findings": self.found.others.all,

@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::exit;
 
+use clap::Args;
+use clap::error::ErrorKind;
 use control::{ControlError, Errno};
 use kept::{Backoff, Ended, Keeper};
 
@@ -17,7 +19,7 @@ use service::swap::protections;
 /// killed it is 128 and the number of the signal.
 ///
 /// # Errors
-/// `EINVAL` for a command that is no daemon; the error of the system if there can be no keeper.
+/// `EINVAL` where systemd keeps the daemon; the error of the system if there can be no keeper.
 pub fn run(root: Option<&Path>, verbose: u8, keep: &Keep) -> Result<(), ControlError> {
     if is_of_swap(&keep.command) {
         host::mark_as_storage_daemon();
@@ -75,10 +77,13 @@ fn daemon(
     match Cli::read(words.iter().cloned()).unwrap_or_else(told).command {
         Command::Serve(_) | Command::Up(_) => Ok(words),
         Command::Swap(Swap { action: SwapAction::On(_) }) => Ok(words),
-        _ => Err(ControlError::invalid(format!(
-            "{} is no daemon to keep; serve, up and swap on are",
-            command.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
-        ))),
+        _ => {
+            let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+            let message =
+                format!("{} is no daemon to keep; serve, up and swap on are", words.join(" "));
+            let mut keep = Keep::augment_args(clap::Command::new("rampack keep"));
+            exit(terminal::tell(&keep.error(ErrorKind::ValueValidation, message)).into())
+        }
     }
 }
 

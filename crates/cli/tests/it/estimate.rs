@@ -53,7 +53,9 @@ fn a_process_in_a_table_as_json_and_as_a_picture() {
     assert!(fs::read_to_string(&picture).unwrap().contains("sleep"));
 
     let line = format!("estimate --pid {0},{0} --json --seed 5 --algorithm zstd:9", child.pid());
-    let report: Value = serde_json::from_str(&rampack(&line).out).unwrap();
+    let said = rampack(&line);
+    let report: Value = serde_json::from_str(&said.out).unwrap();
+    assert!(said.out.starts_with("{\n  \""), "as other commands print it: {}", said.out);
     assert_eq!(report["seed"], 5);
     assert_eq!(report["sources"].as_array().unwrap().len(), 1);
     let source = &report["sources"][0];

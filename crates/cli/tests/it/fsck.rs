@@ -76,6 +76,7 @@ fn a_stopped_daemon_is_checked_and_goes_on() {
     }
     let json: Value = serde_json::from_str(&service.does("fsck --json")).unwrap();
     assert_eq!((&json["clean"], &json["layout"]), (&true.into(), &2.into()));
+    assert_eq!(json["not_checked"], Value::Null);
     assert_eq!(json["process"], process);
     assert_eq!((&json["devices"][0]["pages"], &json["all_findings"]), (&101.into(), &0.into()));
     kill(process, libc::SIGCONT);
@@ -170,6 +171,10 @@ fn what_cannot_be_right_is_told_by_its_number_and_left() {
 fn a_daemon_that_serves_is_not_checked() {
     refused(&rampack("fsck --pid 999999999"), 8, &["there is no process 999999999", "ENOENT"]);
     refused(&rampack("--root /nonexistent/rampack fsck"), 8, &["no daemon lives", "--pid"]);
+    let said = rampack("fsck --json --pid 999999999");
+    let json: Value = serde_json::from_str(&said.out).unwrap();
+    assert_eq!((said.code, &json["clean"]), (8, &Value::Null));
+    assert!(json["not_checked"].as_str().unwrap().contains("no process 999999999"), "{json}");
     let own = std::process::id();
     refused(
         &rampack(&format!("fsck --pid {own}")),

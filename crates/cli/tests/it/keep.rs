@@ -58,7 +58,7 @@ fn a_daemon_that_is_killed_is_started_again() {
 
 #[test]
 fn what_is_no_daemon_is_not_kept() {
-    refused(&rampack("keep status"), 1, &["status is no daemon to keep", "EINVAL"]);
+    refused(&rampack("keep status"), 2, &["status is no daemon to keep", "Usage: rampack keep"]);
     refused(&rampack("keep serve --size 1X"), 2, &["1X"]);
     refused(&rampack("keep"), 2, &["<COMMAND>"]);
     let mut command = program();
