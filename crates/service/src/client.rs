@@ -233,11 +233,19 @@ pub fn restore(
     }
 }
 
-/// Where a daemon of root or of a service is, for a user who named no root.
+/// Where a daemon of root or of a service is, for a user who named no root. A socket that a dead
+/// one left is not enough.
 fn elsewhere(root: &Root) -> Option<&'static str> {
     let is_default = Root::choose(None).is_ok_and(|default| default == *root);
     let mut places = ["/run/rampack", "/run/rampack-swap"].into_iter().filter(|_| is_default);
-    places.find(|it| Path::new(it).join("control.sock").exists() && Path::new(it) != root.path())
+    let answers = |place: &str| {
+        let path = Path::new(place).join("control.sock");
+        // One of another user cannot be asked.
+        let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
+        let asked = host::connect_at_once(&path);
+        path.exists() && !asked.is_err_and(|error| dead.contains(&error.kind()))
+    };
+    places.find(|it| Path::new(it) != root.path() && answers(it))
 }
 
 fn connect(root: &Root) -> Result<UnixStream, ControlError> {

@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use testkit::{Need, met};
+use testkit::{Need, TempDir, met};
 
 use crate::common::{Daemon, Place, Said, program, rampack, refused, said, wait_until};
 
@@ -166,13 +166,16 @@ fn no_daemon_here_and_one_of_root_or_of_a_service() {
     if !met(name, &[Need::Root, Need::program("unshare", "util-linux"), setpriv]) {
         return;
     }
+    let dir = TempDir::new();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let listener = UnixListener::bind(dir.join("control.sock")).unwrap();
     let ask = |there: &str, user: &str, root: &str| {
-        let script = "mount -t tmpfs none /run; mkdir -p /run/user/1 $1; : >$1/control.sock
+        let script = "mount -t tmpfs none /run; mkdir -p /run/user/1 $1; mount --bind $4 $1
                       export XDG_RUNTIME_DIR=/run/user/1
                       exec setpriv --reuid=$2 --clear-groups \"$0\" $3 status";
         let mut command = Command::new("unshare");
         command.args(["--mount", "--propagation", "private", "sh", "-euc", script]);
-        command.arg(program().get_program()).args([there, user, root]);
+        command.arg(program().get_program()).args([there, user, root]).arg(dir.path());
         said(&command.env_remove("RAMPACK_ROOT").output().unwrap())
     };
     for there in ["/run/rampack", "/run/rampack-swap"] {
@@ -185,6 +188,10 @@ fn no_daemon_here_and_one_of_root_or_of_a_service() {
     refused(&said, 1, &["runs in /run/rampack, but in ", "`rampack --root /run/rampack-swap "]);
     // Who names a root means that one.
     refused(&ask("/run/rampack", "1", "--root=/run/x"), 1, &["runs in /run/x;", "rampack up"]);
+    // A socket that a killed daemon left answers nobody.
+    drop(listener);
+    let said = ask("/run/rampack-swap", "0", "");
+    refused(&said, 1, &["runs in /run/rampack;", "rampack up"]);
 }
 
 #[test]
