@@ -71,7 +71,8 @@ fn documents() -> Vec<String> {
     found
 }
 
-/// The commands of a block, each as its words: without comments, `sudo` and settings of variables.
+/// The commands of a block, each as its words: without comments, `sudo`, settings of variables and
+/// redirections.
 fn commands(text: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     for line in text.replace("\\\n", " ").lines() {
@@ -105,6 +106,7 @@ fn commands(text: &str) -> Vec<Vec<String>> {
         while command.first().is_some_and(passed) {
             command.remove(0);
         }
+        command.retain(|word| !word.starts_with(['<', '>']));
     }
     commands.retain(|command| !command.is_empty());
     for word in commands.iter_mut().flatten().filter(|word| *word == "$$") {
@@ -178,6 +180,57 @@ fn every_command_line_of_the_documents_is_one() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(seen > 50, "only {seen} commands were found");
+}
+
+/// The commands of the lab, which is of another workspace, by the variants that clap makes them of.
+fn commands_of_the_lab() -> BTreeSet<String> {
+    let text = fs::read_to_string(top().join("research/lab/src/args.rs")).unwrap();
+    let variants = text.split("pub enum Command {\n").nth(1).unwrap().split("\n}").next().unwrap();
+    let names = variants.lines().filter_map(|line| line.trim().split_once('(').map(|it| it.0));
+    let names = names.filter(|name| name.chars().all(char::is_alphanumeric));
+    let kebab = |name: &str| {
+        let dashed = |c: char| (c.is_uppercase().then_some('-'), c.to_ascii_lowercase());
+        let letters = name.chars().map(dashed).flat_map(|(dash, c)| dash.into_iter().chain([c]));
+        letters.collect::<String>().trim_start_matches('-').to_owned()
+    };
+    names.map(kebab).collect()
+}
+
+/// The commands of the lab that a table names: by its name, or first below the title, as the lab
+/// writes them itself.
+fn commands_of_a_table(text: &str) -> BTreeSet<String> {
+    let words: Vec<&str> = text.split_whitespace().filter(|it| !["#", "--"].contains(it)).collect();
+    let named = words.windows(2).filter(|it| it[0] == "rampack-lab").map(|it| it[1]);
+    let lines: Vec<&str> = text.lines().collect();
+    let below = lines.windows(2).filter(|it| it[0].starts_with("## ")).filter_map(|it| {
+        let (name, options) = it[1].strip_prefix("# ")?.split_once(' ')?;
+        (name.ends_with(';') || options.starts_with("--")).then_some(name)
+    });
+    named.chain(below).map(|name| name.trim_end_matches([',', ';']).to_owned()).collect()
+}
+
+#[test]
+fn the_data_name_commands_of_the_lab_or_the_last_commit_with_them() {
+    let known = commands_of_the_lab();
+    assert!(known.contains("pages") && known.contains("kernel-build"), "{known:?}");
+    let (mut seen, mut faults) = (BTreeSet::new(), Vec::new());
+    for entry in fs::read_dir(top().join("docs/measuring/data")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for name in commands_of_a_table(&text) {
+            let last = format!("# rampack-lab {name} was last in commit ");
+            if !known.contains(&name) && !text.contains(&last) {
+                faults.push(format!("{}: rampack-lab has no {name}", path.display()));
+            }
+            seen.insert(name);
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    let some = ["codecs", "density", "locks", "streams"];
+    assert!(some.iter().all(|it| seen.contains(*it)), "{seen:?}");
 }
 
 #[test]
