@@ -3,7 +3,9 @@
 
 let
   # What the units and the daemon run beside rampack.
-  programs = pkgs.lib.makeBinPath (with pkgs; [ coreutils e2fsprogs systemd util-linux ]);
+  programs = pkgs.lib.makeBinPath (with pkgs; [
+    btrfs-progs coreutils e2fsprogs f2fs-tools systemd util-linux xfsprogs
+  ]);
 in
 pkgs.rustPlatform.buildRustPackage {
   pname = "rampack";
@@ -15,6 +17,7 @@ pkgs.rustPlatform.buildRustPackage {
   };
   cargoLock.lockFile = ../../Cargo.lock;
   cargoBuildFlags = [ "--package" "rampack-cli" "--features" "metrics,remote,top,vhost" ];
+  nativeBuildInputs = [ pkgs.installShellFiles ];
   # Tests need loop devices, FUSE and swap, which a build has not.
   doCheck = false;
   postInstall = ''
@@ -23,6 +26,10 @@ pkgs.rustPlatform.buildRustPackage {
       --expression "s,^\[Service\],&\nEnvironment=PATH=$out/bin:${programs}," \
       $out/lib/systemd/system/*.service
     install -D --mode=644 --target-directory=$out/share/doc/rampack/examples dist/examples/*.toml
+    cargo run --offline --package rampack-cli --example manuals -- "$PWD/manuals" 1980-01-01
+    installManPage manuals/man/*
+    installShellCompletion --cmd rampack --bash manuals/completions/rampack.bash \
+      --fish manuals/completions/rampack.fish --zsh manuals/completions/_rampack
   '';
   meta = {
     description = "Compressed RAM disks and swap without a kernel module";
