@@ -109,6 +109,22 @@ fn check_said(example: &str, output: &Output) {
 }
 
 #[test]
+fn the_lines_of_the_guide_compile() {
+    if !met("the_lines_of_the_guide_compile", &[CC]) {
+        return;
+    }
+    let text = fs::read_to_string(here("../../docs/guide/recipes.md")).unwrap();
+    let block = text.split("\n```c\n").nth(1).unwrap().split("\n```").next().unwrap();
+    let place = TempDir::new();
+    let program = place.join("guide.c");
+    let text = format!("#include <stddef.h>\n#include <rampack.h>\nint f(void)\n{{\n{block}");
+    fs::write(&program, text + "\nreturn 0;\n}\n").unwrap();
+    let mut compiler = Command::new("cc");
+    compiler.args(["-std=c11", "-fsyntax-only", "-I"]).arg(here("include"));
+    run(compiler.args(["-Wall", "-Wextra", "-Werror"]).arg(&program));
+}
+
+#[test]
 fn the_header_is_strict_c_and_cplusplus() {
     if !met("the_header_is_strict_c_and_cplusplus", &[CC, CXX]) {
         return;

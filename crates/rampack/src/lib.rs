@@ -66,3 +66,8 @@ pub use upkeep::{Pressure, Upkeep};
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;
+
+/// So does that of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/recipes.md")]
+struct Recipes;
