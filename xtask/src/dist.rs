@@ -19,6 +19,9 @@ const LIMIT: u64 = 11 << 20;
 /// The same with remote stores, and disks of virtual machines.
 const LIMIT_WITH_REMOTE: u64 = 20 << 20;
 
+/// What runs a program as root of a namespace of its own.
+const ENTER: &[&str] = &["unshare", "--user", "--map-root-user", "--mount"];
+
 /// The words after `cargo xtask dist`.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Options {
@@ -47,7 +50,8 @@ impl Options {
     }
 }
 
-/// Builds the program, tries it in an empty directory, and puts it into `--out`, or `target/dist`.
+/// Builds the program, puts it and its manuals into `--out`, or `target/dist`, and tries it in an
+/// empty directory where this user may make one.
 ///
 /// # Errors
 /// An unknown option; the program does not build, is too large, or does not serve.
@@ -66,7 +70,11 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
         build.args(["--features", "remote,vhost"]);
     }
     build.env("RAMPACK_COMMIT", commit(root));
-    ensure!(build.stdin(Stdio::null()).status()?.success(), "the program does not build");
+    ensure!(
+        build.stdin(Stdio::null()).status()?.success(),
+        "the program does not build; where the linker cannot find -lc, the static C library is \
+         missing (Fedora: glibc-static)"
+    );
 
     let out = options.out.unwrap_or_else(|| target.join("dist"));
     fs::create_dir_all(&out)?;
@@ -74,12 +82,16 @@ pub fn run(root: &Path, target: &Path, words: &[&str]) -> Result<bool> {
     fs::copy(programs(target)?.join("rampack"), &program)?;
     let bytes = fs::metadata(&program)?.len();
     let limit = if options.remote { LIMIT_WITH_REMOTE } else { LIMIT };
-    serves_alone(&program)?;
+    write_manuals(root, &out)?;
     let said = Command::new(&program).arg("--version").output()?.stdout;
     let version = String::from_utf8_lossy(&said);
     println!("{}: {} KiB, {}", program.display(), bytes >> 10, version.trim());
     ensure!(bytes <= limit, "it may have {} KiB", limit >> 10);
-    write_manuals(root, &out)
+    match may_enter(ENTER)? {
+        None => serves_alone(&program)?,
+        Some(why) => println!("not tried in an empty directory: {why}"),
+    }
+    Ok(true)
 }
 
 /// `cargo xtask manuals`: man pages and completions in `--out`, or `target/dist`.
@@ -139,6 +151,15 @@ fn commit(root: &Path) -> String {
     if is_clean { commit } else { commit + "+" }
 }
 
+/// Why this user cannot run programs by `enter`: Ubuntu and containers restrict namespaces. `None`
+/// if it works.
+fn may_enter(enter: &[&str]) -> Result<Option<String>> {
+    let tried = Command::new(enter[0]).args(&enter[1..]).arg("true").output();
+    let tried = tried.with_context(|| format!("{}, of the package util-linux", enter[0]))?;
+    let said = String::from_utf8_lossy(&tried.stderr).trim().to_string();
+    Ok((!tried.status.success()).then(|| format!("no namespace can be made here ({said})")))
+}
+
 /// Runs the program in a directory with nothing but the program and /proc: it must serve a disk,
 /// and end well when it is asked to.
 fn serves_alone(program: &Path) -> Result<()> {
@@ -154,7 +175,7 @@ fn serves_alone(program: &Path) -> Result<()> {
 fn serves_in(directory: &Path) -> Result<()> {
     let mut alone = Command::new("timeout");
     let enter = "mount --rbind /proc \"$0/proc\" && exec chroot \"$0\" /rampack \"$@\"";
-    alone.args(["--kill-after=10", "120", "unshare", "--user", "--map-root-user", "--mount"]);
+    alone.args(["--kill-after=10", "120"]).args(ENTER);
     alone.args(["sh", "-c", enter]).arg(directory);
     alone.args(["--root", "/r", "up", "--transport", "nbd", "--size", "16M"]);
     alone.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
@@ -181,5 +202,13 @@ mod tests {
         let error = Options::parse(&["--musl"]).unwrap_err().to_string();
         assert!(error.contains("--musl") && error.contains("--remote"), "{error}");
         assert!(Options::parse(&["--out"]).is_err());
+    }
+
+    #[test]
+    fn where_no_namespace_can_be_made_it_is_said() {
+        assert_eq!(may_enter(&["env"]).unwrap(), None);
+        let refusing = ["sh", "-c", "echo unshare failed >&2; exit 1"];
+        let why = may_enter(&refusing).unwrap().unwrap();
+        assert!(why.contains("namespace") && why.contains("(unshare failed)"), "{why}");
     }
 }

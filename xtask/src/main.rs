@@ -40,9 +40,10 @@ usage: cargo xtask <chore>
                    compares the library's interface with that of the last release (by
                    cargo-semver-checks, where it is installed)
   dist [--remote] [--out DIR]
-                   build the static program that runs on any Linux, try it in a directory with
-                   /proc alone, and put it into DIR (target/dist), with what `manuals` makes;
-                   --remote: with remote stores and vhost-user
+                   build the static program that runs on any Linux, put it into DIR
+                   (target/dist) with what `manuals` makes, and try it in a directory with /proc
+                   alone, if a user may make namespaces here; --remote: with remote stores and
+                   vhost-user
   dist --library [--out DIR]
                    build librampack.so.0 and librampack.a, try them with a program in C, and put
                    them into DIR/lib (target/dist), with rampack.h, rampack.pc and rampack(3)

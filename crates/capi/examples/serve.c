@@ -1,5 +1,7 @@
 /* A disk of this process that other programs use, over NBD.
  *
+ * The library needs the feature `serve`; that of `cargo xtask dist --library` has it.
+ *
  * cc serve.c $(pkg-config --cflags --libs rampack) && ./a.out /tmp/disk.sock
  * nbdinfo 'nbd+unix:///?socket=/tmp/disk.sock'
  */

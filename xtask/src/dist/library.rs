@@ -12,8 +12,8 @@ use crate::cargo::cargo;
 const CRATE: &str = "crates/capi";
 /// The name that programs are linked with: another number when they would have to be built anew.
 const SHARED: &str = "librampack.so.0";
-/// What [`tries`] compiles.
-const EXAMPLE: &str = "cold.c";
+/// What [`tries`] compiles and runs. One has a socket, and ends with its input.
+const EXAMPLES: [&str; 2] = ["cold.c", "serve.c"];
 
 /// Builds the library and puts it into `out`, with what belongs to it.
 ///
@@ -22,6 +22,7 @@ const EXAMPLE: &str = "cold.c";
 pub fn put(root: &Path, target: &Path, out: &Path) -> Result<()> {
     let mut build = cargo(root);
     build.args(["rustc", "--quiet", "--profile", "static", "--package", "rampack-capi", "--lib"]);
+    build.args(["--features", "serve"]);
     build.args(["--crate-type", "cdylib,staticlib"]);
     ensure!(build.stdin(Stdio::null()).status()?.success(), "the library does not build");
 
@@ -57,8 +58,9 @@ fn version(root: &Path) -> Result<String> {
     Ok(version.context("the workspace has no version")?.to_string())
 }
 
-/// Compiles and runs a program, as a user does: with the shared library, then with the other.
+/// Compiles and runs programs, as a user does: with the shared library, then with the other.
 fn tries(crate_directory: &Path, out: &Path) -> Result<()> {
+    let out = std::path::absolute(out)?;
     let program = out.join("try");
     for (kind, library) in [("shared", "-lrampack"), ("static", "-l:librampack.a")] {
         let mut flags = Command::new("pkg-config");
@@ -67,16 +69,19 @@ fn tries(crate_directory: &Path, out: &Path) -> Result<()> {
         let said = said.context("pkg-config, of the package pkgconf")?;
         ensure!(said.status.success(), "pkg-config does not know rampack.pc");
         let words = String::from_utf8_lossy(&said.stdout).replace("-lrampack", library);
-        let mut compile = Command::new("cc");
-        compile.arg(crate_directory.join("examples").join(EXAMPLE)).arg("-o").arg(&program);
-        compile.args(words.split_whitespace());
-        ensure!(compile.status().context("cc")?.success(), "no program with the {kind} library");
-        let mut run = Command::new(&program);
-        run.env("LD_LIBRARY_PATH", out.join("lib")).stdin(Stdio::null()).stdout(Stdio::null());
-        let status = run.status()?;
-        fs::remove_file(&program)?;
-        if !status.success() {
-            bail!("a program with the {kind} library fails: {status}");
+        for example in EXAMPLES {
+            let mut compile = Command::new("cc");
+            compile.arg(crate_directory.join("examples").join(example)).arg("-o").arg(&program);
+            compile.args(words.split_whitespace());
+            let is_built = compile.status().context("cc")?.success();
+            ensure!(is_built, "no {example} with the {kind} library");
+            let mut run = Command::new(&program);
+            run.arg("socket").current_dir(&out).env("LD_LIBRARY_PATH", out.join("lib"));
+            let status = run.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+            fs::remove_file(&program)?;
+            if !status.success() {
+                bail!("{example} with the {kind} library fails: {status}");
+            }
         }
     }
     Ok(())
