@@ -76,20 +76,26 @@ pub(crate) fn map(
 }
 
 impl Memory {
-    /// Maps what the front end shares; `may_shrink` as for [`map`].
+    /// Maps what the front end shares. With `most` it may be so many bytes at most, and cannot
+    /// shrink, as for [`map`]: a page that this process touches first counts as its own.
     ///
     /// # Errors
-    /// `InvalidInput` for regions that overlap, and as [`map`].
+    /// `InvalidInput` for too many bytes and for regions that overlap, and as [`map`].
     pub(crate) fn new(
         regions: &[VhostUserMemoryRegion],
         files: Vec<File>,
-        may_shrink: bool,
+        most: Option<u64>,
     ) -> io::Result<Memory> {
+        let all = regions.iter().fold(0, |sum: u64, it| sum.saturating_add(it.memory_size));
+        if let Some(most) = most.filter(|most| all > *most) {
+            let text = format!("{all} bytes are more memory than this machine has, {most}");
+            return Err(invalid(text));
+        }
         let (mut mapped, mut places) = (Vec::new(), Vec::new());
         for (region, file) in regions.iter().zip(files) {
             let (user, guest, bytes) =
                 (region.user_addr, region.guest_phys_addr, region.memory_size);
-            let part = map(file, region.mmap_offset, bytes, may_shrink)?;
+            let part = map(file, region.mmap_offset, bytes, most.is_none())?;
             let part = GuestRegionMmap::new(part, GuestAddress(guest));
             mapped.push((guest, part.ok_or_else(|| invalid("a region passes the last address"))?));
             places.push(Place { user, guest, bytes });

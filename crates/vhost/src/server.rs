@@ -57,6 +57,8 @@ pub struct Server {
 struct Shared {
     open: Open,
     options: Options,
+    /// Bytes of memory of this machine, which its thread cannot ask for.
+    machine: u64,
     stop: Stop,
     state: Mutex<State>,
     /// Signalled when a front end is gone, and when the thread ends.
@@ -103,7 +105,9 @@ impl Server {
         listener.set_nonblocking(true)?;
         options.queues = options.queues.clamp(1, 1024);
         let (state, changed) = (Mutex::default(), Condvar::new());
-        let shared = Arc::new(Shared { open, options, stop: Stop::new()?, state, changed });
+        let known = Some(host::machine_memory()).filter(|bytes| *bytes > 0);
+        let (stop, machine) = (Stop::new()?, known.unwrap_or(u64::MAX));
+        let shared = Arc::new(Shared { open, options, machine, stop, state, changed });
         let serving = shared.clone();
         let thread = thread::Builder::new().name("vhost-front".into());
         thread.spawn(move || {
@@ -290,7 +294,8 @@ impl Shared {
         let (memory, inflight) = (None, None);
         let (event_idx, enables) = (false, false);
         let common = Common { served, waiters, memory, inflight, event_idx, enables };
-        let session = Session::new(device, common, self.options.queues, is_trusted);
+        let most = (!is_trusted).then_some(self.machine);
+        let session = Session::new(device, common, self.options.queues, most);
         let socket = stream.try_clone().map_err(text)?;
         let handler = BackendReqHandler::from_stream(socket, Arc::new(Mutex::new(session)));
         tracing::info!("{}: a vhost-user front end of user {user} is connected", self.name());

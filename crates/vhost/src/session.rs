@@ -23,8 +23,9 @@ use crate::vring::{Common, Vring};
 /// A connection of a front end.
 pub(crate) struct Session {
     device: Arc<dyn BlockDevice>,
-    /// It may share memory that can shrink under us: it is of our own user, or root's.
-    is_trusted: bool,
+    /// The most bytes of memory that it may share, none of which can shrink under us. None for our
+    /// own user and root, who may share any.
+    most: Option<u64>,
     common: Common,
     vrings: Vec<Vring>,
 }
@@ -60,10 +61,10 @@ impl Session {
         device: Arc<dyn BlockDevice>,
         common: Common,
         queues: u16,
-        is_trusted: bool,
+        most: Option<u64>,
     ) -> Session {
         let vrings = (0..queues).map(|_| Vring::default()).collect();
-        Session { device, is_trusted, common, vrings }
+        Session { device, most, common, vrings }
     }
 
     fn vring(&mut self, index: u32) -> Result<&mut Vring> {
@@ -131,7 +132,7 @@ impl VhostUserBackendReqHandlerMut for Session {
         files: Vec<File>,
         _: Option<bool>,
     ) -> Result<Option<Vec<vhost_protocol::VhostUserMemoryRegionBase>>> {
-        let memory = Memory::new(regions, files, self.is_trusted).map_err(failed)?;
+        let memory = Memory::new(regions, files, self.most).map_err(failed)?;
         self.stop_all();
         self.common.memory = Some(Arc::new(memory));
         self.start_all().map(|()| None)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use block::{Checked, Plain};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use testkit::{Need, Rng, TempDir, met};
-use vhost_protocol::vhost_user::message::VhostUserInflight;
+use vhost_protocol::vhost_user::message::{VhostUserInflight, VhostUserMemoryRegion};
 use vm_memory::{Bytes, GuestAddress};
 
 use crate::drive::{TABLE, USED, drive};
@@ -169,6 +169,20 @@ fn memory_of_strangers_cannot_shrink() {
     assert!(map(plain.try_clone().unwrap(), 0, 1 << 20, true).is_ok());
     let refused = map(plain, 0, 1 << 20, false).unwrap_err();
     assert!(refused.to_string().contains("F_SEAL_SHRINK"), "{refused}");
+}
+
+#[test]
+fn a_stranger_has_no_more_memory_than_the_machine() {
+    const PART: u64 = 1 << 30;
+    let shared = |most| {
+        let region = |at| VhostUserMemoryRegion::new(at * PART, PART, at * PART, 0);
+        let file = |_| host::Memfds::new().file(PART).unwrap();
+        Memory::new(&[0, 1].map(region), (0..2).map(file).collect(), most).map(drop)
+    };
+    assert!(shared(Some(2 * PART)).is_ok() && shared(None).is_ok());
+    let refused = shared(Some(2 * PART - 1)).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::InvalidInput);
+    assert!(refused.to_string().contains("more memory than this machine has"), "{refused}");
 }
 
 /// A page of it is not there if others have taken it from the pool, or the file was punched.
