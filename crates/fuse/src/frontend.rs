@@ -116,7 +116,7 @@ impl Frontend {
         match called(|| file.device.perform(context, operation.reborrow())) {
             Err(IoError::WouldBlock) if context.wait == Wait::No => {
                 let (file, cpu) = (file.clone(), self.cpu);
-                self.later.run(move || {
+                self.later.run(file.number, move || {
                     let done = called(|| file.device.submit(cpu(), operation));
                     empty(reply, done.map_err(errno));
                 });
@@ -359,7 +359,7 @@ impl Filesystem for Frontend {
         let context = self.context(cpu);
         if let Some(reply) = read(&self.buffers, file, context, (offset, length), reply) {
             let (file, cpu, buffers) = (file.clone(), self.cpu, self.buffers.clone());
-            self.later.run(move || {
+            self.later.run(file.number, move || {
                 drop(read(&buffers, &file, Context::waiting(cpu()), (offset, length), reply));
             });
         }
@@ -389,16 +389,19 @@ impl Filesystem for Frontend {
             return reply.error(Errno::ENOSPC);
         }
         let Some(reply) = write(file, self.context(cpu), (offset, from), reply) else { return };
-        match self.later.copy(from) {
-            Some(payload) => {
-                let (file, cpu) = (file.clone(), self.cpu);
-                self.later.run(move || {
-                    drop(write(&file, Context::waiting(cpu()), (offset, &payload.data), reply));
-                });
-            }
-            // Too many bytes are under way, or there is no memory: this thread waits.
-            None => drop(write(file, Context::waiting(cpu), (offset, from), reply)),
+        // Others come and go meanwhile.
+        let (file, cpu) = (file.clone(), self.cpu);
+        drop(reader);
+        let mut kept = Vec::new();
+        if kept.try_reserve_exact(from.len()).is_err() {
+            // There is no memory: this thread waits.
+            drop(write(&file, Context::waiting(cpu()), (offset, from), reply));
+            return;
         }
+        kept.extend_from_slice(from);
+        self.later.run(file.number, move || {
+            drop(write(&file, Context::waiting(cpu()), (offset, &kept), reply));
+        });
     }
 
     /// Only a kernel without `FOPEN_NOFLUSH` sends this, at each close.

@@ -35,8 +35,8 @@ pub struct Options {
     /// Gives each worker its own queue of requests under way (`FUSE_DEV_IOC_CLONE`). Without it
     /// another process can take the mount over ([`Mount::take_over`]).
     pub clone_fd: bool,
-    /// The most threads for requests that would wait, so that they block no worker. With 0 the
-    /// workers wait.
+    /// The most threads for requests that would wait, so that they block no worker. A file has at
+    /// most half of those that other files leave. With 0 the workers wait.
     pub waiters: usize,
     /// Have the kernel hand requests over by io_uring if it can (Linux 6.14): a thread for each
     /// CPU serves then instead of the workers. Requests under way fail when this process dies.
@@ -48,7 +48,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let cpu = host::cpu;
-        Options { workers: None, pin: false, clone_fd: true, waiters: 16, ring: false, cpu }
+        Options { workers: None, pin: false, clone_fd: true, waiters: 24, ring: false, cpu }
     }
 }
 

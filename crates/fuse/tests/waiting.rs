@@ -6,11 +6,12 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
+use std::sync::mpsc::{self, Sender};
+use std::thread::{self, ScopedJoinHandle};
 
-use common::{start, start_with};
+use common::{Served, eventually, start, start_with};
 use fuse::{LoopDevice, LoopOptions};
 use testkit::{Need, Rng, TempDir};
 
@@ -120,6 +121,88 @@ fn names_are_there_while_all_waiters_wait() {
     });
 }
 
+/// Gated disks, with the paths of their files.
+fn gated<const N: usize>(served: &mut Served, names: [&str; N], bytes: u64) -> [PathBuf; N] {
+    names.map(|name| served.ask(&format!("add-gated {name} {bytes}")).unwrap().into())
+}
+
+/// Looks at the file of a disk that answers, and reads a page of it.
+fn look_at(path: &Path) {
+    assert!(fs::metadata(path).unwrap().len() > 0);
+    open(path).read_exact_at(&mut page(0), 7 * P).unwrap();
+}
+
+/// Binds this thread to a CPU, and those that it starts from then on.
+fn on_one_cpu() {
+    host::pin_to_cpu(host::allowed_cpus()[0]).unwrap();
+}
+
+/// Threads that all do `work`, and that all sleep in it by now.
+fn asleep<'s, 'e>(
+    scope: &'s thread::Scope<'s, 'e>,
+    count: usize,
+    work: &'e (impl Fn(u64) + Sync),
+) -> Vec<ScopedJoinHandle<'s, ()>> {
+    let (begun, ids) = mpsc::channel();
+    let start = |number| {
+        let begun: Sender<i32> = begun.clone();
+        scope.spawn(move || {
+            begun.send(host::thread_id()).unwrap();
+            work(number);
+        })
+    };
+    let threads = (0..count as u64).map(start).collect();
+    for id in ids.iter().take(count) {
+        let path = format!("/proc/self/task/{id}/stat");
+        let state = || fs::read_to_string(&path).unwrap().rsplit_once(") ").unwrap().1.to_owned();
+        eventually("a thread sleeps", || state().starts_with(['S', 'D']));
+    }
+    threads
+}
+
+#[test]
+fn a_disk_that_waits_leaves_waiters_for_others() {
+    if !common::met("a_disk_that_waits_leaves_waiters_for_others", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let files = gated(&mut served, ["zram0", "zram1"], 64 * P);
+    let [held, other] = files.map(|path| open(&path));
+    served.ask("hold zram0 3").unwrap();
+    served.ask("hold zram1 3").unwrap();
+    let read = |_| held.read_exact_at(&mut page(0), 3 * P).unwrap();
+    thread::scope(|scope| {
+        let readers = asleep(scope, 40, &read);
+        let another = scope.spawn(|| other.read_exact_at(&mut page(0), 3 * P).unwrap());
+        served.ask("waiting zram1 1").expect("it is the turn of the other disk");
+        served.ask("release zram1").unwrap();
+        another.join().unwrap();
+        assert!(readers.iter().all(|it| !it.is_finished()), "others waited for the disk");
+        served.ask("release zram0").unwrap();
+    });
+}
+
+#[test]
+fn large_writes_that_wait_hold_up_no_worker() {
+    if !common::met("large_writes_that_wait_hold_up_no_worker", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start_with(TempDir::new(), &["--workers", "2"]);
+    let [held, other] = gated(&mut served, ["zram0", "zram1"], 1 << 20);
+    let file = open(&held);
+    served.ask("hold zram0 0").unwrap();
+    let contents = vec![1; 1 << 20];
+    let write = |_| file.write_all_at(&contents, 0).unwrap();
+    // By io_uring one CPU may send all, and has entries for fewer.
+    let count = if common::by_ring() { 24 } else { 80 };
+    thread::scope(|scope| {
+        let writers = asleep(scope, count, &write);
+        (0..50).for_each(|_| look_at(&other));
+        assert!(writers.iter().all(|it| !it.is_finished()), "others waited for the disk");
+        served.ask("release zram0").unwrap();
+    });
+}
+
 #[test]
 fn a_mount_is_torn_down_while_requests_wait() {
     if !common::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
@@ -202,7 +285,7 @@ fn a_file_system_grows_while_it_is_used() {
     let mut rng = Rng::new(testkit::seed(name));
     let mut served = start();
     let path = served.ask(&format!("add-gated zram0 {}", 96 << 20)).unwrap();
-    let sized = |served: &mut common::Served, device: &LoopDevice, bytes: u64| {
+    let sized = |served: &mut Served, device: &LoopDevice, bytes: u64| {
         served.ask(&format!("resize zram0 {bytes}")).unwrap();
         device.refresh_size().unwrap();
         let size = fs::read_to_string(format!("/sys/block/loop{}/size", device.number()));

@@ -1,7 +1,6 @@
 //! Lists by which threads hand requests to each other without the heap: a serving thread gives away
 //! what would have to wait, and gets it back when it is done.
 
-use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -10,53 +9,25 @@ use rustix::event::{EventfdFlags, eventfd};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::{EventCount, Mutex};
 
-/// A list with a fixed capacity; it never allocates.
-struct Room<T> {
-    list: Mutex<VecDeque<Option<T>>>,
-    most: usize,
-}
-
-impl<T> Room<T> {
-    /// A list with room for `most`; all its memory is written.
-    fn new(most: usize) -> Room<T> {
-        let mut list = VecDeque::with_capacity(most);
-        list.extend((0..most).map(|_| None));
-        list.clear();
-        Room { list: Mutex::new(list), most }
-    }
-
-    /// Puts `thing` at the end; gives it back if there is no room.
-    fn put(&self, thing: T) -> Result<(), T> {
-        let mut list = self.list.lock();
-        if list.len() >= self.most {
-            return Err(thing);
-        }
-        list.push_back(Some(thing));
-        Ok(())
-    }
-
-    /// Takes the oldest entry.
-    fn take(&self) -> Option<T> {
-        self.list.lock().pop_front().flatten()
-    }
-}
+use crate::line::Line;
 
 /// Messages of other threads to one thread, which sleeps until its wake-up is readable. Any thread
 /// may call every method.
 pub struct Mailbox<T> {
-    done: Room<T>,
+    done: Mutex<Line<T>>,
     wake: Arc<File>,
     leave: AtomicBool,
 }
 
 impl<T> Mailbox<T> {
-    /// A mailbox with room for `most` messages, with its wake-up: an eventfd.
+    /// A mailbox with its wake-up: an eventfd. Up to `most` messages it does not allocate.
     ///
     /// # Errors
     /// The error of eventfd(2).
     pub fn new(most: usize) -> io::Result<Mailbox<T>> {
         let wake = File::from(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        Ok(Mailbox { done: Room::new(most), wake: Arc::new(wake), leave: AtomicBool::new(false) })
+        let (done, leave) = (Mutex::new(Line::new(most, 0)), AtomicBool::new(false));
+        Ok(Mailbox { done, wake: Arc::new(wake), leave })
     }
 
     /// The wake-up: readable while there is something new since [`Mailbox::woken`].
@@ -72,15 +43,15 @@ impl<T> Mailbox<T> {
         let _ = (&*self.wake).read(&mut [0; 8]);
     }
 
-    /// Sends a message. One that has no room is lost: the caller counts what may be under way.
+    /// Sends a message.
     pub fn send(&self, message: T) {
-        let _ = self.done.put(message);
+        self.done.lock().put(None, message);
         self.ring();
     }
 
     /// The oldest message.
     pub fn take(&self) -> Option<T> {
-        self.done.take()
+        self.done.lock().take().map(|(_, message)| message)
     }
 
     /// Tells the thread to end.
@@ -103,44 +74,49 @@ impl<T> Mailbox<T> {
 
 /// The list that threads which may wait take their work from. Any thread may call every method.
 pub struct Jobs<J> {
-    room: Room<J>,
+    line: Mutex<Line<J>>,
     event: EventCount,
     closed: AtomicBool,
     given_up: AtomicBool,
 }
 
 impl<J> Jobs<J> {
-    /// A list with room for `most` jobs.
+    /// A list for `threads` threads. Up to `most` jobs it does not allocate.
     #[must_use]
-    pub fn new(most: usize) -> Jobs<J> {
+    pub fn new(most: usize, threads: usize) -> Jobs<J> {
         let (closed, given_up) = (AtomicBool::new(false), AtomicBool::new(false));
-        Jobs { room: Room::new(most), event: EventCount::default(), closed, given_up }
+        let line = Mutex::new(Line::new(most, threads));
+        Jobs { line, event: EventCount::default(), closed, given_up }
     }
 
-    /// Hands a job over.
-    ///
-    /// # Errors
-    /// The job, if there is no room.
-    pub fn put(&self, job: J) -> Result<(), J> {
-        self.room.put(job)?;
+    /// Hands a job over. An owner of jobs has at most half of the threads that others leave.
+    pub fn put(&self, owner: Option<u64>, job: J) {
+        self.line.lock().put(owner, job);
         self.event.notify_one();
-        Ok(())
     }
 
-    /// Waits for the next job. None when the list is closed and empty, or given up.
-    pub fn take(&self) -> Option<J> {
+    /// Waits for the next job whose owner may have a thread, which is to call [`Jobs::done`]. None
+    /// when the list is closed and has none, or given up.
+    pub fn take(&self) -> Option<(Option<u64>, J)> {
         loop {
             let ticket = self.event.ticket();
             if self.given_up.load(Ordering::Relaxed) {
                 return None;
             }
-            if let Some(job) = self.room.take() {
+            if let Some(job) = self.line.lock().take() {
                 return Some(job);
             }
             if self.closed.load(Ordering::Relaxed) {
                 return None;
             }
             self.event.wait(ticket);
+        }
+    }
+
+    /// A job of `owner` is done.
+    pub fn done(&self, owner: Option<u64>) {
+        if self.line.lock().done(owner) {
+            self.event.notify_one();
         }
     }
 
@@ -162,22 +138,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_room_has_an_end() {
-        let room = Room::new(2);
-        assert_eq!(room.take(), None);
-        assert_eq!((room.put(1), room.put(2), room.put(3)), (Ok(()), Ok(()), Err(3)));
-        assert_eq!((room.take(), room.put(4)), (Some(1), Ok(())));
-        assert_eq!((room.take(), room.take(), room.take()), (Some(2), Some(4), None));
-    }
-
-    #[test]
     fn jobs_that_were_given_up_are_carried_out_by_nobody() {
-        let jobs = Jobs::new(4);
-        assert_eq!((jobs.put(1), jobs.put(2)), (Ok(()), Ok(())));
+        let jobs = Jobs::new(4, 1);
+        jobs.put(None, 1);
+        jobs.put(None, 2);
         jobs.close();
-        assert_eq!(jobs.take(), Some(1));
+        assert_eq!(jobs.take(), Some((None, 1)));
         jobs.give_up();
-        assert_eq!((jobs.take(), jobs.put(3), jobs.take()), (None, Ok(()), None));
+        assert_eq!(jobs.take(), None);
+        jobs.put(None, 3);
+        assert_eq!(jobs.take(), None);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod heap;
 mod holders;
 mod ioctl;
 mod jobs;
+mod line;
 mod memfd;
 mod memory;
 mod message;

@@ -1,12 +1,12 @@
 //! A few threads for tasks that may wait, so that these tasks block no other.
 
-use std::collections::VecDeque;
 use std::fmt;
-use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::line::Line;
 
 /// How long a thread without a task stays.
 const IDLE: Duration = Duration::from_secs(10);
@@ -15,7 +15,8 @@ const IDLE: Duration = Duration::from_secs(10);
 pub type Task = Box<dyn FnOnce() + Send>;
 
 /// Threads for tasks. A thread starts when there is a task, up to a limit, and ends after some
-/// seconds without one. Tasks begin in the order they are given. Any thread may call every method.
+/// seconds without one. Tasks begin in the order they are given, except that an owner of tasks has
+/// at most half of the threads that others leave. Any thread may call every method.
 pub struct Waiters {
     shared: Arc<Shared>,
 }
@@ -28,9 +29,8 @@ struct Shared {
     changed: Condvar,
 }
 
-#[derive(Default)]
 struct State {
-    tasks: VecDeque<Task>,
+    tasks: Line<Task>,
     threads: usize,
     idle: usize,
     closed: bool,
@@ -47,22 +47,32 @@ impl Waiters {
     /// Allows at most `most` threads (at least one) with the name `name`; it starts none yet.
     #[must_use]
     pub fn new(name: &'static str, most: usize) -> Waiters {
-        let (state, changed) = (Mutex::default(), Condvar::new());
-        Waiters { shared: Arc::new(Shared { name, most: most.max(1), state, changed }) }
+        let most = most.max(1);
+        let state = State { tasks: Line::new(0, most), threads: 0, idle: 0, closed: false };
+        let (state, changed) = (Mutex::new(state), Condvar::new());
+        Waiters { shared: Arc::new(Shared { name, most, state, changed }) }
     }
 
-    /// Runs `task` on a waiter. A panic ends only its own task.
+    /// Runs `task` of nobody in particular on a waiter: see [`Waiters::take_of`].
+    ///
+    /// # Errors
+    /// Those of [`Waiters::take_of`].
+    pub fn take(&self, task: Task) -> Result<(), Task> {
+        self.take_of(None, task)
+    }
+
+    /// Runs `task` of `owner` on a waiter. A panic ends only its own task.
     ///
     /// # Errors
     /// Returns the task when this is closed; or, when there is no thread and none can be started, a
     /// task that does all that wait.
-    pub fn take(&self, task: Task) -> Result<(), Task> {
+    pub fn take_of(&self, owner: Option<u64>, task: Task) -> Result<(), Task> {
         let shared = &self.shared;
         let mut state = shared.state();
         if state.closed {
             return Err(task);
         }
-        state.tasks.push_back(task);
+        state.tasks.put(owner, task);
         let is_one_more = state.tasks.len() > state.idle && state.threads < shared.most;
         // It counts from now on, so that no other thread starts one too many.
         state.threads += usize::from(is_one_more);
@@ -85,7 +95,7 @@ impl Waiters {
         let mut state = shared.state();
         state.threads -= 1;
         // Without a thread nobody takes the tasks. Two callers may have counted on each other's.
-        let left = if state.threads == 0 { mem::take(&mut state.tasks) } else { VecDeque::new() };
+        let left = if state.threads == 0 { state.tasks.drain() } else { Vec::new() };
         drop(state);
         shared.changed.notify_all();
         match left.is_empty() {
@@ -137,11 +147,14 @@ impl Shared {
     fn work(&self) {
         let mut state = self.state();
         loop {
-            if let Some(task) = state.tasks.pop_front() {
+            if let Some((owner, task)) = state.tasks.take() {
                 drop(state);
                 // The panic hook has reported a panic; the owner of the task has its own guard.
                 let _ = catch_unwind(AssertUnwindSafe(task));
                 state = self.state();
+                if state.tasks.done(owner) {
+                    self.changed.notify_one();
+                }
                 continue;
             }
             if state.closed {
@@ -152,7 +165,7 @@ impl Shared {
             let (woken, waited) = waited.unwrap_or_else(PoisonError::into_inner);
             state = woken;
             state.idle -= 1;
-            if waited.timed_out() && state.tasks.is_empty() {
+            if waited.timed_out() && state.tasks.len() == 0 {
                 break;
             }
         }

@@ -213,7 +213,7 @@ impl Ublk {
         let device = Arc::new(device);
         self.device = Some(device.clone());
         let requests = usize::from(info.queues) * usize::from(info.depth);
-        self.jobs = (options.waiters > 0).then(|| Arc::new(Jobs::new(requests)));
+        self.jobs = (options.waiters > 0).then(|| Arc::new(Jobs::new(requests, options.waiters)));
         let (ready, is_ready) = mpsc::channel();
         let begin = options.begin;
         for number in 0..info.queues {

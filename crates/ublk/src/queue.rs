@@ -49,17 +49,9 @@ impl Queue {
             Err(result) => return ring.commit(tag, result),
         };
         let wait = if self.jobs.is_some() { Wait::No } else { Wait::Yes };
-        if let Some(result) = self.served.answer(request, tag.buffer(), wait) {
-            return ring.commit(tag, result);
+        match (self.served.answer(request, tag.buffer(), wait), &self.jobs) {
+            (None, Some(jobs)) => jobs.put(None, Job { queue: self.number, tag, request }),
+            (result, _) => ring.commit(tag, result.unwrap_or(-errno::EIO)),
         }
-        if let Some(jobs) = &self.jobs {
-            match jobs.put(Job { queue: self.number, tag, request }) {
-                Ok(()) => return,
-                // The list has room for all requests, so this does not happen.
-                Err(job) => tag = job.tag,
-            }
-        }
-        let result = self.served.answer(request, tag.buffer(), Wait::Yes);
-        ring.commit(tag, result.unwrap_or(-errno::EIO));
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Job<T> {
 
 /// The loop of a waiter, until the list of jobs is closed.
 pub(crate) fn wait(jobs: &Jobs<Job<Tag>>, mailboxes: &[Arc<Mailbox<(Tag, i32)>>], served: &Served) {
-    while let Some(Job { queue, mut tag, request }) = jobs.take() {
+    while let Some((_, Job { queue, mut tag, request })) = jobs.take() {
         let result = served.answer(request, tag.buffer(), Wait::Yes).unwrap_or(-errno::EIO);
         mailboxes[usize::from(queue)].send((tag, result));
     }

@@ -49,25 +49,29 @@ struct ByRing {
 impl CarryOut for ByRing {
     fn carry_out(&self, entry: &mut Entry, wait: Wait) -> Carried {
         let (header, data) = entry.parts();
-        let unique = wire::entry_id(header);
+        let (unique, file) = (wire::entry_id(header), wire::handle(header));
         let reply = match wire::parse_entry(header) {
             Err(_) => Reply::error(unique, errno::EIO),
             Ok(Request { call: Call::Read { offset, length }, .. }) => {
                 let range = (offset, length as usize);
-                match self.frontend.read_data(wire::handle(header), range, data, wait) {
+                match self.frontend.read_data(file, range, data, wait) {
                     Ok(length) => {
                         Reply::data(unique, length).put_in_entry(header, data, length);
                         return Carried::Out;
                     }
-                    Err(errno::EAGAIN) if wait == Wait::No => return Carried::WouldWait,
+                    Err(errno::EAGAIN) if wait == Wait::No => {
+                        return Carried::WouldWait(Some(file));
+                    }
                     Err(errno) => Reply::error(unique, errno),
                 }
             }
             Ok(request) if moves_data(&request.call) => {
-                match self.frontend.change_data(wire::handle(header), &request.call, data, wait) {
+                match self.frontend.change_data(file, &request.call, data, wait) {
                     Ok(Some(written)) => Reply::written(unique, written),
                     Ok(None) => Reply::done(unique),
-                    Err(errno::EAGAIN) if wait == Wait::No => return Carried::WouldWait,
+                    Err(errno::EAGAIN) if wait == Wait::No => {
+                        return Carried::WouldWait(Some(file));
+                    }
                     Err(errno) => Reply::error(unique, errno),
                 }
             }

@@ -41,8 +41,8 @@ pub(crate) trait CarryOut: Send + Sync + 'static {
 pub(crate) enum Carried {
     /// The answer is in its entry.
     Out,
-    /// It would have to wait.
-    WouldWait,
+    /// It would have to wait. Files share the threads that wait, each under a number.
+    WouldWait(Option<u64>),
     /// It is about names, and all of those wait for one thread.
     Names,
 }
@@ -96,14 +96,15 @@ impl Team {
         let all = parts.iter().map(|part| part.queues.len()).sum();
         let mailboxes = parts.iter().map(|_| Mailbox::new(all)).collect::<io::Result<_>>()?;
         let last = (0..parts.len()).map(|it| CachePadded::new(AtomicUsize::new(it))).collect();
-        let lists = || Lists { data: Jobs::new(all), names: Jobs::new(all) };
+        let lists = || Lists { data: Jobs::new(all, waiters), names: Jobs::new(all, 1) };
         Ok(Team { mailboxes, last, lists: (waiters > 0).then(lists) })
     }
 
     /// Carries out what is on a list until it is closed.
     fn wait_on(&self, list: &Jobs<Job>, work: &impl CarryOut) {
-        while let Some(Job { ring, mut entry }) = list.take() {
+        while let Some((owner, Job { ring, mut entry })) = list.take() {
             work.carry_out(&mut entry, Wait::Yes);
+            list.done(owner);
             self.mailboxes[ring].send(Message::Answer(entry));
         }
     }
@@ -356,22 +357,12 @@ impl<W: CarryOut> Server<'_, W> {
     fn carry_out(&mut self, ring: &mut Ring, mut entry: Entry) {
         let lists = self.team.lists.as_ref();
         let wait = if lists.is_some() { Wait::No } else { Wait::Yes };
-        let list = match (self.work.carry_out(&mut entry, wait), lists) {
-            (Carried::WouldWait, Some(lists)) => Some(&lists.data),
-            (Carried::Names, Some(lists)) => Some(&lists.names),
-            _ => None,
+        let (list, owner) = match (self.work.carry_out(&mut entry, wait), lists) {
+            (Carried::WouldWait(owner), Some(lists)) => (&lists.data, owner),
+            (Carried::Names, Some(lists)) => (&lists.names, None),
+            _ => return self.answer(ring, entry),
         };
-        if let Some(list) = list {
-            match list.put(Job { ring: self.number, entry }) {
-                Ok(()) => return,
-                // The list has room for all requests, so this does not happen.
-                Err(job) => {
-                    entry = job.entry;
-                    self.work.carry_out(&mut entry, Wait::Yes);
-                }
-            }
-        }
-        self.answer(ring, entry);
+        list.put(owner, Job { ring: self.number, entry });
     }
 
     fn answer(&mut self, ring: &mut Ring, entry: Entry) {

@@ -99,7 +99,7 @@ pub(crate) fn carry_out_entry(
     wait: Wait,
 ) -> Carried {
     let answer = match carry_out(file, wire::parse_entry(header), data, wait) {
-        Outcome::WouldWait => return Carried::WouldWait,
+        Outcome::WouldWait => return Carried::WouldWait(None),
         Outcome::Answer(answer) => answer,
         // An entry always goes back.
         Outcome::Silent => Reply::done(wire::entry_id(header)).into(),

@@ -31,7 +31,7 @@ pub struct Served {
 
 /// Do these tests have the kernel hand requests over by io_uring? A file of tests that is named so
 /// is another one once more.
-fn by_ring() -> bool {
+pub fn by_ring() -> bool {
     env!("CARGO_CRATE_NAME").ends_with("_by_ring")
 }
 
