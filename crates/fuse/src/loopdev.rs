@@ -38,6 +38,8 @@ pub struct LoopOptions {
     /// The largest request in KiB; `None` for the driver's own limit. A larger request needs more
     /// kernel memory.
     pub largest_kib: Option<u32>,
+    /// The most requests under way; `None` for the driver's own limit.
+    pub depth: Option<u32>,
     /// The number that it has if that is free; another one otherwise.
     pub number: Option<u32>,
 }
@@ -50,6 +52,7 @@ impl Default for LoopOptions {
             read_only: false,
             flush: true,
             largest_kib: None,
+            depth: None,
             number: None,
         }
     }
@@ -441,6 +444,10 @@ fn tune(number: u32, options: LoopOptions) {
     // 0 is the driver's own limit.
     let kib = options.largest_kib.unwrap_or(0);
     let _ = fs::write(attribute(number, "queue/max_sectors_kb"), kib.to_string());
+    let own = || fs::read_to_string("/sys/module/loop/parameters/hw_queue_depth");
+    if let Some(depth) = options.depth.map(|it| it.to_string()).or_else(|| own().ok()) {
+        let _ = fs::write(attribute(number, "queue/nr_requests"), depth);
+    }
 }
 
 /// Removes what was made for loop device `number`, unless another file has it by now.

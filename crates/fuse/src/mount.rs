@@ -15,6 +15,7 @@ use units::Cpu;
 
 use crate::frontend::{Frontend, by_ring};
 use crate::later::Later;
+use crate::loopdev::LoopOptions;
 use crate::mounts::Abort;
 use crate::place::{ENDING, MOUNTS, Place};
 use crate::ring::serving::Rings;
@@ -22,6 +23,11 @@ use crate::serving::{Kind, Threads};
 use crate::table::{NEXT, Served, Table};
 use crate::worker::{Buffers, Workers};
 use crate::{Error, handover, own_files};
+
+/// The requests that a loop device may have under way: it sends all from one CPU, whose queue has
+/// [`OF_MOUNT`](crate::ring::plan::OF_MOUNT) entries for all files, and each write that waits takes
+/// memory.
+const LOOP_DEPTH: u32 = 16;
 
 /// How a mount is served.
 #[derive(Clone, Copy, Debug)]
@@ -330,6 +336,15 @@ impl Mount {
     #[must_use]
     pub fn is_by_ring(&self) -> bool {
         self.serving.as_ref().is_some_and(|serving| serving.rings.is_some())
+    }
+
+    /// What a loop device on one of the files has, so that its requests leave room for those of
+    /// others.
+    #[must_use]
+    pub fn loop_options(&self) -> LoopOptions {
+        // One request of the device is one of FUSE then.
+        let largest_kib = self.is_by_ring().then_some(by_ring::largest() as u32 >> 10);
+        LoopOptions { largest_kib, depth: Some(LOOP_DEPTH), ..LoopOptions::default() }
     }
 
     /// Why its requests do not come by io_uring, if [`Options::ring`] wanted it.

@@ -35,7 +35,7 @@ use self::buffer::Buffer;
 use crate::place::{ENDING, Place};
 use crate::ring::Shape;
 use crate::ring::enabled::Enabled;
-use crate::ring::plan::parts;
+use crate::ring::plan::{OF_SWAP, parts};
 use crate::ring::serving::{Kind, Rings};
 use crate::{Error, handover, own_files};
 
@@ -130,7 +130,8 @@ impl SwapFile {
         let SwapFileOptions { waiters, begin, .. } = options;
         let (role, names) = (Role::SwapFile, false);
         let kind = Kind { name: "swap-io", role, begin, shape, waiters, names };
-        let parts = parts(host::possible_cpus(), host::cpus(), &host::allowed_cpus());
+        let cpus = (host::possible_cpus(), host::cpus());
+        let parts = parts(&OF_SWAP, cpus, &host::allowed_cpus());
         let (rings, start) = match parts.and_then(|parts| Rings::new(parts, kind, file)) {
             Ok(made) => made,
             Err(error) => return Ok(Err(error)),

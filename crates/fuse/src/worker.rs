@@ -10,8 +10,7 @@ use units::PAGE_SIZE;
 /// The largest request, in bytes: the default limit of Linux (fs.fuse.max_pages_limit is 256
 /// pages).
 pub(crate) const LARGEST: usize = 1 << 20;
-/// The same by io_uring: a queue has up to eight entries, each with room for one; their pages come
-/// with the first data.
+/// The same by io_uring: each entry of a queue has room for one.
 pub(crate) const LARGEST_BY_RING: usize = 256 << 10;
 
 thread_local! {

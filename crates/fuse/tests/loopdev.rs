@@ -128,10 +128,11 @@ fn a_write_through_device_and_a_read_only_one() {
     }
     let mut served = start();
     let file = served.add("zram0", 16 << 20);
-    let options = LoopOptions { flush: false, largest_kib: Some(32), ..LoopOptions::default() };
+    let options = LoopOptions { flush: false, largest_kib: Some(32), ..served.loop_options() };
     let device = LoopDevice::attach(&file, options).unwrap();
     assert_eq!(attribute(&device, "queue/write_cache"), "write through");
     assert_eq!(attribute(&device, "queue/max_sectors_kb"), "32");
+    assert_eq!(attribute(&device, "queue/nr_requests"), "16");
     let (node, number) = (device.path().to_owned(), device.number());
     drop(device);
     assert!(find_by_backing(&file).is_empty(), "dropping it detaches it");
@@ -140,11 +141,12 @@ fn a_write_through_device_and_a_read_only_one() {
     File::create(&image).unwrap().set_len(1 << 20).unwrap();
     if testkit::try_run(Command::new("losetup").arg(&node).arg(&image)).status.success() {
         let queue = Path::new("/sys/block").join(format!("loop{number}/queue"));
-        let [cache, largest] =
-            ["write_cache", "max_sectors_kb"].map(|name| fs::read_to_string(queue.join(name)));
+        let [cache, largest, depth] = ["write_cache", "max_sectors_kb", "nr_requests"]
+            .map(|name| fs::read_to_string(queue.join(name)));
         run("losetup", &[&"-d", &node]);
         assert_eq!(cache.unwrap().trim(), "write back");
         assert_ne!(largest.unwrap().trim(), "32");
+        assert_ne!(depth.unwrap().trim(), "16");
     }
     let device = LoopDevice::attach(&file, LoopOptions::default()).unwrap();
     assert_eq!(attribute(&device, "queue/write_cache"), "write back");

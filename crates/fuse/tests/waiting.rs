@@ -161,6 +161,61 @@ fn asleep<'s, 'e>(
 }
 
 #[test]
+fn requests_of_a_cpu_that_wait_leave_room_for_others() {
+    if !common::met("requests_of_a_cpu_that_wait_leave_room_for_others", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let [held, other] = gated(&mut served, ["zram0", "zram1"], 64 * P);
+    let file = open(&held);
+    on_one_cpu();
+    served.ask("hold zram0 3").unwrap();
+    let read = |_| file.read_exact_at(&mut page(0), 3 * P).unwrap();
+    thread::scope(|scope| {
+        let readers = asleep(scope, 12, &read);
+        look_at(&other);
+        assert!(readers.iter().all(|it| !it.is_finished()), "others waited for the disk");
+        served.ask("release zram0").unwrap();
+    });
+}
+
+#[test]
+fn a_loop_device_that_waits_leaves_room_for_others() {
+    let name = "a_loop_device_that_waits_leaves_room_for_others";
+    if !common::met(name, &[Need::Root, Need::Fuse, Need::Loop]) {
+        return;
+    }
+    const READERS: u64 = 160;
+    let mut served = start();
+    let bytes = READERS << 20;
+    let [held, other] = gated(&mut served, ["zram0", "zram1"], bytes);
+    let options = served.loop_options();
+    let devices = [&held, &other].map(|file| LoopDevice::attach(file, options).unwrap());
+    let [first, second] = [0, 1].map(|n: usize| open(devices[n].path()));
+    for file in [&first, &second] {
+        // Each page is read by itself, without those behind it.
+        // SAFETY: the call takes numbers only.
+        let advised =
+            unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
+        assert_eq!(advised, 0);
+    }
+    for number in 0..READERS {
+        served.ask(&format!("hold zram0 {}", number << 8)).unwrap();
+    }
+    let read = |number: u64| first.read_exact_at(&mut page(0), number << 20).unwrap();
+    thread::scope(|scope| {
+        let readers = asleep(scope, READERS as usize, &read);
+        for (number, cpu) in (100..).zip(host::allowed_cpus()) {
+            host::pin_to_cpu(cpu).unwrap();
+            look_at(&other);
+            second.read_exact_at(&mut page(0), number << 20).unwrap();
+        }
+        assert!(readers.iter().all(|it| !it.is_finished()), "others waited for the disk");
+        served.ask("release zram0").unwrap();
+    });
+}
+
+#[test]
 fn a_disk_that_waits_leaves_waiters_for_others() {
     if !common::met("a_disk_that_waits_leaves_waiters_for_others", &[Need::Fuse]) {
         return;

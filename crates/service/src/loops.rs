@@ -81,7 +81,7 @@ pub struct BlockFile {
 /// What is done with loop devices.
 #[derive(Serialize, Deserialize, Debug)]
 enum Action {
-    Attach { file: Name, flush: bool, largest_kib: Option<u32>, number: Option<u32> },
+    Attach { file: Name, flush: bool, limits: [Option<u32>; 2], number: Option<u32> },
     Adopt { files: Vec<Name> },
     Users { of: BlockFile, now: bool },
     Resize { device: BlockFile },
@@ -163,8 +163,9 @@ impl Loops {
     /// # Errors
     /// Those of [`LoopDevice::attach`].
     pub fn attach(&self, file: &Path, options: LoopOptions) -> Result<BlockFile, ControlError> {
-        let LoopOptions { flush, largest_kib, number, .. } = options;
-        self.perform(&Action::Attach { file: file.into(), flush, largest_kib, number })
+        let LoopOptions { flush, largest_kib, depth, number, .. } = options;
+        let limits = [largest_kib, depth];
+        self.perform(&Action::Attach { file: file.into(), flush, limits, number })
     }
 
     /// The loop device that a daemon before attached to each of `files`; None where there is none,
@@ -372,9 +373,9 @@ fn in_answer(error: ControlError) -> (i32, String) {
 fn perform(action: &Action) -> Result<Value, ControlError> {
     let error = |error| frontend_error(&error);
     let result = match action {
-        Action::Attach { file, flush, largest_kib, number } => {
-            let (flush, largest_kib, number) = (*flush, *largest_kib, *number);
-            let options = LoopOptions { flush, largest_kib, number, ..LoopOptions::default() };
+        Action::Attach { file, flush, limits: [largest_kib, depth], number } => {
+            let (flush, number, largest_kib, depth) = (*flush, *number, *largest_kib, *depth);
+            let options = LoopOptions { flush, largest_kib, depth, number, ..Default::default() };
             let device = LoopDevice::attach(&file.0, options).map_err(error)?;
             json!(BlockFile::of(device))
         }

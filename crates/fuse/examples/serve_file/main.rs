@@ -4,7 +4,7 @@
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
 //! `add NAME BYTES`, `add-kind NAME KIND BYTES` (a kind of `sim::roads`), `remove NAME`,
 //! `opens NAME`, `map NAME` (extents as KIND:LENGTH), `names`, `ring` (is it served by io_uring?),
-//! `unmount`, `force`.
+//! `loop-limits` (of a loop device on a file: KIB DEPTH), `unmount`, `force`.
 //!
 //! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
 //! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use block::{BlockDevice, Checked, Plain};
-use fuse::{Mount, Options};
+use fuse::{LoopOptions, Mount, Options};
 use sim::roads::Kind;
 
 mod gated;
@@ -118,6 +118,11 @@ fn answer(
         }
         ["opens", name] => Ok(mount.opens(name).count().to_string()),
         ["ring"] => Ok(mount.is_by_ring().to_string()),
+        ["loop-limits"] => {
+            let LoopOptions { largest_kib, depth, .. } = mount.loop_options();
+            let text = |limit: Option<u32>| limit.map_or("-".into(), |it| it.to_string());
+            Ok(format!("{} {}", text(largest_kib), text(depth)))
+        }
         ["names"] => Ok(mount.names().join(" ")),
         ["map", name] => map(&**disks.get(name).ok_or("no such disk")?),
         ["unmount"] => Ok(mount.unmount(false).map(|()| String::new())?),

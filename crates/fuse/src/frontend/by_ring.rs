@@ -16,7 +16,7 @@ use sync::Mutex;
 use super::{Frontend, called, on_what_is_there};
 use crate::ranges;
 use crate::ring::enabled::Enabled;
-use crate::ring::plan::parts;
+use crate::ring::plan::{OF_MOUNT, parts};
 use crate::ring::serving::{Carried, CarryOut, Kind, Rings, Start};
 use crate::ring::{Entry, Shape};
 use crate::serving::{self, Threads};
@@ -29,11 +29,17 @@ use crate::worker::LARGEST_BY_RING;
 const PATIENCE: Duration = Duration::from_secs(10);
 const DESTROY: u32 = 38;
 
+/// The most bytes of data in one request.
+pub(crate) fn largest() -> usize {
+    LARGEST_BY_RING.max(host::page_bytes() as usize)
+}
+
 /// The rings for a mount, which the kernel must be asked for while the permission is given.
 pub(crate) fn rings(frontend: &Frontend, waiters: usize) -> io::Result<(Rings, Start, Enabled)> {
-    let parts = parts(host::possible_cpus(), host::cpus(), &host::allowed_cpus())?;
+    let cpus = (host::possible_cpus(), host::cpus());
+    let parts = parts(&OF_MOUNT, cpus, &host::allowed_cpus())?;
     let page = host::page_bytes() as usize;
-    let shape = Shape { largest: LARGEST_BY_RING.max(page), page, present: false };
+    let shape = Shape { largest: largest(), page, present: false };
     let (role, begin) = (Role::FuseDisk, || {});
     let kind = Kind { name: "fuse-disk", role, begin, shape, waiters, names: true };
     let work = ByRing { frontend: frontend.clone(), library: Library::new(frontend)? };

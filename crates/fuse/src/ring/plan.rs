@@ -2,10 +2,22 @@
 
 use std::io::{self, ErrorKind};
 
-/// Entries of all queues, if that is 2 to 8 for each whose CPU has a thread, and 1 to as many for
-/// that of another CPU which is there. A request that waits keeps its entry, and may hold up others
-/// where there is one.
-const ENTRIES: usize = 64;
+/// How many entries the queues of CPUs have that are there.
+pub(crate) struct Entries {
+    /// All together, within the other bounds.
+    all: usize,
+    /// The least and the most of a queue whose CPU has a thread.
+    own: (usize, usize),
+    /// The least of another one.
+    other: usize,
+}
+
+/// For one disk, which takes all memory at the beginning.
+pub(crate) const OF_SWAP: Entries = Entries { all: 64, own: (2, 8), other: 1 };
+/// For many disks. A request that waits keeps its entry, and where none is left the kernel keeps
+/// all later requests of the CPU, whatever they are for: so there are several times those that a
+/// loop device may have under way. An entry takes memory with the first data that it has.
+pub(crate) const OF_MOUNT: Entries = Entries { all: 512, own: (32, 64), other: 32 };
 /// The most queues of CPUs without a thread: each takes the memory of its entries.
 const MOST_OTHERS: usize = 32;
 
@@ -24,7 +36,11 @@ pub(crate) struct Part {
 ///
 /// # Errors
 /// Many more CPUs could exist than there are.
-pub(crate) fn parts(possible: usize, present: usize, allowed: &[usize]) -> io::Result<Vec<Part>> {
+pub(crate) fn parts(
+    entries: &Entries,
+    (possible, present): (usize, usize),
+    allowed: &[usize],
+) -> io::Result<Vec<Part>> {
     let allowed: Vec<usize> = allowed.iter().copied().filter(|cpu| *cpu < possible).collect();
     let others = possible - allowed.len();
     if others > MOST_OTHERS || u16::try_from(possible).is_err() {
@@ -34,8 +50,9 @@ pub(crate) fn parts(possible: usize, present: usize, allowed: &[usize]) -> io::R
         );
         return Err(io::Error::new(ErrorKind::Unsupported, why));
     }
-    let own = (ENTRIES / allowed.len().max(1)).clamp(2, 8);
-    let foreign = (ENTRIES / present.max(1)).clamp(1, own);
+    let Entries { all, own: (least, most), other } = *entries;
+    let own = (all / allowed.len().max(1)).clamp(least, most);
+    let foreign = (all / present.max(1)).clamp(other, own);
     let threads = allowed.len().max(1);
     let mut parts: Vec<Part> = (0..threads)
         .map(|thread| Part { cpu: allowed.get(thread).copied(), queues: Vec::new() })
@@ -53,6 +70,23 @@ pub(crate) fn parts(possible: usize, present: usize, allowed: &[usize]) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parts(possible: usize, present: usize, allowed: &[usize]) -> io::Result<Vec<Part>> {
+        super::parts(&OF_SWAP, (possible, present), allowed)
+    }
+
+    #[test]
+    fn the_queues_of_a_mount_have_more_entries() {
+        let entries = |cpus: usize, allowed: &[usize]| {
+            let parts = super::parts(&OF_MOUNT, (cpus, cpus), allowed).unwrap();
+            parts.iter().map(|part| part.queues.len()).sum::<usize>()
+        };
+        assert_eq!(entries(2, &[0, 1]), 2 * 64);
+        assert_eq!(entries(2, &[1]), 2 * 64);
+        assert_eq!(entries(8, &[0]), 8 * 64);
+        assert_eq!(entries(24, &[3]), 64 + 23 * 32);
+        assert_eq!(entries(64, &(0..64).collect::<Vec<_>>()), 64 * 32);
+    }
 
     #[test]
     fn each_queue_has_entries_and_each_cpu_its_own_thread() {

@@ -93,8 +93,13 @@ struct Lists {
 
 impl Team {
     fn new(parts: &[Part], waiters: usize) -> io::Result<Team> {
-        let all = parts.iter().map(|part| part.queues.len()).sum();
-        let mailboxes = parts.iter().map(|_| Mailbox::new(all)).collect::<io::Result<_>>()?;
+        let entries = |part: &Part| part.queues.len();
+        let all = parts.iter().map(entries).sum();
+        // A ring has its own entries, and some of the one before it.
+        let before = parts.iter().cycle().skip(parts.len().saturating_sub(1));
+        let mailboxes = parts.iter().zip(before);
+        let mailboxes = mailboxes.map(|(own, before)| Mailbox::new(entries(own) + entries(before)));
+        let mailboxes = mailboxes.collect::<io::Result<_>>()?;
         let last = (0..parts.len()).map(|it| CachePadded::new(AtomicUsize::new(it))).collect();
         let lists = || Lists { data: Jobs::new(all, waiters), names: Jobs::new(all, 1) };
         Ok(Team { mailboxes, last, lists: (waiters > 0).then(lists) })

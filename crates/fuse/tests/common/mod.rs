@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use fuse::LoopOptions;
 use testkit::{Need, TempDir};
 
 /// After this the server is killed, and whoever waits for it gets an error.
@@ -142,6 +143,14 @@ impl Served {
 
     pub fn add(&mut self, name: &str, bytes: u64) -> PathBuf {
         self.ask(&format!("add {name} {bytes}")).expect("it is added").into()
+    }
+
+    /// What loop devices on the files of the mount need.
+    pub fn loop_options(&mut self) -> LoopOptions {
+        let limits = self.ask("loop-limits").expect("two numbers");
+        let mut limits = limits.split(' ').map(|it| it.parse().ok());
+        let (largest_kib, depth) = (limits.next().flatten(), limits.next().flatten());
+        LoopOptions { largest_kib, depth, ..LoopOptions::default() }
     }
 
     /// How the disk is filled, as (kind, length).

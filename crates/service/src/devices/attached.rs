@@ -38,6 +38,7 @@ pub(super) struct Attachment {
     /// daemon before does not count here.
     own_opens: u64,
     loops: Option<Arc<Loops>>,
+    loop_options: LoopOptions,
 }
 
 impl Attachment {
@@ -58,7 +59,8 @@ impl Attachment {
         let (file, link) = (files.mount.path(name), root.device(name));
         let (opens, loops) = (files.mount.opens(name), files.loops.clone());
         let (block_device, is_unsure, own_opens) = (None, false, 0);
-        Attachment { file, block_device, is_unsure, link, opens, own_opens, loops }
+        let loop_options = files.mount.loop_options();
+        Attachment { file, block_device, is_unsure, link, opens, own_opens, loops, loop_options }
     }
 
     /// Takes the block device that is `there` from a daemon before, or makes one, with the `number`
@@ -76,7 +78,7 @@ impl Attachment {
             self.block_device = Some(match there {
                 Some(device) => device,
                 None => {
-                    let options = LoopOptions { flush, number, ..LoopOptions::default() };
+                    let options = LoopOptions { flush, number, ..self.loop_options };
                     let device = loops.attach(&self.file, options)?;
                     self.own_opens = 1;
                     device
