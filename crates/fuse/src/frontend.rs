@@ -113,7 +113,7 @@ impl Frontend {
         reply: ReplyEmpty,
     ) {
         let context = self.context(cpu);
-        match called(|| file.device.perform(context, operation.reborrow())) {
+        match called(|| ranges::perform(&*file.device, context, operation.reborrow())) {
             Err(IoError::WouldBlock) if context.wait == Wait::No => {
                 let (file, cpu) = (file.clone(), self.cpu);
                 self.later.run(file.number, move || {

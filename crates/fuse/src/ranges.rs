@@ -1,8 +1,24 @@
 //! Translates fallocate(2) into operations of a device.
 
-use block::{Operation, ZeroMode};
+use block::{BlockDevice, Context, IoError, Operation, Wait, ZeroMode};
 use host::{errno, flags};
 use units::PAGE_SHIFT;
+
+/// The most bytes of an operation that a thread carries out which must not wait. A discard goes
+/// from page to page: for a terabyte that takes minutes.
+const AT_ONCE: u64 = 16 << 20;
+
+/// Has the device carry out an operation, unless it takes long and must not.
+pub(crate) fn perform(
+    device: &dyn BlockDevice,
+    context: Context,
+    operation: Operation<'_>,
+) -> Result<(), IoError> {
+    match operation.range() {
+        (_, length) if length > AT_ONCE && context.wait == Wait::No => Err(IoError::WouldBlock),
+        _ => device.perform(context, operation),
+    }
+}
 
 /// The operation for a fallocate(2) of `length` bytes from `offset` on, of which `kept` lie before
 /// the end of the device. None if there is nothing to do.

@@ -259,6 +259,33 @@ fn large_writes_that_wait_hold_up_no_worker() {
 }
 
 #[test]
+fn a_long_discard_holds_up_nobody() {
+    if !common::met("a_long_discard_holds_up_nobody", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start_with(TempDir::new(), &["--workers", "1"]);
+    let bytes = 64 << 20;
+    let [long, other] = gated(&mut served, ["zram0", "zram1"], bytes);
+    let file = open(&long);
+    on_one_cpu();
+    // It waits for the release where it may not wait, too: in place of hours of work.
+    served.ask("lengthen-discards zram0").unwrap();
+    let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let discard = |_| {
+        // SAFETY: the call takes numbers only.
+        let done = unsafe { libc::fallocate(file.as_raw_fd(), mode, 0, bytes.cast_signed()) };
+        assert_eq!(done, 0);
+    };
+    thread::scope(|scope| {
+        let discards = asleep(scope, 1, &discard);
+        served.ask("waiting zram0 1").unwrap();
+        look_at(&other);
+        assert!(!discards[0].is_finished(), "others waited for the discard");
+        served.ask("release zram0").unwrap();
+    });
+}
+
+#[test]
 fn a_mount_is_torn_down_while_requests_wait() {
     if !common::met("a_mount_is_torn_down_while_requests_wait", &[Need::Fuse]) {
         return;

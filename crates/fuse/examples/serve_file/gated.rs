@@ -19,6 +19,8 @@ pub struct Gated {
 struct State {
     bytes: u64,
     slow: BTreeSet<u64>,
+    /// Discards take as long as pages are held, also if they may not wait.
+    long_discards: bool,
     waiting: usize,
 }
 
@@ -50,8 +52,15 @@ impl Gated {
         String::new()
     }
 
+    pub fn lengthen_discards(&self) -> String {
+        self.state().long_discards = true;
+        String::new()
+    }
+
     pub fn release(&self) -> String {
-        self.state().slow.clear();
+        let mut state = self.state();
+        (state.slow, state.long_discards) = (BTreeSet::new(), false);
+        drop(state);
         self.changed.notify_all();
         String::new()
     }
@@ -76,9 +85,11 @@ impl BlockDevice for Gated {
     fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         let (offset, length) = operation.range();
         let mut state = self.state();
-        let is_slow =
-            |state: &mut State| pages(offset, length).any(|page| state.slow.contains(&page));
-        if is_slow(&mut state) {
+        let is_discard =
+            matches!(operation, Operation::Discard { .. } | Operation::WriteZeroes { .. });
+        let is_held = |state: &State| state.slow.range(pages(offset, length)).next().is_some();
+        let is_slow = |state: &mut State| is_held(state) || is_discard && state.long_discards;
+        if is_held(&state) {
             context.may_wait()?;
         }
         state.waiting += 1;

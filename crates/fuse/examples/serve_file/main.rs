@@ -8,7 +8,8 @@
 //!
 //! Commands for devices whose pages can be held, or that can be resized: `add-gated NAME BYTES`,
 //! `resize NAME BYTES` (up to the first size), `hold NAME PAGE`, `waiting NAME COUNT` (waits until
-//! COUNT operations wait), `release NAME`, `release-when NAME PATH` (when the file PATH exists).
+//! COUNT operations wait), `release NAME`, `release-when NAME PATH` (when the file PATH exists),
+//! `lengthen-discards NAME` (until the release, also where they may not wait).
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -93,6 +94,7 @@ fn answer(
         ["hold", name, page] => Ok(gate(name)?.hold(page.parse()?)),
         ["waiting", name, count] => Ok(gate(name)?.until_waiting(count.parse()?)?),
         ["release", name] => Ok(gate(name)?.release()),
+        ["lengthen-discards", name] => Ok(gate(name)?.lengthen_discards()),
         ["release-when", name, path] => {
             let (gate, path) = (gate(name)?.clone(), path.to_owned());
             std::thread::spawn(move || {

@@ -197,7 +197,7 @@ fn perform(
     context: Context,
     operation: Operation<'_>,
 ) -> Result<Option<usize>, i32> {
-    let done = called(|| file.device.perform(context, operation));
+    let done = called(|| ranges::perform(&*file.device, context, operation));
     done.map(|()| None).map_err(IoError::errno)
 }
 

@@ -182,6 +182,6 @@ impl File {
 
     fn submit(&self, operation: Operation<'_>, wait: Wait) -> Result<(), i32> {
         let context = Context { cpu: (self.cpu)(), wait };
-        self.device.perform(context, operation).map_err(IoError::errno)
+        ranges::perform(&*self.device, context, operation).map_err(IoError::errno)
     }
 }

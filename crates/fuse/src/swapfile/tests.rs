@@ -235,6 +235,20 @@ fn entries_of_a_ring_are_understood_and_answered() {
 }
 
 #[test]
+fn a_long_discard_is_for_a_thread_that_may_wait() {
+    let file = File::new(Arc::new(Plain::new(64 << 20)), || Cpu(0), (0, 0));
+    let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+    let waits = |length: u64, wait| {
+        let operands = [longs(&[0, 0, length]), longs(&[punch.cast_unsigned().into()])].concat();
+        let mut header = entry(43, &operands, 0);
+        let carried = serve::carry_out_entry(&file, &mut header, &mut [], wait);
+        assert_eq!(words(&header[4..8])[0] == 43, matches!(carried, Carried::WouldWait(_)));
+        matches!(carried, Carried::WouldWait(_))
+    };
+    assert!(!waits(16 << 20, Wait::No) && waits(17 << 20, Wait::No) && !waits(17 << 20, Wait::Yes));
+}
+
+#[test]
 fn data_begins_on_a_page_of_any_size() {
     for page in [4096, 16 << 10, 64 << 10, 256 << 10] {
         let largest = super::connection::largest(page);
