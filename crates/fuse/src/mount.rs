@@ -188,6 +188,9 @@ impl Mount {
         frontend.ring = Some(has_ring.clone());
         let mut config = Config::default();
         config.mount_options = mount_options();
+        // An entry has no room for more, and who reads in the kernel may want it.
+        let longest = MountOption::CUSTOM(format!("max_read={}", by_ring::largest()));
+        config.mount_options.push(longest);
         let session = Session::new(frontend.clone(), at, &config);
         let session = session.map_err(|error| refused(at, error))?;
         drop(enabled);

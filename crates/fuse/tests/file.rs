@@ -37,6 +37,19 @@ fn code(error: io::Error) -> i32 {
 const PUNCH: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 
+/// The kernel itself may read more at once than any program can.
+#[test]
+fn the_kernel_knows_the_longest_read_by_io_uring() {
+    if !common::met("the_kernel_knows_the_longest_read_by_io_uring", &[Need::Fuse]) {
+        return;
+    }
+    let served = start();
+    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+    let at = format!(" {} ", served.files().display());
+    let options = mounts.lines().find(|line| line.contains(&at)).expect("it is mounted");
+    assert_eq!(options.contains(",max_read=262144"), common::by_ring(), "{options}");
+}
+
 #[test]
 fn the_file_ends_as_a_disk_does() {
     if !common::met("the_file_ends_as_a_disk_does", &[Need::Fuse]) {
