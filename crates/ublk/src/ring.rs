@@ -152,25 +152,28 @@ pub(crate) struct Ring {
     /// The number of tags that may still get requests.
     left: usize,
     wake: Arc<File>,
+    /// The ring's file 0.
     device: Arc<File>,
-    /// The device is registered as the ring's file 0.
-    registered: bool,
 }
 
 impl Ring {
     /// The ring of a queue of `device`, with all its memory. A write to `wake` wakes its thread.
     pub(crate) fn new(device: Arc<File>, shape: Shape, wake: Arc<File>) -> io::Result<Ring> {
         let Shape { depth, largest, .. } = shape;
-        let (uring, disabled) = build(u32::from(depth) + 1)?;
-        let registered = uring.submitter().register_files(&[device.as_raw_fd()]).is_ok();
-        if disabled {
-            restrict(&uring)?;
-        }
+        // Linux 6.1 has all of it, and `Control::open` refuses a driver before 6.4.
+        let uring = IoUring::builder()
+            .dontfork()
+            .setup_r_disabled()
+            .setup_single_issuer()
+            .setup_defer_taskrun()
+            .build(u32::from(depth) + 1)?;
+        uring.submitter().register_files(&[device.as_raw_fd()])?;
+        restrict(&uring)?;
         let memory = Arc::new(Memory::new(depth, largest)?);
         let tag = |number| Holder::Here(Tag { memory: memory.clone(), number });
         let holders = (0..depth).map(tag).collect();
         let left = usize::from(depth);
-        Ok(Ring { uring, descriptors: None, shape, holders, left, wake, device, registered })
+        Ok(Ring { uring, descriptors: None, shape, holders, left, wake, device })
     }
 
     /// Gives all tags to the driver; an error if it refuses. Called once, first.
@@ -209,12 +212,7 @@ impl Ring {
         let number = tag.number;
         let address = tag.address().as_ptr() as u64;
         let command = IoCommand { queue: self.shape.queue, tag: number, result, address };
-        let entry = if self.registered {
-            opcode::UringCmd16::new(types::Fixed(0), what).cmd(command.bytes()).build()
-        } else {
-            let device = types::Fd(self.device.as_raw_fd());
-            opcode::UringCmd16::new(device, what).cmd(command.bytes()).build()
-        };
+        let entry = opcode::UringCmd16::new(types::Fixed(0), what).cmd(command.bytes()).build();
         self.holders[usize::from(number)] = Holder::Driver(ManuallyDrop::new(tag), result);
         // The entry names memory of the tag, which has no other user until the command ends.
         self.push(&entry.user_data(u64::from(number)));
@@ -290,28 +288,6 @@ impl Ring {
 
 fn is_passing(errno: i32) -> bool {
     matches!(errno, errno::ENOMEM | errno::EAGAIN | errno::EINTR)
-}
-
-/// Makes a ring that is disabled until [`restrict`] (Linux 5.10; ublk itself needs 6.0). Its task
-/// work runs only while its thread waits in it (Linux 6.1), or else it does not interrupt its
-/// thread (Linux 5.19).
-fn build(entries: u32) -> io::Result<(IoUring, bool)> {
-    let built = IoUring::builder()
-        .dontfork()
-        .setup_r_disabled()
-        .setup_single_issuer()
-        .setup_defer_taskrun()
-        .build(entries);
-    match built {
-        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {}
-        built => return built.map(|uring| (uring, true)),
-    }
-    match IoUring::builder().dontfork().setup_r_disabled().setup_coop_taskrun().build(entries) {
-        Err(error) if error.raw_os_error() == Some(errno::EINVAL) => {
-            IoUring::builder().dontfork().build(entries).map(|uring| (uring, false))
-        }
-        built => built.map(|uring| (uring, true)),
-    }
 }
 
 /// Allows the ring the commands of the driver and the wait for the wake-up alone, for good, and
