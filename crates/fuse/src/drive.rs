@@ -15,7 +15,7 @@ use crate::frontend::Frontend;
 use crate::handover;
 use crate::later::Later;
 use crate::table::Table;
-use crate::worker::{Buffers, LARGEST, Workers};
+use crate::worker::{Buffers, LARGEST};
 
 /// Bytes of a request without operands.
 const HEADER: usize = 40;
@@ -49,7 +49,6 @@ impl Driven {
         let frontend = Frontend {
             table: table.clone(),
             later: later.clone(),
-            workers: Arc::new(Workers::new(Vec::new())),
             buffers: Arc::new(Buffers::new(1)),
             cpu: || Cpu(0),
             since: SystemTime::UNIX_EPOCH,

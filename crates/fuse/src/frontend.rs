@@ -26,7 +26,7 @@ use units::{Cpu, PAGE_SIZE};
 use crate::later::Later;
 use crate::ranges;
 use crate::table::{Served, Table};
-use crate::worker::{Buffers, LARGEST, LARGEST_BY_RING, Workers, with_buffer};
+use crate::worker::{Buffers, LARGEST, LARGEST_BY_RING, with_buffer};
 
 /// The kernel caches no names and no sizes: devices come, go and change their size. The data path
 /// asks for neither.
@@ -41,7 +41,6 @@ pub(crate) mod by_ring;
 #[derive(Clone)]
 pub(crate) struct Frontend {
     pub(crate) table: Arc<Table>,
-    pub(crate) workers: Arc<Workers>,
     pub(crate) buffers: Arc<Buffers>,
     pub(crate) later: Arc<Later>,
     pub(crate) cpu: fn() -> Cpu,
@@ -66,7 +65,6 @@ impl Frontend {
     /// Begins a request.
     #[inline]
     fn enter(&self) -> (Cpu, Reader<'_>) {
-        self.workers.enter();
         let cpu = (self.cpu)();
         (cpu, self.table.enter(cpu))
     }
@@ -252,7 +250,6 @@ impl Filesystem for Frontend {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        self.workers.enter();
         match self.table.named(Path::new(name)).filter(|_| parent == INodeNo::ROOT) {
             Some(file) => reply.entry(&KEEP, &self.attributes(Some(&file)), Generation(0)),
             None => reply.error(Errno::ENOENT),

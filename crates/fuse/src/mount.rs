@@ -21,7 +21,7 @@ use crate::place::{ENDING, MOUNTS, Place};
 use crate::ring::serving::Rings;
 use crate::serving::{Kind, Threads};
 use crate::table::{NEXT, Served, Table};
-use crate::worker::{Buffers, Workers};
+use crate::worker::Buffers;
 use crate::{Error, handover, own_files};
 
 /// The requests that a loop device may have under way: it sends all from one CPU, whose queue has
@@ -34,10 +34,6 @@ const LOOP_DEPTH: u32 = 16;
 pub struct Options {
     /// The number of worker threads; `None` for one per CPU that this process may use.
     pub workers: Option<usize>,
-    /// Binds each worker to one CPU. With clients on every CPU of an idle machine this measured up
-    /// to a third faster. On a busy machine it loses more than that: the kernel wakes the worker
-    /// that waited longest, and a bound worker cannot move to a free CPU.
-    pub pin: bool,
     /// Gives each worker its own queue of requests under way (`FUSE_DEV_IOC_CLONE`). Without it
     /// another process can take the mount over ([`Mount::take_over`]).
     pub clone_fd: bool,
@@ -54,7 +50,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Options {
         let cpu = host::cpu;
-        Options { workers: None, pin: false, clone_fd: true, waiters: 24, ring: false, cpu }
+        Options { workers: None, clone_fd: true, waiters: 24, ring: false, cpu }
     }
 }
 
@@ -97,11 +93,9 @@ fn workers(options: Options) -> usize {
 
 /// The frontend of a mount without files.
 fn frontend(options: Options) -> Frontend {
-    let cpus = if options.pin { host::allowed_cpus() } else { Vec::new() };
     Frontend {
         table: Arc::new(Table::new(host::cpus())),
         later: Arc::new(Later::new(options.waiters)),
-        workers: Arc::new(Workers::new(cpus)),
         buffers: Arc::new(Buffers::new(workers(options))),
         cpu: options.cpu,
         since: SystemTime::now(),

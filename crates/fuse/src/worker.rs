@@ -1,10 +1,9 @@
-//! The CPU and the buffer of a worker thread.
+//! The buffer of a worker thread.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use sync::Mutex;
-use sync::atomic::{AtomicU32, Ordering};
 use units::PAGE_SIZE;
 
 /// The largest request, in bytes: the default limit of Linux (fs.fuse.max_pages_limit is 256
@@ -14,37 +13,7 @@ pub(crate) const LARGEST: usize = 1 << 20;
 pub(crate) const LARGEST_BY_RING: usize = 256 << 10;
 
 thread_local! {
-    static ENTERED: Cell<bool> = const { Cell::new(false) };
     static BUFFER: RefCell<Option<Held>> = const { RefCell::new(None) };
-}
-
-/// The CPUs for workers. A worker is bound to the next one at its first request.
-pub(crate) struct Workers {
-    cpus: Vec<usize>,
-    next: AtomicU32,
-}
-
-impl Workers {
-    /// Binds each worker to one of `cpus`; if `cpus` is empty, binds none.
-    pub(crate) fn new(cpus: Vec<usize>) -> Workers {
-        Workers { cpus, next: AtomicU32::new(0) }
-    }
-
-    /// Called at the beginning of each request.
-    #[inline]
-    pub(crate) fn enter(&self) {
-        if !self.cpus.is_empty() && !ENTERED.get() {
-            self.bind();
-        }
-    }
-
-    #[cold]
-    fn bind(&self) {
-        ENTERED.set(true);
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-        // On an error (the CPU is no longer allowed) the worker runs on any CPU, only slower.
-        let _ = host::pin_to_cpu(self.cpus[turn % self.cpus.len()]);
-    }
 }
 
 /// The buffers of a mount. Those of its workers are there before the first request. A thread takes

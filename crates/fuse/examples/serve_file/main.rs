@@ -1,5 +1,5 @@
 //! Serves uncompressed RAM disks as files until its standard input ends:
-//! `serve_file DIRECTORY [--workers N] [--waiters N] [--pin] [--shared-fd] [--ring]`.
+//! `serve_file DIRECTORY [--workers N] [--waiters N] [--shared-fd] [--ring]`.
 //!
 //! Commands, one per line, each answered by one line that begins with `ok` or `error`:
 //! `add NAME BYTES`, `add-kind NAME KIND BYTES` (a kind of `sim::roads`), `remove NAME`,
@@ -55,7 +55,6 @@ fn serve() -> Result<(), Box<dyn Error>> {
             "--waiters" => {
                 options.waiters = arguments.next().ok_or("how many waiters?")?.parse()?
             }
-            "--pin" => options.pin = true,
             "--shared-fd" => options.clone_fd = false,
             "--ring" => options.ring = true,
             _ => return Err(format!("unknown option {argument}").into()),

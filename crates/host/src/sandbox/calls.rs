@@ -210,15 +210,12 @@ pub(super) const NARROW: Group = Group {
 pub(super) const REQUESTS: Group = Group { name: "requests", calls: &[always!("read" SYS_read)] };
 
 /// To begin a session with the FUSE library again (see `fuse`): a pair of sockets, one of which is
-/// replaced by the descriptor of the mount. To bind a worker to a CPU, if that is wanted.
+/// replaced by the descriptor of the mount.
 pub(super) const SESSION: Group = Group {
     name: "session",
     calls: &[
         always!("dup3" SYS_dup3, "geteuid" SYS_geteuid),
-        &[
-            only("socketpair", libc::SYS_socketpair, 0, INT, &[libc::AF_UNIX as u64]),
-            only("sched_setaffinity", libc::SYS_sched_setaffinity, 0, INT, &[0]),
-        ],
+        &[only("socketpair", libc::SYS_socketpair, 0, INT, &[libc::AF_UNIX as u64])],
     ],
 };
 
