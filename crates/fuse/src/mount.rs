@@ -41,7 +41,10 @@ pub struct Options {
     /// most half of those that other files leave. With 0 the workers wait.
     pub waiters: usize,
     /// Have the kernel hand requests over by io_uring if it can (Linux 6.14): a thread for each
-    /// CPU serves then instead of the workers. Requests under way fail when this process dies.
+    /// CPU serves then instead of the workers. Requests under way fail when this process dies. A
+    /// disk that waits holds up others where programs wait for it in more calls of one CPU than its
+    /// queue has entries: 64, or 32 from 16 CPUs on; a loop device has fewer
+    /// ([`Mount::loop_options`]).
     pub ring: bool,
     /// Tells the CPU of the calling thread.
     pub cpu: fn() -> Cpu,
