@@ -26,6 +26,7 @@ use service::swap::cache::parameters;
 use zram::Disk;
 
 use crate::args::{DiskOptions, FrontendOptions, Size, SwapOn, Transport};
+use crate::running::check_frontends;
 use files::Found;
 use merge::{Entry, Fault, Section, Sections};
 use options::Kind;
@@ -110,11 +111,17 @@ pub fn understand(texts: &[(PathBuf, String)]) -> (Configuration, Vec<Fault>) {
         match Kind::of(section) {
             Ok(Kind::Serve) => {
                 let serve: Option<FrontendOptions> = options::options(section, Kind::Serve, all);
-                if let Some(Err(what)) = serve.as_ref().map(|it| it.nbd.check_address()) {
-                    let entry = section.entries.iter().find(|entry| entry.key == "nbd-tcp");
+                // What this user may not do the user of the daemon may be allowed to.
+                if let Some(Err(ControlError { errno, message })) =
+                    serve.as_ref().map(check_frontends)
+                    && errno != Errno::EPERM
+                {
+                    // Keys are the options without their dashes, and the first word is one.
+                    let what = message.trim_start_matches("--").replace(" --", " ");
+                    let key = what.split([' ', ':']).next();
+                    let entry = section.entries.iter().find(|entry| key == Some(&entry.key));
                     let at = entry.map_or(&section.at, |entry| &entry.at).clone();
-                    // Keys are the options without their dashes.
-                    all.push(Fault { at, what: what.replace("--", "") });
+                    all.push(Fault { at, what: what.replace("(--", "(") });
                 }
                 configuration.serve = serve;
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use control::ControlError;
 
-use crate::args::{SandboxOptions, absolute};
+use crate::args::{FrontendOptions, SandboxOptions, absolute};
 use crate::config::{self, Configuration};
 use crate::running::{
     Running, activate, check_frontends, confine, for_file_systems, handed_over, is_inherited,
@@ -109,7 +109,7 @@ fn serve_disks(
     let (is_first, is_rehearsal) = (is_first(state.as_ref()), kept::is_rehearsal());
     let has_swap = state.as_ref().is_some_and(|state| !state.kept().areas.is_empty());
     let loaded = if has_swap && !is_rehearsal { None } else { Some(load(file)) };
-    let configuration = match loaded {
+    let mut configuration = match loaded {
         Some(Err(error)) if is_first || is_rehearsal => return Err(error),
         loaded => loaded.and_then(Result::ok),
     };
@@ -119,15 +119,27 @@ fn serve_disks(
         return nothing(&why);
     }
     let (activated, sockets) = activate(others)?;
-    let asked = asked(configuration.as_ref(), state.as_ref(), DISKS, file);
-    let by = config::serving(&asked);
-    let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
-    let mut frontends = for_file_systems(by.serve.clone().unwrap_or_default(), has_file_system);
-    if !by.says_sandbox() {
-        frontends.sandbox = sandbox;
-    }
-    confine(&frontends)?;
-    check_frontends(&frontends)?;
+    let frontends = |asked: Asked| -> Result<(FrontendOptions, Asked), ControlError> {
+        let by = config::serving(&asked);
+        let has_file_system = asked.keys().any(|name| ["mount", "fs"].contains(&of_device(name).1));
+        let mut frontends = for_file_systems(by.serve.clone().unwrap_or_default(), has_file_system);
+        if !by.says_sandbox() {
+            frontends.sandbox = sandbox;
+        }
+        check_frontends(&frontends)?;
+        confine(&frontends)?;
+        Ok((frontends, asked))
+    };
+    let of = |it: Option<&Configuration>| asked(it, state.as_ref(), DISKS, file);
+    let (frontends, asked) = match frontends(of(configuration.as_ref())) {
+        // Loading a file does not see all that may be wrong in it.
+        Err(error) if !is_first && !is_rehearsal && configuration.is_some() => {
+            say(&format!("rampack: [serve] is not followed: {}\n", sentence(&error)));
+            configuration = None;
+            frontends(of(None))?
+        }
+        served => served?,
+    };
     let running = Running::start(Root::choose(root)?, (&frontends, asked), state, sockets)?;
     running.run(
         frontends.force,

@@ -1,6 +1,7 @@
 //! `rampack config apply`: what a running daemon follows, what it refuses, and what it tries again.
 
 use std::fs;
+use std::process::Command;
 
 use testkit::{Need, met};
 
@@ -61,6 +62,57 @@ fn what_failed_at_a_start_is_tried_again() {
     let said = says(&top, &apply(&place, ""));
     refused(&said, 1, &["zram0: auto_writeback stays: "]);
     assert_eq!(said.out, "zram0: auto_writeback would be 1G\n");
+    keeper.stop();
+    place.is_clean();
+}
+
+/// Loading a file does not see all that can be wrong with how disks are to be served.
+#[test]
+fn what_was_left_is_served_if_it_cannot_be_served_as_a_file_has_it() {
+    let text = by_nbd("nbd-allow-uid = [65534]\n[zram0]\nsize = '4M'\n");
+    let (top, place) = (system(&[(MAIN, &*text)]), Place::new());
+    let mut keeper = keep(&top, &place);
+    assert_eq!(client(&place, "zram0").write(4096, &noise(7)), 0);
+    write(&top, MAIN, &text.replace("'nbd'", "'fuse'"));
+    let fault = "/etc/rampack/rampack.toml:3: nbd-allow-uid is for NBD";
+    refused(&says(&top, "config check"), 1, &[fault, "EINVAL"]);
+    keeper.kill(libc::SIGKILL);
+    keeper.says("the configuration is not followed: /");
+    keeper.wait();
+    assert_eq!(client(&place, "zram0").read(4096, 4096), noise(7)[..4096]);
+    keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn what_was_left_is_served_if_this_process_may_not_do_what_a_file_asks_for() {
+    let name = "what_was_left_is_served_if_this_process_may_not_do_what_a_file_asks_for";
+    let setpriv = Need::program("setpriv", "util-linux");
+    let prlimit = Need::program("prlimit", "util-linux");
+    if !met(name, &[Need::Root, setpriv, prlimit]) {
+        return;
+    }
+    let text = by_nbd("[zram0]\nsize = '4M'\n");
+    let (top, place) = (system(&[(MAIN, &*text)]), Place::new());
+    let mut command = Command::new("prlimit");
+    command.args(["--memlock=65536:65536", "setpriv", "--bounding-set=-ipc_lock"]);
+    let inner = program();
+    command.arg(inner.get_program()).env("RAMPACK_CONFIG_ROOT", top.path());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let mut keeper = Keeper::start_by(command, &place, "serve --config");
+    assert_eq!(client(&place, "zram0").write(4096, &noise(7)), 0);
+    write(&top, MAIN, &text.replace("[zram0]", "lock-memory = true\n[zram0]\nmemory = '1M'"));
+    keeper.kill(libc::SIGKILL);
+    keeper.says("[serve] is not followed: --lock-memory: memory cannot be locked");
+    keeper.wait();
+    assert_eq!(client(&place, "zram0").read(4096, 4096), noise(7)[..4096]);
+    // The rest of the file is followed.
+    keeper.says("zram0: mem_limit is 1M now");
     keeper.stop();
     place.is_clean();
 }
