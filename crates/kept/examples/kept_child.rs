@@ -160,6 +160,15 @@ fn live(log: &Path, script: &str) -> Result<(), Box<dyn Error>> {
             settle()?;
             exit(3)
         }
+        // As many as there are to be.
+        "fill" => {
+            for n in 1..std::env::var("FDSTORE")?.parse()? {
+                send(directory, &format!("n{n}"))?;
+            }
+            send(directory, "last")?;
+            settle()?;
+            exit(3)
+        }
         "stranger" => {
             assert!(is_sent, "the socket was there");
             assert!(!send_as_stranger(directory)?, "the socket stays with the daemon");

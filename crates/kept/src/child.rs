@@ -74,9 +74,10 @@ impl<const N: usize> Write for Text<N> {
 const PID: &str = "LISTEN_PID";
 const FDS: &str = "LISTEN_FDS";
 const NAMES: &str = "LISTEN_FDNAMES";
+/// How many descriptors are kept for it.
+const STORE: &str = "FDSTORE";
 /// Variables that are not passed on: they are for this process, or the program gets its own.
-const OWN: [&str; 7] =
-    [PID, FDS, NAMES, "NOTIFY_SOCKET", "FDSTORE", "WATCHDOG_PID", "WATCHDOG_USEC"];
+const OWN: [&str; 7] = [PID, FDS, NAMES, "NOTIFY_SOCKET", STORE, "WATCHDOG_PID", "WATCHDOG_USEC"];
 
 /// The names of what is kept, as a variable has them.
 struct Names<'a>(&'a [Kept]);
@@ -110,9 +111,14 @@ impl Child {
         let mut variables: Vec<OsString> =
             others.map(|(name, value)| [name, value].join("=".as_ref())).collect();
         variables.push(format!("NOTIFY_SOCKET={}", inherited_address(notify.as_raw_fd())).into());
-        variables.push(format!("FDSTORE={MOST}").into());
-        let rooms = [(PID, 12), (FDS, 12), (NAMES, MOST * (NAME_MAX + 1))];
+        let rooms = [(PID, 12), (FDS, 12), (STORE, 12), (NAMES, MOST * (NAME_MAX + 1))];
         Ok(Child { program: Program::new(path, arguments, variables, &rooms)?, notify })
+    }
+
+    /// Tells it that it may have `room` descriptors kept. Calls no heap.
+    pub(crate) fn allow(&mut self, room: usize) {
+        // There is room for the number.
+        let _ = self.program.set(STORE, room);
     }
 
     /// Starts it with copies of `kept`, and with the signal mask from before `signals`. Calls no

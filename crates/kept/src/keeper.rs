@@ -146,6 +146,8 @@ impl Keeper {
     /// # Errors
     /// The error of the system if the daemon cannot be started at first.
     pub fn run(&mut self) -> io::Result<Ended> {
+        // What this process was given takes room, too.
+        self.program.allow(MOST - self.kept.len());
         let mut deaths = 0;
         loop {
             let began = Instant::now();

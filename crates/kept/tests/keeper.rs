@@ -107,6 +107,18 @@ fn what_the_keeper_was_given_is_kept_as_well() {
 }
 
 #[test]
+fn what_the_keeper_was_given_takes_room_of_the_daemon() {
+    let root = TempDir::new();
+    let mut keeper = keeper(root.path(), "fill,end", None);
+    fs::write(root.join("given"), "given").unwrap();
+    keeper.keep("socket", File::open(root.join("given")).unwrap().into()).unwrap();
+    assert_eq!(keeper.run().unwrap(), Ended::Exited(0));
+    let lives = lives(root.path());
+    assert!(lives[1].starts_with("socket=given n1=n1 ") && lives[1].ends_with(" last=last"));
+    assert_eq!(lives[1].split(' ').count(), 256);
+}
+
+#[test]
 fn a_daemon_that_ends_on_purpose_is_not_started_again() {
     for (script, ended) in [("end", 0), ("refuse", 2), ("stop", 4), ("die,stop", 4)] {
         let root = TempDir::new();
