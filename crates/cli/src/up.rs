@@ -31,6 +31,9 @@ use service::protocol::{Add, Attribute, ConfiguredDisk, DeviceReport};
 use service::root::Root;
 use service::transport::Transport;
 
+const NUM_DEVICES: &str = "--num-devices";
+/// What a daemon was asked for until all its devices are made: the next one makes the others.
+const NOT_ALL: &str = "not all yet";
 /// The size of a device for NBD alone, when the user gives none.
 const SIZE_OF_STDIO: &str = "1G";
 
@@ -188,18 +191,29 @@ pub fn serve(root: Option<PathBuf>, serve: &Serve) -> Result<(), ControlError> {
     }
     let root = Root::choose(root.as_deref())?;
     let mut asked = serve.device.request(serve.size.as_ref(), serve.frontends.force).asked();
-    asked.insert("--num-devices".to_owned(), serve.num_devices.to_string());
-    // A daemon before may have removed them all.
-    let is_first = !is_inherited(state.as_ref());
+    // A user may have removed some, once all were made.
+    let before = state.as_ref().and_then(|state| state.kept().asked);
+    let is_whole = before.is_some_and(|it| it.get(NUM_DEVICES).is_none_or(|it| it != NOT_ALL));
+    let number = serve.num_devices.to_string();
+    let now = if is_whole { number.clone() } else { NOT_ALL.to_owned() };
+    asked.insert(NUM_DEVICES.to_owned(), now);
     let running = Running::start(root, (&serve.frontends, asked), state, sockets)?;
     running.run(
         serve.frontends.force,
         |_| false,
         |daemon, _| {
-            if is_first {
-                for _ in 0..serve.num_devices {
+            let devices = daemon.devices();
+            if !is_whole {
+                for _ in devices.numbers().len()..serve.num_devices as usize {
                     let force = serve.frontends.force;
-                    daemon.devices().add(&serve.device.request(serve.size.as_ref(), force))?;
+                    devices.add(&serve.device.request(serve.size.as_ref(), force))?;
+                }
+                let mut asked = devices.asked();
+                asked.insert(NUM_DEVICES.to_owned(), number);
+                devices.set_asked(asked);
+                // One that keeps nothing yet saves nothing.
+                if serve.num_devices > 0 {
+                    devices.save()?;
                 }
             }
             daemon.serve_activated(activated)?;

@@ -1,11 +1,13 @@
 //! `rampack keep`.
 
 use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -164,6 +166,40 @@ fn disks_outlive_a_daemon_that_is_killed() {
         }
     }
     assert!(versions.values().sum::<u64>() > 100, "it was used");
+    wait_until("the daemon stops", || asked("stop").code == 0);
+    assert_eq!(keeper.0.wait().unwrap().into_raw(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn all_devices_are_there_after_a_death_during_the_first_start() {
+    const DEVICES: usize = 30;
+    let place = Place::new();
+    let mut command = program();
+    command.arg("--root").arg(place.root()).args(["keep", "serve", "--transport", "nbd"]);
+    command.args(["--size", "1M", "--num-devices", &DEVICES.to_string()]);
+    let mut keeper = Kept(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let (said, out) = (Arc::new(Mutex::new(0)), keeper.0.stdout.take().unwrap());
+    let starts = said.clone();
+    thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        lines.filter(|it| it.starts_with("serving in")).for_each(|_| *said.lock().unwrap() += 1);
+    });
+    let (socket, root) = (place.root().join("nbd.sock"), place.root());
+    let asked = |what: &str| rampack(&format!("--root {} {what}", root.display()));
+    let last = format!("zram{}", DEVICES - 1);
+    wait_until("the first is there", || NbdClient::is_served(&socket, "zram0"));
+    // It may have made them all by now; then this shows less.
+    let before = *starts.lock().unwrap();
+    kill(daemon_of(keeper.0.id()).unwrap(), libc::SIGKILL);
+    wait_until("the next one has begun", || *starts.lock().unwrap() > before);
+    assert_eq!(asked(&format!("get {last} disksize")).out, "1048576\n");
+    // Once they were made, what a user has removed stays so.
+    assert_eq!(asked(&format!("remove {last}")).code, 0);
+    let before = *starts.lock().unwrap();
+    kill(daemon_of(keeper.0.id()).unwrap(), libc::SIGKILL);
+    wait_until("another one has begun", || *starts.lock().unwrap() > before);
+    refused(&asked(&format!("get {last} disksize")), 1, &[&last]);
     wait_until("the daemon stops", || asked("stop").code == 0);
     assert_eq!(keeper.0.wait().unwrap().into_raw(), 0);
     place.is_clean();
