@@ -143,7 +143,8 @@ impl Daemon {
     /// Has ublk keep the requests of swap devices and disks for the next program.
     fn quiesce(&self) -> Result<(), ControlError> {
         let end = Instant::now() + ANSWERING;
-        let done = self.swaps.quiesce(end).and_then(|()| self.devices.quiesce(end));
+        // As in `serve_on`: while swap devices stand still, nothing waits for disks.
+        let done = self.devices.quiesce(end).and_then(|()| self.swaps.quiesce(end));
         done.map_err(|ControlError { message, .. }| {
             let message = format!(
                 "requests to a block device are not answered in time ({message}); the daemon goes \
