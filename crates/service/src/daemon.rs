@@ -17,7 +17,9 @@ use sync::Mutex;
 use crate::devices::{Devices, write_out};
 use crate::engine::Machine;
 use crate::events::Event;
-use crate::failure::{failed, frontend_error, say, sentence, ublk_error, with_limits};
+use crate::failure::{
+    failed, frontend_error, say, sentence, served_without, ublk_error, with_limits,
+};
 use crate::latency;
 use crate::metrics;
 use crate::plan::{Asked, Followed, Plan};
@@ -155,7 +157,8 @@ impl Daemon {
         let kept = state.as_deref();
         let inherited = kept.is_some_and(State::is_inherited);
         let (root, made) = (self.claim.root().clone(), self.claim.made().clone());
-        made.directory(&root.devices())?;
+        let opened = made.directory(&root.devices());
+        self.go_on_without(inherited, opened)?;
         let (machine, notes) = (&self.machine, &mut self.notes);
         let (mut loops, mut followed) = (None, Followed::default());
         self.devices.reach_by(transport);
@@ -235,8 +238,7 @@ impl Daemon {
     ) -> Result<(), ControlError> {
         match opened {
             Err(error) if inherited => {
-                self.notes
-                    .push(format!("the devices are served on without it: {}", sentence(&error)));
+                self.notes.push(served_without(&error));
                 Ok(())
             }
             opened => opened,

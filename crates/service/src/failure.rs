@@ -50,6 +50,12 @@ pub fn sentence(error: &ControlError) -> String {
     shown(&format!("{} ({})", error.message, symbol(error.errno)))
 }
 
+/// What is said where devices of the daemon before are served without a frontend that failed so.
+#[must_use]
+pub fn served_without(error: &ControlError) -> String {
+    format!("the devices are served on without it: {}", sentence(error))
+}
+
 /// Text with paths of any bytes ([`machine::text_of`]), for a reader.
 #[must_use]
 pub fn shown(text: &str) -> String {

@@ -184,6 +184,22 @@ fn an_address_that_is_taken_does_not_end_what_is_served() {
     service.stop();
 }
 
+/// Users of another frontend do not lose their devices because of it.
+#[test]
+fn files_that_cannot_be_served_do_not_end_what_is_served() {
+    let mut service = Service::start(NBD);
+    let contents = service.fill();
+    let files = service.keeper.root().join("files");
+    fs::write(&files, "of a user").unwrap();
+    service.next(How::Restart, "serve --transport fuse --size 4M");
+    service.keeper.says("the devices are served on without it: ");
+    service.keeper.says(&files.display().to_string());
+    service.next(How::Restart, NBD);
+    service.holds(&contents);
+    fs::remove_file(&files).unwrap();
+    service.stop();
+}
+
 #[test]
 fn what_a_device_cannot_follow_is_said_and_limits_are_followed() {
     for how in HOWS {

@@ -9,7 +9,7 @@ use host::{effective_user, in_user_namespace};
 use super::remains::{Spared, clear_leftovers};
 use crate::devices::Files;
 use crate::engine::Machine;
-use crate::failure::frontend_error;
+use crate::failure::{frontend_error, served_without};
 use crate::loops::Loops;
 use crate::root::RootLock;
 use crate::state::{Connection, State};
@@ -45,10 +45,15 @@ pub(super) fn open(
         None => {}
     }
     let is_taken = taken.is_some();
-    let mount = taken.map_or_else(
-        || new_mount(claim, transport, state.is_some(), notes),
-        |mount| Ok(Some(mount)),
-    )?;
+    let made = || new_mount(claim, transport, state.is_some(), notes);
+    let mount = match taken.map_or_else(made, |mount| Ok(Some(mount))) {
+        // Nobody lost it, and others have users.
+        Err(error) if state.is_some_and(State::is_inherited) => {
+            notes.push(served_without(&error));
+            None
+        }
+        mount => mount?,
+    };
     let Some(mount) = mount else { return Ok(None) };
     let mut loops = has_loops(notes).then(|| Arc::new(Loops::here()));
     if let Some(state) = state {
