@@ -251,9 +251,12 @@ impl Daemon {
         let exports = Arc::new(self.devices.exports(nbd.read_only));
         let server = Arc::new(nbd_server(exports, nbd)?);
         *self.nbd.lock() = Some(server.clone());
-        let addresses = listen(&server, &self.claim, nbd, state.map(|state| &**state))?;
+        let mut addresses = Vec::new();
+        let state = state.map(|state| &**state);
+        let listens = listen(&server, &self.claim, nbd, state, &mut addresses);
+        // Where it listens it has clients.
         self.devices.serve_nbd(addresses, Some(server));
-        Ok(())
+        listens
     }
 
     /// Serves virtual machines, if this was asked for.

@@ -177,6 +177,13 @@ fn an_address_that_is_taken_does_not_end_what_is_served() {
     service.next(How::Restart, &format!("{NBD} --nbd-tcp {port}"));
     service.keeper.says("EADDRINUSE");
     service.holds(&contents);
+    // The server of the other socket is known, and so are its clients.
+    assert!(service.keeper.does("status --json").contains("nbd+unix://"));
+    service.keeper.does("add --size 1M");
+    service.keeper.serves("zram1");
+    let client = NbdClient::connect(&service.keeper.nbd(), "zram1").unwrap();
+    service.keeper.does("remove zram1 --force");
+    drop(client);
     drop(taken);
     service.next(How::Restart, &format!("{NBD} --nbd-tcp {port}"));
     TcpStream::connect(("127.0.0.1", port)).unwrap();

@@ -13,14 +13,15 @@ use crate::state::{Connection, State};
 use crate::takeover;
 use crate::transport::NbdOptions;
 
-/// Listens for NBD in the root, and on TCP if asked to; returns the addresses. Sockets of the
-/// daemon before are served on.
+/// Listens for NBD in the root, and on TCP if asked to; adds to `addresses` where it does. Sockets
+/// of the daemon before are served on.
 pub(super) fn listen(
     server: &Server,
     claim: &RootLock,
     nbd: &NbdOptions,
     state: Option<&State>,
-) -> Result<Vec<String>, ControlError> {
+    addresses: &mut Vec<String>,
+) -> Result<(), ControlError> {
     let path = claim.root().nbd_socket();
     let keep = |connection, listener: &Listener| {
         state.map_or(Ok(()), |state| state.keep(connection, listener.as_fd()))
@@ -39,7 +40,7 @@ pub(super) fn listen(
             listener
         }
     })?;
-    let mut addresses = vec![format!("nbd+unix:///?socket={}", percent_encoded(&path))];
+    addresses.push(format!("nbd+unix:///?socket={}", percent_encoded(&path)));
     if let Some(address) = nbd.tcp {
         let there = state.and_then(takeover::nbd_tcp_socket);
         let listener = match there {
@@ -55,7 +56,7 @@ pub(super) fn listen(
         let scheme = if nbd.tls_certificates.is_some() { "nbds" } else { "nbd" };
         addresses.push(format!("{scheme}://{bound}"));
     }
-    Ok(addresses)
+    Ok(())
 }
 
 fn listen_error(error: &ListenError) -> ControlError {
