@@ -77,11 +77,12 @@ impl Machine {
     }
 
     /// What another process needs to know of the cache in front of swap areas; `None` if there is
-    /// none.
+    /// none. It is of the one that was refused, also if there is another one by now: only what was
+    /// left is in memory that outlives this process.
     #[must_use]
     pub fn saved_swap(&self) -> Option<SavedSwap> {
-        let kept = self.swap_if_made().map(|zswap| Recovery::save(&zswap));
-        kept.or_else(|| self.refused.lock().swap.clone())
+        let refused = self.refused.lock().swap.clone();
+        refused.or_else(|| self.swap_if_made().map(|zswap| Recovery::save(&zswap)))
     }
 
     /// Makes the cache in front of swap areas as another process left it in `memory`, and tells

@@ -204,9 +204,9 @@ impl Daemon {
             self.notes.extend(followed.notes());
             let disks = self.devices.numbers().into_iter();
             let links = disks.map(|id| root.device(&format!("zram{id}")));
-            let swaps = self.swaps.devices();
+            let swaps = self.swaps.numbers().into_iter();
             let links: Vec<PathBuf> =
-                links.chain(swaps.iter().map(|(name, _)| root.device(name))).collect();
+                links.chain(swaps.map(|number| root.device(&swap::name(number)))).collect();
             made.keep_links(&root.devices(), &links);
         }
         // The users of block devices do not lose them because of a frontend beside them.

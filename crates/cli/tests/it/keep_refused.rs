@@ -12,6 +12,7 @@ use testkit::{met, run};
 
 use crate::common::{Place, noise, program, refused, wait_until};
 use crate::config::damage;
+use crate::fsck::region_of;
 use crate::keep_users::NEEDS;
 use crate::keeper::{Keeper, has_resend};
 
@@ -138,5 +139,43 @@ fn a_load_goes_by_a_disk_that_could_not_be_taken_over() {
     assert_eq!(names, ["zram1", "zram2", "zram0"], "it is told last");
     keeper.does("remove zram0");
     keeper.stop();
+    place.is_clean();
+}
+
+#[test]
+fn disks_are_served_while_the_swap_cache_cannot_be_taken_over() {
+    let name = "disks_are_served_while_the_swap_cache_cannot_be_taken_over";
+    if !met(name, &crate::keep_swap::needs()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let mut keeper = Keeper::start_swap(&place, "swap on --size 8M --transport fuse --force");
+    keeper.does("set module/zswap/parameters max_pool_percent=33");
+    keeper.does("add --size 4M");
+    let (disk, at) = (keeper.block_device("zram0"), place.root().join("swap/swap0"));
+    File::options().write(true).open(&disk).unwrap().write_all_at(&noise(3), 0).unwrap();
+    // Whoever has pages there would wait, this test as well.
+    host::swap_off(&keeper.block_device("swap0")).unwrap();
+    let record = region_of(keeper.process() as u32, "swap.record");
+    let mut layout = [0; 8];
+    record.read_exact_at(&mut layout, 8).unwrap();
+    record.write_all_at(&99u64.to_ne_bytes(), 8).unwrap();
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    keeper.says("the swap devices are not served: the swap cache cannot be recovered: its record");
+    assert!(reads(&disk));
+    assert!(place.mounts().contains(&at), "{:?}", place.mounts());
+    refused(&keeper.ask("swap on --size 1M --transport fuse --force"), 1, &["EBUSY"]);
+    record.write_all_at(&layout, 8).unwrap();
+    keeper.kill(libc::SIGKILL);
+    keeper.wait();
+    keeper.says(" on its backing device were recovered, 0 are lost");
+    assert_eq!(keeper.does("get module/zswap/parameters max_pool_percent"), "33\n");
+    let mut contents = vec![0; 4096];
+    File::open(&disk).unwrap().read_exact_at(&mut contents, 0).unwrap();
+    assert_eq!(contents, noise(3)[..4096]);
+    keeper.does("remove zram0");
+    assert_eq!(keeper.ended(), 0);
     place.is_clean();
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use control::ControlError;
+use control::{ControlError, Errno};
 use rustix::fs::Mode;
 use sync::Mutex;
 
@@ -12,7 +12,7 @@ use super::{Daemon, DaemonOptions, FileSystems};
 use crate::devices::Devices;
 use crate::engine::{self, Machine};
 use crate::events::Event;
-use crate::failure::failed;
+use crate::failure::{failed, sentence};
 use crate::observed::observe;
 use crate::plan::{Configured, Plan, plan};
 use crate::root::{Root, RootLock};
@@ -80,6 +80,7 @@ fn begin(
     let (root, by) = planned(&options)?;
     let DaemonOptions { transport, vhost, state, sockets, .. } = options;
     let mut told: Vec<String> = by.said.iter().cloned().chain(by.stays()).collect();
+    let mut refused = Vec::new();
     // Whatever is read or said before they are served may wait for them.
     let swap = state.as_deref().map(State::take_swap).transpose();
     let swap = swap.map_err(|error| failed("cannot take over swap devices", &error))?.flatten();
@@ -87,9 +88,18 @@ fn begin(
         protections::be_ready();
         let (machine, disks) = engine::lasting(state, false)?;
         parts.machine = Some(machine.clone());
-        let (taken, said) = recovery::take_over((&machine, &root, state), swap, &by.left)?;
-        parts.taken = Some(taken);
-        told.extend(said.into_iter().chain(disks));
+        match recovery::take_over((&machine, &root, state), swap, &by.left) {
+            Ok((taken, said)) => {
+                parts.taken = Some(taken);
+                told.extend(said);
+            }
+            Err(error) if disks_go_on(&machine, &error) => {
+                refused = state.kept().areas;
+                told.push(format!("the swap devices are not served: {}", sentence(&error)));
+            }
+            Err(error) => return Err(error),
+        }
+        told.extend(disks);
     }
     if let Some(state) = &state {
         give_up_sockets(state, &by);
@@ -109,7 +119,11 @@ fn begin(
         Some(state) if by.by_driver => state.ublks(),
         _ => Vec::new(),
     };
-    let (swap_files, swap_ublks) = parts.taken.as_ref().map(Taken::devices).unwrap_or_default();
+    let of_refused = || {
+        let files = refused.iter().filter(|it| it.ublk.is_none()).map(|it| it.number);
+        (files.collect(), refused.iter().filter_map(|it| it.ublk).collect())
+    };
+    let (swap_files, swap_ublks) = parts.taken.as_ref().map_or_else(of_refused, Taken::devices);
     ublks.extend(swap_ublks);
     let spared =
         Spared { sockets: &held, files: left.is_some(), swaps: &swap_files, ublks: &ublks };
@@ -146,7 +160,16 @@ fn begin(
         notes,
         claim,
     });
+    daemon.swaps.leave(refused);
     daemon.open((&by, spared), (left, parts.taken.take()), transport, events)
+}
+
+/// Is it the cache of the swap devices that is refused, before anything of it is served, while
+/// others wait for disks? What is left of it stays, for a program that can read it. But there may
+/// be memory for it later.
+fn disks_go_on(machine: &Machine, error: &ControlError) -> bool {
+    let is_refused = machine.swap_if_made().is_none() && error.errno != Errno::ENOMEM;
+    is_refused && !machine.saved().is_empty()
 }
 
 /// Gives up the sockets that do not go on: nobody listens at them from now on.

@@ -130,6 +130,11 @@ impl Swaps {
         notes
     }
 
+    /// Leaves these devices of the daemon before, whose cache this program cannot take over.
+    pub fn leave(&self, areas: Vec<KeptArea>) {
+        *self.left.lock() = areas;
+    }
+
     /// Ends what exists as long as there is a swap device, if there is none.
     fn end_guard(&self) {
         if !self.is_empty() {
