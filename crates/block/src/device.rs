@@ -252,9 +252,9 @@ pub trait BlockDevice: Send + Sync {
     /// Carries out one operation on this thread, before it returns. The device checks the range.
     ///
     /// Under [`Wait::No`] it returns [`IoError::WouldBlock`] instead of waiting for a slower device
-    /// below. Nothing has changed then, except the buffer of a read, whose contents are undefined.
-    /// The caller repeats the operation on a thread that may wait. A device that has already
-    /// changed data continues and waits.
+    /// below. The caller repeats the operation on a thread that may wait, before it answers its
+    /// client. Until then a page of a change has its old or its new contents, and the buffer of a
+    /// read is undefined.
     ///
     /// # Errors
     /// See [`IoError`]; data outside the range never changes.

@@ -23,7 +23,7 @@ pub enum IoError {
     Unsupported,
     /// A device below failed.
     Failed,
-    /// The device would have to wait under [`crate::Wait::No`]. Nothing has changed.
+    /// The device would have to wait under [`crate::Wait::No`]: it is to be asked again.
     WouldBlock,
 }
 

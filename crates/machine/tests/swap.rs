@@ -12,7 +12,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait};
+use block::{
+    Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit, Wait, ZeroMode,
+};
 use control::{Bound, Errno, Object};
 use machine::{Machine, MachineOptions};
 use store::{Layout, Spec, Store};
@@ -465,10 +467,7 @@ impl BlockDevice for Gated {
 #[test]
 fn a_full_cache_waits_for_what_is_being_written_back() {
     const PAGES: u64 = 1024;
-    let plain = Plain::new(PAGES as usize * PAGE_SIZE);
-    let gated = Arc::new(Gated { plain, is_open: Default::default() });
-    let zswap = cache(2);
-    let device = on(&zswap, PAGES, Some(gated.clone()));
+    let (zswap, device, gated) = gated(PAGES);
     let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
     zswap.swapon(alone, PAGES, AreaOptions { device: None, memcg }).unwrap();
     let alone = SwapDevice::new(zswap.clone(), alone);
@@ -495,4 +494,80 @@ fn a_full_cache_waits_for_what_is_being_written_back() {
     });
     (0..200).for_each(|it| assert!(read(&alone, it) == page(1000 + it), "page {it}"));
     (0..400).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
+}
+
+fn gated(pages: u64) -> (Arc<Zswap>, SwapDevice, Arc<Gated>) {
+    let plain = Plain::new(pages as usize * PAGE_SIZE);
+    let gated = Arc::new(Gated { plain, is_open: Default::default() });
+    let zswap = cache(2);
+    let device = on(&zswap, pages, Some(gated.clone()));
+    (zswap, device, gated)
+}
+
+/// A thread that serves other requests too must not wait because a part of a request is done.
+#[test]
+fn a_store_that_is_done_in_part_does_not_wait() {
+    let (zswap, device, gated) = gated(8);
+    zswap.policy().set_max_compression_ratio(50).unwrap();
+    let mut from = [0; 2 * PAGE_SIZE];
+    testkit::Rng::new(1).fill(&mut from[PAGE_SIZE..]);
+    let at_once = |operation| device.perform(Context::at_once(CPU), operation);
+    let write = || Operation::Write { offset: 0, from: &from };
+    assert_eq!(at_once(write()), Err(IoError::WouldBlock));
+    assert_eq!((zswap.stats().asked, zswap.stats().stores), (0, 0));
+    gated.open();
+    device.submit(CPU, write()).unwrap();
+    let stats = zswap.stats();
+    assert_eq!((stats.through, stats.stores), (1, 1));
+    // The second page is on the device now.
+    let mode = ZeroMode::KeepAllocated;
+    let zeroes = || Operation::WriteZeroes { offset: 0, length: 2 * P, mode };
+    assert_eq!(at_once(zeroes()), Err(IoError::WouldBlock));
+    assert_eq!(read(&device, 1), from[PAGE_SIZE..]);
+    device.submit(CPU, zeroes()).unwrap();
+    assert_eq!((read(&device, 1), zswap.stats().on_device), ([0; PAGE_SIZE], 0));
+}
+
+#[test]
+fn a_discard_that_is_done_in_part_does_not_wait() {
+    const PAGES: u64 = 128;
+    let (zswap, device, gated) = gated(PAGES);
+    write(&device, 100, &page(1));
+    thread::scope(|scope| {
+        let evicting = scope.spawn(|| zswap.reclaim(Cpu(1), 1).written);
+        let end = Instant::now() + Duration::from_secs(30);
+        while zswap.stats().asked == 0 && Instant::now() < end {
+            thread::yield_now();
+        }
+        let discard = || Operation::Discard { offset: 0, length: PAGES * P };
+        let discarded = device.perform(Context::at_once(CPU), discard());
+        gated.open();
+        assert_eq!((discarded, evicting.join().unwrap()), (Err(IoError::WouldBlock), 1));
+        device.submit(CPU, discard()).unwrap();
+    });
+    assert_eq!((read(&device, 100), zswap.stats().on_device), ([0; PAGE_SIZE], 0));
+}
+
+/// Stores of an area without a device have pages of another area written back.
+#[test]
+fn an_area_without_a_device_does_not_wait_for_that_of_another() {
+    const PAGES: u64 = 1024;
+    let (zswap, device, gated) = gated(PAGES);
+    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
+    zswap.swapon(alone, PAGES, AreaOptions { device: None, memcg }).unwrap();
+    let alone = SwapDevice::new(zswap.clone(), alone);
+    write(&alone, 0, &page(0));
+    Bound::new(zswap.clone(), PARAMETERS).store("max_pool_bytes", "1M").unwrap();
+    (0..400).for_each(|number| write(&device, number, &page(number)));
+    // One of a few requests finds room for some of its pages alone.
+    let from: Vec<u8> = (0..64).flat_map(page).collect();
+    let write = |first: u64| Operation::Write { offset: first * 64 * P, from: &from };
+    let blocked = (1..8).any(|first| {
+        alone.perform(Context::at_once(CPU), write(first)) == Err(IoError::WouldBlock)
+    });
+    assert_eq!((blocked, zswap.stats().asked), (true, 0));
+    assert_eq!(read(&alone, 0), page(0));
+    gated.open();
+    (1..8).for_each(|first| alone.submit(CPU, write(first)).unwrap());
+    (0..64).for_each(|number| assert_eq!(read(&alone, 64 + number), page(number)));
 }

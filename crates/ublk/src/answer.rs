@@ -63,8 +63,8 @@ impl Served {
 
     /// Carries out `request`; its data is in `buffer`, or is read into it. Returns the result for
     /// the driver: the bytes transferred, or a negative Linux error number. A panic of the device
-    /// is an error too. None if the device would have to wait under `Wait::No`; nothing has changed
-    /// then.
+    /// is an error too. None if the device would have to wait under `Wait::No`: the request is to
+    /// be answered again then, by a thread that may wait.
     pub(crate) fn answer(&self, request: Request, buffer: &mut [u8], wait: Wait) -> Option<i32> {
         let done = catch_unwind(AssertUnwindSafe(|| self.carry_out(request, buffer, wait)));
         Some(match done {

@@ -107,51 +107,45 @@ impl SwapDevice {
     }
 
     fn write(&self, context: Context, offset: u64, from: &[u8]) -> Result<(), IoError> {
-        let (start, stored) = self.write_at_once(context, offset, from)?;
-        let (from, _) = from.as_chunks::<PAGE_SIZE>();
-        match &from[stored..] {
-            [] => Ok(()),
-            rest => self.write_and_wait(context.cpu, start + stored as u64, rest),
-        }
-    }
-
-    /// Under `Wait::No`: stores pages until one would have to wait. Otherwise stores none. Returns
-    /// the first page of the range and the number of stored pages.
-    fn write_at_once(
-        &self,
-        context: Context,
-        offset: u64,
-        from: &[u8],
-    ) -> Result<(u64, usize), IoError> {
         let (zswap, cpu) = (&*self.zswap, context.cpu);
         let reader = zswap.readers.enter(cpu);
         let (area, pages) = self.judge(&reader, offset, from.len() as u64)?;
-        if context.wait == Wait::Yes {
-            return Ok((pages.start, 0));
-        }
-        // A page that finds no memory is written to the device.
-        let is_short = zswap.is_nearly_full() || zswap.free_frames() < BATCH as u64;
-        if area.device.is_some() && (is_short || area.any_on_device(pages.clone())) {
-            return Err(IoError::WouldBlock);
-        }
         let (from, _) = from.as_chunks::<PAGE_SIZE>();
-        let mut stored = 0;
-        for (page, from) in pages.clone().zip(from) {
-            zcomp::prefetch_beginning(from);
-            let put = || zswap.try_put(&reader, cpu, &self.offer(page, from));
-            // A page that the device holds is replaced under its lock: see `area`.
-            if area.is_on_device(page) || put().is_err() {
-                break;
-            }
-            stored += 1;
+        if context.wait == Wait::Yes {
+            drop(reader);
+            return self.write_and_wait(cpu, pages.start, from);
         }
+        let done = self.write_at_once(&reader, cpu, (area, pages), from);
         drop(reader);
         zswap.ask_for_memory();
-        // If some of the pages are stored, the write goes on and waits for the others.
-        if stored == 0 && !from.is_empty() {
+        done
+    }
+
+    /// Stores pages until one would have to wait. The whole write is repeated then, and counts.
+    fn write_at_once(
+        &self,
+        reader: &Reader<'_>,
+        cpu: Cpu,
+        (area, pages): (&Area, Range<u64>),
+        from: &[Page],
+    ) -> Result<(), IoError> {
+        let zswap = &*self.zswap;
+        // A page that finds no memory is written to the device.
+        let is_short = || zswap.is_nearly_full() || zswap.free_frames() < BATCH as u64;
+        if area.device.is_some() && (is_short() || area.any_on_device(pages.clone())) {
             return Err(IoError::WouldBlock);
         }
-        Ok((pages.start, stored))
+        for (stored, (page, from)) in pages.zip(from).enumerate() {
+            zcomp::prefetch_beginning(from);
+            let put = || zswap.try_put(reader, cpu, &self.offer(page, from));
+            // A page that the device holds is replaced under its lock: see `area`.
+            if area.is_on_device(page) || put().is_err() {
+                zswap.counts.add(cpu, Count::Stores, -(stored as i64));
+                area.memcg.uncount_stored(cpu, stored as i64);
+                return Err(IoError::WouldBlock);
+            }
+        }
+        Ok(())
     }
 
     /// Stores pages from page `start` on. Pages that the cache refuses go to the device.
@@ -346,7 +340,7 @@ impl SwapDevice {
         }
     }
 
-    fn discard(&self, mut context: Context, offset: u64, length: u64) -> Result<(), IoError> {
+    fn discard(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {
         let cpu = context.cpu;
         let (area, pages) = self.judge_for_long(cpu, offset, length)?;
         if area.any_on_device(pages.clone()) {
@@ -363,11 +357,13 @@ impl SwapDevice {
                 context.may_wait()?;
                 (at..next).for_each(|offset| locks.add(offset));
             }
+            // None is written back from here on, but some may have been since the first look.
+            if area.any_on_device(at..next) {
+                context.may_wait()?;
+            }
             self.discard_locked(cpu, &area, at..next);
             drop(locks);
             at = next;
-            // With some pages discarded, the operation goes on and waits for the others.
-            context.wait = Wait::Yes;
         }
         Ok(())
     }
@@ -414,7 +410,7 @@ impl BlockDevice for SwapDevice {
 
     /// Under [`Wait::No`] a read blocks if a page is on the area's device. A store blocks if it
     /// would have to write other pages back first, or go to the device itself.
-    fn perform(&self, mut context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+    fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
         match operation {
             Operation::Read { offset, into } => self.read(context, offset, into),
             Operation::Write { offset, from } => self.write(context, offset, from),
@@ -424,12 +420,7 @@ impl BlockDevice for SwapDevice {
             }
             Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated } => {
                 let (_, mut pages) = self.judge_for_long(context.cpu, offset, length)?;
-                pages.try_for_each(|page| {
-                    self.write(context, page * P, &ZEROES)?;
-                    // With one page stored, the operation goes on and waits for the others.
-                    context.wait = Wait::Yes;
-                    Ok(())
-                })
+                pages.try_for_each(|page| self.write(context, page * P, &ZEROES))
             }
             // The data is swap space: nothing outlives this process.
             Operation::Flush => Ok(()),

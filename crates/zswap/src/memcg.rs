@@ -140,6 +140,11 @@ impl Memcg {
         self.0.counts.add(cpu, STORED, 1);
     }
 
+    /// Counts pages again as not stored: they will be stored anew.
+    pub(crate) fn uncount_stored(&self, cpu: Cpu, pages: i64) {
+        self.0.counts.add(cpu, STORED, -pages);
+    }
+
     pub(crate) fn count_loaded(&self, cpu: Cpu, pages: i64) {
         self.0.counts.add(cpu, LOADED, pages);
     }

@@ -44,7 +44,7 @@ pub enum Flaw {
     ShortExtents,
     /// A CPU reads the contents that it has read before.
     ReadsOldPages,
-    /// A write that must not wait stops when half of it is done.
+    /// A write that must not wait stops when half of it is done, also within a page.
     BlocksHalfWay,
     /// A read that may wait still returns "would block".
     NeverWaits,

@@ -121,7 +121,7 @@ impl Model {
     }
 
     /// Submits an operation. For most ranges it first submits it as a thread that must not wait. If
-    /// the device would block, nothing may have changed, and the operation is submitted again.
+    /// the device would block, each page may be old or new, and the operation is submitted again.
     fn ask(
         &self,
         device: &dyn BlockDevice,
@@ -132,19 +132,48 @@ impl Model {
         if !((span.offset + span.length) / 512).is_multiple_of(3) {
             match device.perform(Context::at_once(cpu), operation.reborrow()) {
                 Err(IoError::WouldBlock) if operation.changes() => {
-                    let (first, end) = (span.pages().start, span.pages().end);
-                    let end = (end * PAGE_SIZE).min(self.bytes.len()) as u64;
-                    let start = (first * PAGE_SIZE) as u64;
-                    let touched = Span::new(start, end.saturating_sub(start));
-                    self.compare(device, cpu, touched)
-                        .and_then(|()| self.judge_extents(device, touched))
-                        .map_err(|wrong| format!("{wrong}, by a change that would block"))?;
+                    let zeroes = vec![0; span.length as usize];
+                    let from = match &operation {
+                        Operation::Write { from, .. } => from,
+                        _ => &zeroes[..],
+                    };
+                    for page in span.pages() {
+                        self.new_if_changed(device, cpu, (span, from), page)
+                            .map_err(|wrong| format!("{wrong}, by a change that would block"))?;
+                    }
                 }
                 Err(IoError::WouldBlock) => {}
                 done => return Ok(done),
             }
         }
         Ok(device.submit(cpu, operation))
+    }
+
+    /// The new contents of a page, if it has them after a change of `span` to `from` that was
+    /// carried out in part at most. It must have its old or its new contents.
+    fn new_if_changed(
+        &self,
+        device: &dyn BlockDevice,
+        cpu: Cpu,
+        (span, from): (Span, &[u8]),
+        page: usize,
+    ) -> Result<Option<Vec<u8>>, String> {
+        let start = page * PAGE_SIZE;
+        let end = (start + PAGE_SIZE).min(self.bytes.len());
+        let mut into = vec![0xa5; end - start];
+        device
+            .submit(cpu, Operation::Read { offset: start as u64, into: &mut into })
+            .map_err(|error| format!("page {page} cannot be read: {error}"))?;
+        let old = &self.bytes[start..end];
+        let mut new = old.to_vec();
+        let part = span.indices();
+        let (first, last) = (part.start.max(start), part.end.min(end));
+        new[first - start..last - start]
+            .copy_from_slice(&from[first - part.start..last - part.start]);
+        if into != old && into != new {
+            return Err(format!("page {page} is neither the old nor the new one"));
+        }
+        Ok((into == new).then_some(new))
     }
 
     fn compare(&self, device: &dyn BlockDevice, cpu: Cpu, span: Span) -> Result<(), String> {
@@ -206,27 +235,14 @@ impl Model {
         }
         self.refused += 1;
         for page in span.pages() {
-            let start = page * PAGE_SIZE;
-            let end = (start + PAGE_SIZE).min(self.bytes.len());
-            let mut into = vec![0xa5; end - start];
-            device
-                .submit(cpu, Operation::Read { offset: start as u64, into: &mut into })
-                .map_err(|error| format!("page {page} cannot be read: {error}"))?;
-            let old = &mut self.bytes[start..end];
-            let mut new = old.to_vec();
-            let part = span.indices();
-            let (first, last) = (part.start.max(start), part.end.min(end));
-            new[first - start..last - start]
-                .copy_from_slice(&from[first - part.start..last - part.start]);
-            if into != *old && into != new {
-                return Err(format!(
-                    "page {page} is neither the old nor the new one after a refused change: {error}"
-                ));
-            }
-            if into == new {
+            let new = self
+                .new_if_changed(device, cpu, (span, from), page)
+                .map_err(|wrong| format!("{wrong} after a refused change: {error}"))?;
+            if let Some(new) = new {
                 let zeroes = new.iter().all(|byte| *byte == 0);
                 self.pages[page] = if zeroes { Held::Either } else { Held::Yes };
-                old.copy_from_slice(&into);
+                let start = page * PAGE_SIZE;
+                self.bytes[start..start + new.len()].copy_from_slice(&new);
             }
         }
         Ok(())

@@ -33,7 +33,7 @@ const ALONE: usize = 16;
 /// What carries requests out. Threads call it at once.
 pub(crate) trait CarryOut: Send + Sync + 'static {
     /// Carries out the request in `entry` and puts the answer there. Under `Wait::No` it may leave
-    /// that to another thread; nothing has changed then.
+    /// that to another thread, all of it.
     fn carry_out(&self, entry: &mut Entry, wait: Wait) -> Carried;
 }
 

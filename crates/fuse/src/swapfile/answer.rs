@@ -37,7 +37,7 @@ pub(crate) enum Outcome {
     Answer(Answer),
     /// It has no answer.
     Silent,
-    /// It would have to wait under `Wait::No`; nothing has changed.
+    /// It would have to wait under `Wait::No`: it is to be carried out again.
     WouldWait,
 }
 

@@ -91,7 +91,7 @@ pub(crate) fn carry_out(
 }
 
 /// Carries out the request of an entry of a ring, and puts the answer there, unless it would have
-/// to wait; nothing has changed then.
+/// to wait: another thread carries it out again then.
 pub(crate) fn carry_out_entry(
     file: &File,
     header: &mut [u8; ENTRY],
