@@ -229,8 +229,8 @@ impl Area {
         if by != SwapTransport::Ublk {
             made.directory(&root.swap())?;
         }
-        let (at, waits) = (root.swap().join(&name), (backing.is_some(), lasts == Some(Ok(()))));
-        let serving = Serving::begin(&at, device, &parts, by, waits, &made)?;
+        let at = root.swap().join(&name);
+        let serving = Serving::begin(&at, device, &parts, by, lasts == Some(Ok(())), &made)?;
         if !serving.can_be_taken_over() {
             lasts = lasts.map(|lasts| lasts.and(Err(NO_REPEAT)));
         }

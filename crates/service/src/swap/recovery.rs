@@ -120,18 +120,19 @@ pub fn take_over(
             let left = frees.remove(&number).unwrap_or_default();
             let hearing = Hearing::take_over(cache, saved.pages, left);
             let at = root.swap().join(name(number));
-            let (device, waits) = (device_of(cache, &saved), saved.backing.is_some());
+            let device = device_of(cache, &saved);
             kill_point("unserved");
             let kept = KeptArea { number, ublk: saved.ublk.map(|id| id.number) };
             let mut stays = stay.contains(&number);
             let serving = match stays {
                 true => None,
-                false => Serving::take_over(&at, device, saved.ublk, channels, waits)
-                    .unwrap_or_else(|error| {
+                false => {
+                    Serving::take_over(&at, device, saved.ublk, channels).unwrap_or_else(|error| {
                         told.push(format!("{} is not served: {}", name(number), error.message));
                         stays = true;
                         None
-                    }),
+                    })
+                }
             };
             // What the kernel swaps to is not gone, whatever it seems.
             if serving.is_none() && !stays && used_areas(&[kept], root).contains(&number) {

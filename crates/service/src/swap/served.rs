@@ -31,7 +31,8 @@ use crate::unfinished;
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
-/// Threads that may wait for the backing device at once; other threads never wait.
+/// Threads that may wait for a backing device at once; other threads never wait. A device without
+/// one has them too: its stores may have pages of another device written back.
 const WAITING: usize = 8;
 /// The largest request in bytes. The memory that the kernel and the daemon need for each request
 /// grows with it.
@@ -92,9 +93,8 @@ pub enum Serving {
 }
 
 impl Serving {
-    /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `waits`
-    /// says whether its requests may have to wait for another device, `lasts` whether another
-    /// process may serve it on. `made` is the record of the root.
+    /// Serves `device`. By ublk it has `parts` (ranges of pages); a loop device has none. `lasts`
+    /// says whether another process may serve it on. `made` is the record of the root.
     ///
     /// # Errors
     /// The error of the frontend; nothing is left then.
@@ -103,12 +103,12 @@ impl Serving {
         device: Arc<dyn BlockDevice>,
         parts: &[Range<u64>],
         by: SwapTransport,
-        (waits, lasts): (bool, bool),
+        lasts: bool,
         made: &Made,
     ) -> Result<Serving, ControlError> {
         match by {
             SwapTransport::Ublk => {
-                let options = ublk_options(waits, lasts, made.maker());
+                let options = ublk_options(lasts, made.maker());
                 let ublk = Ublk::serve(device, options).map_err(|error| ublk_error(&error))?;
                 let bytes = |pages: &Range<u64>| pages.start * PAGE..pages.end * PAGE;
                 let parts = match parts {
@@ -122,7 +122,7 @@ impl Serving {
             }
             SwapTransport::Loop | SwapTransport::LoopClassic | SwapTransport::LoopRing => {
                 let ring = by != SwapTransport::LoopClassic && !lasts;
-                let options = SwapFileOptions { ring, ..file_options(waits, lasts) };
+                let options = SwapFileOptions { ring, ..file_options(lasts) };
                 let file = SwapFile::serve(at, device, options);
                 if let Ok(file) = &file {
                     say_lack(by == SwapTransport::LoopRing, lasts, at, file.lacks_ring());
@@ -143,16 +143,15 @@ impl Serving {
         device: Arc<dyn BlockDevice>,
         ublk: Option<Id>,
         channels: Vec<OwnedFd>,
-        waits: bool,
     ) -> Result<Option<Serving>, ControlError> {
         let Some(id) = ublk else {
-            return match SwapFile::take_over(at, channels, device, file_options(waits, true)) {
+            return match SwapFile::take_over(at, channels, device, file_options(true)) {
                 Ok(file) => Ok(Some(Serving::File(Box::new(file)))),
                 Err(fuse::Error::System { source, .. }) if source.kind() == NotFound => Ok(None),
                 Err(error) => Err(frontend_error(&error)),
             };
         };
-        match Ublk::recover(id, device, ublk_options(waits, true, id.maker)) {
+        match Ublk::recover(id, device, ublk_options(true, id.maker)) {
             Ok(ublk) => {
                 let parts = match ublk.parts() {
                     Ok(parts) => parts,
@@ -381,13 +380,13 @@ fn begin() {
     protections::begin_to_serve();
 }
 
-fn ublk_options(waits: bool, lasts: bool, maker: u32) -> ublk::Options {
+fn ublk_options(lasts: bool, maker: u32) -> ublk::Options {
     let queues = host::online_cpus().min(QUEUES);
     ublk::Options {
         queues,
         depth: depth(host::total_memory(), queues as u64),
         largest: LARGEST.max(host::page_bytes() as u32),
-        waiters: if waits { WAITING } else { 0 },
+        waiters: WAITING,
         cpu: host::cpu,
         begin,
         recoverable: lasts,
@@ -401,10 +400,10 @@ fn depth(memory: u64, queues: u64) -> u16 {
     depth.clamp(LEAST_DEPTH, DEPTH) as u16
 }
 
-fn file_options(waits: bool, lasts: bool) -> SwapFileOptions {
+fn file_options(lasts: bool) -> SwapFileOptions {
     let cpus = host::online_cpus();
     // The service manager has room for some hundred descriptors.
     let cpus = if lasts { cpus.min(QUEUES) } else { cpus };
-    let waiters = if waits { WAITING } else { 0 };
-    SwapFileOptions { threads: cpus + 1 + waiters, ring: false, waiters, cpu: host::cpu, begin }
+    let threads = cpus + 1 + WAITING;
+    SwapFileOptions { threads, ring: false, waiters: WAITING, cpu: host::cpu, begin }
 }
