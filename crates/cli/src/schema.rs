@@ -38,7 +38,11 @@ const SWAP: &[Field] = &[
     ("frees_by", "string", "the kernel's function that tells of freed pages, or discards"),
     ("frees_lack", "string?", "why it is not told of each freed page"),
     ("freed_pages", "integer", "pages that it was told of one by one"),
-    ("notes", "string[]", "what stands in front of it although it should not"),
+    (
+        "notes",
+        "string[]",
+        "what stands in front of it although it should not, and parts not swapped to",
+    ),
 ];
 
 const LOG: &[Field] = &[

@@ -1,5 +1,6 @@
 //! What `rampack status` says of swap devices, their cache and the page allocator.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use serde::Serialize;
@@ -128,14 +129,15 @@ pub(crate) fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool
             ),
         };
     }
-    // Every device of a daemon has the same protections and notes.
+    // Every device of a daemon has the same protections, and most notes.
     for swap in swaps.iter().take(1) {
         if let Some(front) = &swap.front {
             let _ = writeln!(text, "in front: {front}");
         }
-        let notes = swap.notes.iter().map(|note| format!("NOTE: {note}"));
-        swap.missing().chain(notes).for_each(|line| text += &format!("{line}\n"));
+        swap.missing().for_each(|line| text += &format!("{line}\n"));
     }
+    let notes: BTreeSet<&String> = swaps.iter().flat_map(|swap| &swap.notes).collect();
+    notes.into_iter().for_each(|note| text += &format!("NOTE: {note}\n"));
     text
 }
 

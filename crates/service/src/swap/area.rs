@@ -447,6 +447,16 @@ impl Area {
         self.cache.close()
     }
 
+    /// A note if the kernel does not swap to all of it.
+    #[must_use]
+    pub fn lack(&self) -> Option<String> {
+        let is_ours = |active: &swaps::Active| self.parts.iter().any(|it| it.path == active.path);
+        let active: Vec<_> = swaps::all().into_iter().filter(is_ours).collect();
+        let bytes = active.iter().map(|active| active.bytes).sum();
+        let counts = (active.len(), self.parts.len());
+        parts::lack(&name(self.number), counts, (bytes, self.pages * PAGE))
+    }
+
     /// The report of it, without the protections of the daemon.
     #[must_use]
     pub fn report(&self) -> SwapReport {
@@ -465,6 +475,7 @@ impl Area {
             disk_pages: stats.on_device,
             log: self.log.as_ref().map(|log| LogReport::of(&log.stats())),
             serving: self.served.report(),
+            notes: self.lack().into_iter().collect(),
             ..SwapReport::default()
         };
         self.hearing.report(&mut report);

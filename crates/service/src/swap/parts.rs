@@ -39,6 +39,17 @@ pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> 
     priority.map(|priority| priority.max(least).saturating_sub(part))
 }
 
+/// A note if the kernel swaps to some of the parts of a device only, and so to fewer bytes.
+pub fn lack(name: &str, (active, all): (usize, usize), (bytes, of): (u64, u64)) -> Option<String> {
+    (0 < active && active < all).then(|| {
+        let (bytes, of) = (units::human(bytes), units::human(of));
+        format!(
+            "the kernel swaps to {active} of the {all} parts of {name}, {bytes} of {of}: the \
+             others were swapped off; `swap off {name}`, then `swap on`, makes it whole"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -71,5 +82,15 @@ mod tests {
         assert_eq!(all(Some(100), 101), [Some(104), Some(103), Some(102), Some(101)]);
         assert_eq!(all(None, 7), [None; 4]);
         assert_eq!(priority(Some(5), 0, 1, 0), Some(5));
+    }
+
+    #[test]
+    fn a_device_that_is_smaller_than_it_was_made_says_so() {
+        let lack = |active, all| lack("swap0", (active, all), (2 << 30, 8 << 30));
+        let note = lack(2, 8).unwrap();
+        assert!(note.contains("2 of the 8 parts of swap0, 2G of 8G"), "{note}");
+        for (active, all) in [(8, 8), (1, 1), (0, 8), (0, 1)] {
+            assert_eq!(lack(active, all), None, "{active} of {all}");
+        }
     }
 }

@@ -74,7 +74,8 @@ pub struct SwapReport {
     /// What of the kernel takes pages before it, as was asked for.
     #[serde(default)]
     pub front: Option<String>,
-    /// What stands in front of it now although it should not: the user can change it.
+    /// What is not as it should be now, and the user can change: what stands in front of it, and
+    /// parts that are not swapped to.
     #[serde(default)]
     pub notes: Vec<String>,
 }

@@ -110,7 +110,10 @@ impl Swaps {
             let number = area.saved.number;
             let kept = KeptArea { number, ublk: area.saved.ublk.as_ref().map(|id| id.number) };
             match Area::adopt(&self.devices, &loops, area) {
-                Ok(Adopted::Area(area)) => _ = self.areas.lock().insert(number, Arc::new(*area)),
+                Ok(Adopted::Area(area)) => {
+                    notes.extend(area.lack());
+                    self.areas.lock().insert(number, Arc::new(*area));
+                }
                 Ok(Adopted::Gone) => tracing::info!("{} was not in use and is gone", name(number)),
                 Ok(Adopted::Left) => self.left.lock().push(kept),
                 Err(error) => {
@@ -516,11 +519,11 @@ impl Swaps {
         }));
         let front = guard.as_ref().and_then(|guard| guard.front.as_ref());
         let front = front.map(in_front::Zswap::report);
-        let notes = match &front {
-            Some(_) => Vec::new(),
-            None => in_front::kernel_zswap().into_iter().collect(),
-        };
-        SwapReport { protections, front, notes, ..area.report() }
+        let mut report = area.report();
+        if front.is_none() {
+            report.notes.extend(in_front::kernel_zswap());
+        }
+        SwapReport { protections, front, ..report }
     }
 
     /// The report of the cache that they share; `None` without a swap device.
