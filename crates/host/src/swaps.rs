@@ -67,17 +67,17 @@ pub fn is_part(whole: &Path, path: &Path) -> bool {
 }
 
 /// The lowest priority above all swap space whose device is gone. The kernel keeps such space until
-/// the next boot, and would swap to it first. 0 where there is none.
+/// the next boot, and would swap to it first. `None` where there is none.
 #[must_use]
-pub fn above_dead() -> u16 {
+pub fn above_dead() -> Option<u16> {
     above_dead_among(&all())
 }
 
-fn above_dead_among(all: &[Active]) -> u16 {
+fn above_dead_among(all: &[Active]) -> Option<u16> {
     let is_dead = |active: &&Active| active.path.as_os_str().as_bytes().ends_with(b" (deleted)");
-    let highest = all.iter().filter(is_dead).map(|active| active.priority).max();
-    let above = highest.map_or(0, |highest| highest.saturating_add(1).max(0));
-    u16::try_from(above).unwrap_or(u16::MAX).min(HIGHEST_PRIORITY)
+    let highest = all.iter().filter(is_dead).map(|active| active.priority).max()?;
+    let above = highest.saturating_add(1).max(0);
+    Some(u16::try_from(above).unwrap_or(u16::MAX).min(HIGHEST_PRIORITY))
 }
 
 /// The lines of `/proc/swaps`. Unknown lines are skipped.

@@ -20,10 +20,10 @@ fn a_new_area_comes_before_one_whose_device_is_gone() {
     let text = |lines: &[String]| format!("Filename Type Size Used Priority\n{}", lines.concat());
     let above = |lines: &[String]| above_dead_among(&parse(text(lines).as_bytes()));
     let living = line("/dev/sda2", 500);
-    assert_eq!(above(std::slice::from_ref(&living)), 0);
-    assert_eq!(above(&[living.clone(), line("/dev/ublkb0\\040(deleted)", 100)]), 101);
-    assert_eq!(above(&[living, line("/dev/ublkb0\\040(deleted)", -2)]), 0);
-    assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), HIGHEST_PRIORITY);
+    assert_eq!(above(std::slice::from_ref(&living)), None);
+    assert_eq!(above(&[living.clone(), line("/dev/ublkb0\\040(deleted)", 100)]), Some(101));
+    assert_eq!(above(&[living, line("/dev/ublkb0\\040(deleted)", -2)]), Some(0));
+    assert_eq!(above(&[line("/dev/ublkb0\\040(deleted)", 32767)]), Some(HIGHEST_PRIORITY));
 }
 
 #[test]

@@ -369,6 +369,13 @@ impl Area {
         protections::make_resident();
         self.served.count_faults();
         let (count, dead) = (self.parts.len(), swaps::above_dead());
+        if let (None, Some(dead)) = (priority, dead) {
+            tracing::warn!(
+                "{} is used before other swap space, although no priority was asked for: the \
+                 kernel would swap to it after space whose device is gone, below priority {dead}",
+                name(self.number)
+            );
+        }
         for (number, part) in self.parts.iter().enumerate() {
             *part.priority.lock() = parts::priority(priority, number, count, dead);
             if let Err(error) = part.swap_on(&self.loops, &self.hearing) {

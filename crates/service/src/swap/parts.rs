@@ -31,12 +31,19 @@ pub fn cut(pages: u64, count: u64) -> Vec<Range<u64>> {
     (0..count).map(|part| at(part)..at(part + 1)).collect()
 }
 
-/// The priority of part `part` of `count`, for a device of `priority` that must be above `dead`.
-/// The first part is used first. Without a priority the kernel uses the parts in the same order.
-pub fn priority(priority: Option<u16>, part: usize, count: usize, dead: u16) -> Option<u16> {
+/// The priority of part `part` of `count`, for a device of `priority`; at least `dead` if that is
+/// given. The first part is used first. Without a priority the kernel uses the parts in the same
+/// order, after all swap space that it has.
+pub fn priority(
+    priority: Option<u16>,
+    part: usize,
+    count: usize,
+    dead: Option<u16>,
+) -> Option<u16> {
     let (part, count) = (u16::try_from(part).ok()?, u16::try_from(count).ok()?);
-    let least = dead.saturating_add(count - 1).min(host::HIGHEST_PRIORITY);
-    priority.map(|priority| priority.max(least).saturating_sub(part))
+    let least = dead.unwrap_or(0).saturating_add(count - 1).min(host::HIGHEST_PRIORITY);
+    let wanted = priority.or(dead)?;
+    Some(wanted.max(least).saturating_sub(part))
 }
 
 /// A note if the kernel swaps to some of the parts of a device only, and so to fewer bytes.
@@ -77,11 +84,12 @@ mod tests {
         let all = |priority_of, dead| -> Vec<Option<u16>> {
             (0..4).map(|part| priority(priority_of, part, 4, dead)).collect()
         };
-        assert_eq!(all(Some(100), 0), [Some(100), Some(99), Some(98), Some(97)]);
-        assert_eq!(all(Some(1), 0), [Some(3), Some(2), Some(1), Some(0)]);
-        assert_eq!(all(Some(100), 101), [Some(104), Some(103), Some(102), Some(101)]);
-        assert_eq!(all(None, 7), [None; 4]);
-        assert_eq!(priority(Some(5), 0, 1, 0), Some(5));
+        assert_eq!(all(Some(100), None), [Some(100), Some(99), Some(98), Some(97)]);
+        assert_eq!(all(Some(1), None), [Some(3), Some(2), Some(1), Some(0)]);
+        assert_eq!(all(Some(100), Some(101)), [Some(104), Some(103), Some(102), Some(101)]);
+        assert_eq!(all(None, Some(7)), [Some(10), Some(9), Some(8), Some(7)]);
+        assert_eq!(all(None, None), [None; 4]);
+        assert_eq!(priority(Some(5), 0, 1, None), Some(5));
     }
 
     #[test]
