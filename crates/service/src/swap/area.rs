@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use block::{BlockDevice, Operation};
 use control::{ControlError, Errno};
-use host::{Before, MmapAhead, swaps};
+use host::{Before, Caller, MmapAhead, swaps};
 use pagelog::LogDevice;
 use store::{Memory, NotOpened, Spec, Store};
 use sync::Mutex;
@@ -110,10 +110,20 @@ impl Part {
         served.parts().iter().zip(ranges).map(part).collect()
     }
 
+    /// Has the kernel swap to it, with discards if its freed pages are not heard of otherwise.
     fn swap_on(&self, loops: &Loops, hearing: &Hearing) -> Result<(), ControlError> {
-        let (priority, before) = (*self.priority.lock(), Before::now());
-        let on = loops.swap_on(&self.path, priority, hearing.needs_discards());
-        let caller = on.map_err(|error| match error.errno {
+        let before = Before::now();
+        let caller = self.swap_on_with(loops, hearing.needs_discards())?;
+        let is_heard = hearing.swapped_on(caller, before, self.pages.clone());
+        if !is_heard && off::swap_off(&self.path).is_ok() {
+            self.swap_on_with(loops, true)?;
+        }
+        Ok(())
+    }
+
+    fn swap_on_with(&self, loops: &Loops, discards: bool) -> Result<Caller, ControlError> {
+        loops.swap_on(&self.path, *self.priority.lock(), discards).map_err(|error| match error.errno
+        {
             Errno::EPERM => {
                 let message = format!(
                     "cannot swap on {}: it needs CAP_SYS_ADMIN, and the kernel has at most some \
@@ -123,9 +133,7 @@ impl Part {
                 ControlError::new(Errno::EPERM, message)
             }
             _ => error,
-        })?;
-        hearing.swapped_on(caller, before, self.pages.clone());
-        Ok(())
+        })
     }
 
     fn is_active(&self) -> bool {
@@ -169,6 +177,27 @@ fn keep(
     let descriptors = (&*serving.channels(), &*hearing.descriptors());
     let kept = state.keep_swap(saved, shared, descriptors);
     kept.and_then(|()| devices.save()).inspect_err(|_| give_up(devices, number))
+}
+
+/// Takes parts `off`, the last one first: it is used least. If one stays, those behind it come `on`
+/// again in the order in which they first came: each gets the swap type that it had.
+fn all_off<P, E>(
+    parts: &[P],
+    off: impl Fn(&P) -> Result<bool, E>,
+    on: impl Fn(&P),
+) -> Result<(), E> {
+    let mut ended = Vec::new();
+    for part in parts.iter().rev() {
+        match off(part) {
+            Ok(true) => ended.push(part),
+            Ok(false) => {}
+            Err(why) => {
+                ended.into_iter().rev().for_each(on);
+                return Err(why);
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Takes a device out of the table, as [`keep`] put it there.
@@ -401,27 +430,27 @@ impl Area {
         let path = self.path();
         let Some(before) = swaps::find(path) else { return Ok(()) };
         let device = self.cache.device();
-        let mut ended = Vec::new();
-        // The last part is used least.
-        for part in self.parts.iter().rev() {
-            if swaps::find(&part.path).is_none() {
-                continue;
+        let off = |part: &Part| {
+            if !part.is_active() {
+                return Ok(false);
             }
-            let Err(why) = off::swap_off(&part.path) else {
-                self.hearing.swapped_off(&part.pages);
-                part.forget(&*device);
-                ended.push(part);
-                continue;
-            };
-            // Another process may have swapped it off first.
-            if swaps::find(&part.path).is_none() {
-                continue;
-            }
-            for part in ended {
-                if let Err(error) = part.swap_on(&self.loops, &self.hearing) {
-                    tracing::error!("{} is smaller than before: {error}", name(self.number));
+            match off::swap_off(&part.path) {
+                Ok(()) => {
+                    self.hearing.swapped_off(&part.pages);
+                    part.forget(&*device);
+                    Ok(true)
                 }
+                // Another process may have swapped it off first.
+                Err(_) if !part.is_active() => Ok(false),
+                Err(why) => Err(why),
             }
+        };
+        let on = |part: &Part| {
+            if let Err(error) = part.swap_on(&self.loops, &self.hearing) {
+                tracing::error!("{} is smaller than before: {error}", name(self.number));
+            }
+        };
+        all_off(&self.parts, off, on).map_err(|why| {
             let name = name(self.number);
             let used = swaps::find(path).map_or(0, |now| now.used);
             let (used, before) = (units::human(used), units::human(before.used));
@@ -430,9 +459,8 @@ impl Area {
                  or add other swap space, and try again",
                 path.display()
             );
-            return Err(ControlError::new(why.errno(), message));
-        }
-        Ok(())
+            ControlError::new(why.errno(), message)
+        })
     }
 
     /// Takes everything down, after [`Area::swap_off`]. It can be tried again.
@@ -487,5 +515,35 @@ impl Area {
         };
         self.hearing.report(&mut report);
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::all_off;
+
+    /// The kernel gives swap space the lowest type that is free.
+    #[test]
+    fn parts_that_come_on_again_get_their_types_again() {
+        for (gone, expected) in [(0, [4, 5, 6, 7].as_slice()), (6, &[4, 5, 7])] {
+            let (seen, types) = (RefCell::new(Vec::new()), RefCell::new([true; 8]));
+            let off = |part: &usize| {
+                types.borrow_mut()[*part] &= *part == 3;
+                if *part == 3 { Err("no memory") } else { Ok(*part != gone) }
+            };
+            let on = |part: &usize| {
+                let mut types = types.borrow_mut();
+                let free = (0..8).find(|it| !types[*it] && *it != gone).unwrap();
+                types[free] = true;
+                assert_eq!(free, *part, "it has the type of another part");
+                seen.borrow_mut().push(*part);
+            };
+            assert_eq!(all_off(&[0, 1, 2, 3, 4, 5, 6, 7], off, on), Err("no memory"));
+            assert_eq!(*seen.borrow(), expected);
+        }
+        let off = |_: &usize| Ok::<_, ()>(true);
+        assert_eq!(all_off(&[0, 1, 2], off, |_| panic!("all are off")), Ok(()));
     }
 }

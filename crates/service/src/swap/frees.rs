@@ -56,12 +56,16 @@ impl Hearing {
         self.frees.is_none()
     }
 
-    /// Hears of the pages of a part from now on, which `caller` has just swapped on.
-    pub fn swapped_on(&self, caller: Caller, before: Before, part: Range<u64>) {
-        let Some(frees) = &self.frees else { return };
-        if let Err(Unheard(why)) = frees.hear(caller, before, part) {
+    /// Hears of the pages of a part from now on, which `caller` has just swapped on. False if only
+    /// discards can tell of them, which it lacks.
+    pub fn swapped_on(&self, caller: Caller, before: Before, part: Range<u64>) -> bool {
+        let Some(frees) = &self.frees else { return true };
+        let heard = frees.hear(caller, before, part);
+        let is_heard = heard.is_ok();
+        if let Err(Unheard(why)) = heard {
             *self.lack.lock() = Some(why);
         }
+        is_heard
     }
 
     /// Hears no more of the pages of a part, which was swapped off.
