@@ -9,14 +9,16 @@ use zswap::{Work, Zswap};
 const LATER: Duration = Duration::from_millis(100);
 
 /// Writes pages back when the cache comes near its limit, until `ended` receives or closes. A
-/// notification of the event of the cache wakes it. A thread of the caller does nothing else.
-pub fn work_of_swap(zswap: &Zswap, ended: &Receiver<()>) {
+/// notification of the event of the cache wakes it. Before each step it calls `other`, for what
+/// else may wait for devices. A thread of the caller does nothing else.
+pub fn work_of_swap(zswap: &Zswap, ended: &Receiver<()>, other: impl Fn()) {
     let is_ended = |time| ended.recv_timeout(time) != Err(RecvTimeoutError::Timeout);
     loop {
         let ticket = zswap.event().ticket();
         if is_ended(Duration::ZERO) {
             return;
         }
+        other();
         match zswap.work(host::cpu()) {
             Work::Again => {}
             Work::Later if is_ended(LATER) => return,

@@ -118,7 +118,7 @@ impl SwapCache {
         let mut cache = SwapCache { zswap, device, swap, writer: None };
         if has_file {
             let (zswap, (end, ended)) = (cache.zswap.clone(), mpsc::channel());
-            let run = move || machine::work_of_swap(&zswap, &ended);
+            let run = move || machine::work_of_swap(&zswap, &ended, || {});
             let thread = thread::Builder::new().name("rampack-write".into()).spawn(run);
             let thread = thread.map_err(|error| {
                 Error::NoMemory(format!("the thread that writes did not start: {error}").into())

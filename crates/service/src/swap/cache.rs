@@ -383,7 +383,7 @@ pub fn pool(machine: &Machine) -> Option<PoolReport> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     /// The steps until nothing more is asked for, when each brings what it asks for.
@@ -415,9 +415,13 @@ mod tests {
         assert_eq!(steps(0, 0, 100).last().map(|step| step.frames), Some(0));
     }
 
-    /// Pages that were written back by a shrink of a cache of 2,000 pages, and the frames before it.
-    fn shrunk(allowed: bool, page: impl Fn(u64) -> [u8; PAGE_SIZE]) -> (u64, u64) {
-        const PAGES: u64 = 2000;
+    /// A cache of so many pages before a device, which may be shrunk if that is `allowed`.
+    pub(in super::super) fn filled(
+        allowed: bool,
+        device: Arc<dyn BlockDevice>,
+        pages: u64,
+        page: impl Fn(u64) -> [u8; PAGE_SIZE],
+    ) -> Arc<Zswap> {
         let options = machine::MachineOptions {
             cpus: 1,
             memory: 1 << 28,
@@ -429,14 +433,21 @@ mod tests {
         let zswap = machine.swap().unwrap();
         zswap.policy().set_shrinker_enabled(allowed);
         let (swap, memcg) = (SwapType::new(0).unwrap(), zswap.memcg("m").unwrap());
-        let plain = block::Plain::new(PAGES as usize * PAGE_SIZE);
-        let device: Option<Arc<dyn BlockDevice>> = Some(Arc::new(plain));
-        zswap.swapon(swap, PAGES, AreaOptions { device, memcg: memcg.clone() }).unwrap();
+        let options = AreaOptions { device: Some(device), memcg: memcg.clone() };
+        zswap.swapon(swap, pages, options).unwrap();
         let cpu = units::Cpu(0);
-        for offset in 0..PAGES {
+        for offset in 0..pages {
             let key = zswap::Key { swap, offset };
             zswap.store(cpu, key, &memcg, &page(offset)).unwrap();
         }
+        zswap
+    }
+
+    /// Pages that were written back by a shrink of a cache of 2,000 pages, and the frames before it.
+    fn shrunk(allowed: bool, page: impl Fn(u64) -> [u8; PAGE_SIZE]) -> (u64, u64) {
+        const PAGES: u64 = 2000;
+        let plain = block::Plain::new(PAGES as usize * PAGE_SIZE);
+        let zswap = filled(allowed, Arc::new(plain), PAGES, page);
         let frames = zswap.stats().pool_bytes / PAGE_SIZE as u64;
         shrink(&zswap);
         (zswap.stats().written_back_pages, frames)

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use control::ControlError;
 use host::{Pressure, PressureEnd, Role, Waited, Watermarks};
-use sync::atomic::{AtomicU64, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use zswap::{Headroom, Zswap};
 
 use super::stuck::Watcher;
@@ -56,7 +56,7 @@ impl Helpers {
         watcher: Option<Watcher>,
     ) -> Result<Helpers, ControlError> {
         let what = |error: io::Error| failed("cannot start the threads of swap devices", &error);
-        let (pressure, end) = Pressure::new().map_err(what)?;
+        let (mut pressure, end) = Pressure::new().map_err(what)?;
         // On failure its drop ends the threads that were started.
         let mut helpers = Helpers {
             zswap: zswap.clone(),
@@ -73,14 +73,17 @@ impl Helpers {
         helpers.spawn(Role::SwapMemory, protections::begin_to_serve, provide).map_err(what)?;
         let ended = helpers.tell_of_the_end();
         let own = zswap.clone();
-        let work = move || machine::work_of_swap(&own, &ended);
+        let short = Arc::new(AtomicBool::new(false));
+        let is_short = short.clone();
+        let work = move || machine::work_of_swap(&own, &ended, || shrink_if(&own, &is_short));
         helpers.spawn(Role::SwapWorker, || {}, work).map_err(what)?;
         let own = zswap.clone();
         let silent = helpers.silent.clone();
         let (log, lines) = channel::<String>();
         let write = move || lines.iter().for_each(|line| tracing::error!("{line}"));
         helpers.spawn(Role::SwapLog, || {}, write).map_err(what)?;
-        let watch = move || watch(&own, pressure, watcher, (&silent, &log));
+        let wait = move |time| pressure.wait(time);
+        let watch = move || watch(&own, wait, watcher, (&silent, &short, &log));
         helpers.spawn(Role::SwapPressure, || {}, watch).map_err(what)?;
         Ok(helpers)
     }
@@ -128,16 +131,24 @@ impl Drop for Helpers {
     }
 }
 
+/// Has pages written back if memory `is_short`.
+fn shrink_if(zswap: &Zswap, is_short: &AtomicBool) {
+    if is_short.swap(false, Ordering::Relaxed) {
+        cache::shrink(zswap);
+    }
+}
+
+/// Looks after memory and the devices. It waits for no device: another thread shrinks the cache.
 fn watch(
     zswap: &Zswap,
-    mut pressure: Pressure,
+    mut wait: impl FnMut(Duration) -> Waited,
     mut watcher: Option<Watcher>,
-    (silent, log): (&AtomicU64, &Sender<String>),
+    (silent, short, log): (&AtomicU64, &AtomicBool, &Sender<String>),
 ) {
     let (begun, mut trouble) = (Instant::now(), Trouble::default());
     let (mut pause, mut looked) = (LOOK, begun);
     loop {
-        let waited = pressure.wait(pause);
+        let waited = wait(pause);
         if waited == Waited::Ended {
             return;
         }
@@ -159,7 +170,71 @@ fn watch(
         // The pool may have shrunk since, or the headroom may be smaller than it could be.
         zswap.memory_event().notify_all();
         if waited == Waited::Short {
-            cache::shrink(zswap);
+            short.store(true, Ordering::Relaxed);
+            zswap.event().notify_all();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
+    use sync::Mutex;
+    use units::{Cpu, PAGE_SIZE};
+
+    use super::super::cache::tests::filled;
+    use super::*;
+
+    /// A device whose writes wait until the other end of the channel is gone.
+    struct Hangs(Plain, Mutex<Receiver<()>>);
+
+    impl BlockDevice for Hangs {
+        fn geometry(&self) -> Geometry {
+            self.0.geometry()
+        }
+        fn abilities(&self) -> Abilities {
+            self.0.abilities()
+        }
+        fn perform(&self, context: Context, operation: Operation<'_>) -> Result<(), IoError> {
+            let _ = self.1.lock().recv_timeout(Duration::from_secs(60));
+            self.0.perform(context, operation)
+        }
+        fn extents(&self, cpu: Cpu, at: u64, bytes: u64, visit: Visit<'_>) -> Result<(), IoError> {
+            self.0.extents(cpu, at, bytes, visit)
+        }
+    }
+
+    #[test]
+    fn the_thread_that_watches_does_not_wait_for_a_device() {
+        const PAGES: u64 = 200;
+        let (answers, hangs) = channel();
+        let device = Hangs(Plain::new(PAGES as usize * PAGE_SIZE), Mutex::new(hangs));
+        let noise = |number| {
+            let mut page = [0; PAGE_SIZE];
+            testkit::Rng::new(number).fill(&mut page);
+            page
+        };
+        let zswap = filled(true, Arc::new(device), PAGES, noise);
+        let (silent, short, (log, _lines)) = (AtomicU64::new(0), AtomicBool::new(false), channel());
+        let mut waits = [Waited::Short, Waited::Short, Waited::Ended].into_iter();
+        let wait = move |_| waits.next().unwrap_or(Waited::Ended);
+        let is_over = thread::scope(|scope| {
+            let watching = scope.spawn(|| watch(&zswap, wait, None, (&silent, &short, &log)));
+            let end = Instant::now() + Duration::from_secs(30);
+            while !watching.is_finished() && Instant::now() < end {
+                thread::yield_now();
+            }
+            let is_over = watching.is_finished();
+            drop(answers);
+            is_over
+        });
+        assert!(is_over, "it waited for the device");
+        assert_eq!(zswap.stats().asked, 0);
+        for _ in 0..2 {
+            shrink_if(&zswap, &short);
+            let stats = zswap.stats();
+            assert!(stats.written_back_pages > 0 && stats.written_back_pages < PAGES, "{stats:?}");
+        }
+        assert!(!short.load(Ordering::Relaxed));
     }
 }
