@@ -42,6 +42,13 @@ fn kill_point(_name: &str) {
     sync::atomic::killed::point(_name);
 }
 
+/// Gives the settings of the kernel their values back that a killed process left changed, unless
+/// another one still wants them.
+pub(crate) fn end_left() {
+    in_front::Zswap::end_left();
+    protections::end_left();
+}
+
 /// The name of swap device `number`.
 #[must_use]
 pub fn name(number: usize) -> String {

@@ -300,6 +300,10 @@ fn swap_space_of_a_killed_daemon_is_swapped_off() {
     assert!(!daemon.greeting.contains("lost"), "nothing was there: {}", daemon.greeting);
     assert_eq!(swaps::find(&path), None);
     assert!(place.loops().is_empty());
+    // A lock on this file says that a daemon wants the setting of the kernel that it changed.
+    let kept = Path::new("/run/rampack-compact-unevictable-allowed");
+    let is_left = || File::open(kept).is_ok_and(|file| file.try_lock().is_ok());
+    wait_until("a setting that nobody wants is as it was", || !is_left());
     daemon.stop();
     assert!(place.mounts().is_empty());
 }

@@ -18,7 +18,7 @@ use crate::plan::{Configured, Plan, plan};
 use crate::root::{Root, RootLock};
 use crate::state::{Connection, State};
 use crate::swap::recovery::{self, Taken};
-use crate::swap::{Swaps, protections};
+use crate::swap::{self, Swaps, protections};
 use crate::unfinished;
 
 /// What a start has made so far.
@@ -127,6 +127,10 @@ fn begin(
     ublks.extend(swap_ublks);
     let spared =
         Spared { sockets: &held, files: left.is_some(), swaps: &swap_files, ublks: &ublks };
+    // Swap devices that were taken over need them as they are.
+    if parts.taken.is_none() {
+        swap::end_left();
+    }
     let mut notes = clear_leftovers(&claim, spared);
     parts.claim = Some(claim);
     notes.extend(told);

@@ -22,6 +22,8 @@ use super::setting::Setting;
 
 /// Whether the kernel moves locked memory. It does not as long as a daemon has a swap device.
 const COMPACTED: &str = "/proc/sys/vm/compact_unevictable_allowed";
+/// Its name in /run.
+const COMPACTED_NAME: &str = "compact-unevictable-allowed";
 
 /// The `oom_score_adj` of a process that is never ended because memory is out.
 pub const NEVER: i32 = -1000;
@@ -60,6 +62,11 @@ pub fn make_resident() {
     }
 }
 
+/// Has the setting of the kernel as it was, if a killed process left it changed.
+pub(super) fn end_left() {
+    Setting::restore(COMPACTED, COMPACTED_NAME);
+}
+
 /// Readies a process that has to serve swap space on after another one died, before it waits for
 /// any memory: what it needs must not go to that swap space. [`Protections::take`] tries the same
 /// again and tells what is missing.
@@ -82,7 +89,7 @@ impl Protections {
         let score = host::oom_score().ok();
         let scored = host::set_oom_score(NEVER)
             .map_err(|e| failed("oom_score_adj cannot be set to -1000", &e));
-        let kept = Setting::keep(COMPACTED, "compact-unevictable-allowed", "0");
+        let kept = Setting::keep(COMPACTED, COMPACTED_NAME, "0");
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
         let group = group::own_group();
         let (awake, sleepless) = Awake::keep();

@@ -366,7 +366,7 @@ impl Swaps {
         if self.guard.lock().is_some() {
             return Ok(None);
         }
-        in_front::Zswap::end_left();
+        super::end_left();
         // Memory that is mapped after this is locked from the start.
         let mut protections = Protections::take();
         let state = self.devices.state().filter(|state| state.keeps_swap());
