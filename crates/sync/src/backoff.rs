@@ -48,4 +48,12 @@ impl Backoff {
             park::let_others_run();
         }
     }
+
+    /// Waits a little for something that may take long: lets other threads run at first, and then
+    /// sleeps, a millisecond at most. The caller checks again.
+    #[cold]
+    pub fn nap(&mut self) {
+        park::nap(self.looks);
+        self.looks = self.looks.saturating_add(1);
+    }
 }

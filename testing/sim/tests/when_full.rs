@@ -3,12 +3,16 @@
 
 mod common;
 
-use block::{BlockDevice, IoError, Operation};
-use common::Plan;
+use std::sync::Arc;
+
+use block::{BlockDevice, IoError, Operation, Plain};
+use common::bench::Bench;
+use common::{Plan, in_time};
 use sim::content::Fill;
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
+use zcomp::{CodecError, Compressor, Context, Corrupt};
 use zram::WhenFull;
 
 const P: u64 = PAGE_SIZE as u64;
@@ -169,4 +173,49 @@ fn spilling_needs_a_backing_device() {
     disk.disk.set_when_full(WhenFull::Spill).expect("it may get a backing device yet");
     let error = disk.disk.set_disksize(40 * P).unwrap_err();
     assert_eq!(error.errno, control::Errno::ENODEV, "{error}");
+}
+
+/// The first bytes of a page that [`Spoils`] cannot read.
+const SPOILT: [u8; 16] = *b"cannot be read: ";
+
+/// A codec, or the state of one, that finds some of what it made to be damaged.
+struct Spoils<T: ?Sized>(Box<T>);
+
+impl Compressor for Spoils<Arc<dyn Compressor>> {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn context(&self) -> Result<Box<dyn Context>, CodecError> {
+        Ok(Box::new(Spoils(self.0.context()?)))
+    }
+}
+
+impl Context for Spoils<dyn Context> {
+    fn compress(&mut self, page: &Page, into: &mut [u8]) -> Option<usize> {
+        self.0.compress(page, into)
+    }
+    fn decompress(&mut self, bytes: &[u8], page: &mut Page) -> Result<(), Corrupt> {
+        self.0.decompress(bytes, page)?;
+        if page.starts_with(&SPOILT) { Err(Corrupt) } else { Ok(()) }
+    }
+}
+
+#[test]
+fn a_page_that_cannot_be_read_is_not_waited_for() {
+    let over_codec = |codec: Arc<dyn Compressor>| -> Arc<dyn Compressor> {
+        if codec.name() == QUICK { Arc::new(Spoils(Box::new(codec))) } else { codec }
+    };
+    let bench = Bench::new(Arc::new(Plain::new(0)));
+    let disk = Bench { over_codec: Box::new(over_codec), ..bench }.make().disk;
+    disk.set_algorithm(QUICK).expect("it is known");
+    disk.set_auto(true).expect("it keeps times of use");
+    disk.set_mem_limit(100 * P);
+    disk.set_when_full(WhenFull::Wait).expect("it has no size");
+    disk.set_disksize(400 * P).expect("there are addresses");
+    let mut page = [7; PAGE_SIZE];
+    page[..SPOILT.len()].copy_from_slice(&SPOILT);
+    disk.store_page(CPU, 0, &page).expect("there is room");
+    assert_eq!(disk.load_page(CPU, 0, &mut page), Err(IoError::Corrupt));
+    let full = in_time(move || (1..400).find(|n| disk.store_page(CPU, *n, &noise(*n)).is_err()));
+    assert!(full.is_some(), "there is a limit");
 }

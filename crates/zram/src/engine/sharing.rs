@@ -9,7 +9,7 @@ use units::{Cpu, Page};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::engine::page_ops::{Loaded, Select};
+use crate::engine::page_ops::Select;
 use crate::engine::slot::{Kind, Part, Slot};
 
 /// Different pages with one fingerprint that later pages are compared with. More would mean that
@@ -51,19 +51,25 @@ fn shares(slot: Slot, select: Select) -> bool {
 }
 
 impl Engine {
-    /// Reads a page if it may share an object. Returns whether it shares one already.
+    /// Reads a page if it may share an object. Returns whether it shares one already; `None` if it
+    /// may not.
+    ///
+    /// # Errors
+    /// `Corrupt`; the contents of `page` are undefined then.
     pub(crate) fn look_at(
         &self,
         cpu: Cpu,
         index: usize,
         select: Select,
         page: &mut Page,
-    ) -> Option<bool> {
+    ) -> Result<Option<bool>, IoError> {
         let reader = self.readers.enter(cpu);
         self.slots.load(cpu, index, |slot| {
-            let mut read = || self.expand(&reader, cpu, slot, page);
-            let is_page = shares(slot, select) && matches!(read(), Ok(Loaded::Page));
-            is_page.then(|| matches!(slot.kind(), Kind::Shared(_)))
+            if !shares(slot, select) {
+                return Ok(None);
+            }
+            self.expand(&reader, cpu, slot, page)?;
+            Ok(Some(matches!(slot.kind(), Kind::Shared(_))))
         })
     }
 

@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 use block::{Context, IoError, Wait};
 use control::{ControlError, Errno};
 use objects::Recompressed;
+use sync::Backoff;
 use units::{PAGE_SIZE, pages_for};
 use zsmalloc::{Pool, Room};
 
@@ -27,6 +28,8 @@ use crate::tiering::{LOOKS, SAMPLES};
 const CLASSES: usize = PAGE_SIZE / 16;
 /// Frames that a page may need at most.
 const FRAMES: u64 = 2;
+/// How often a writer looks again for pages that can move where others used each of them.
+const PATIENCE: u32 = 256;
 
 /// While it lives, what comes free in a pool is for the thread that makes room.
 struct Shut<'a>(&'a Pool);
@@ -111,8 +114,8 @@ impl Disk {
     }
 
     /// Makes room until `store`, for which there was none, succeeds, fails otherwise, or no page
-    /// can move. The calling thread may wait, and is no reader, neither of the device nor of the
-    /// backing device; in `store` it may be both.
+    /// can move; those that others use all the time cannot. The calling thread may wait, and is no
+    /// reader, neither of the device nor of the backing device; in `store` it may be both.
     ///
     /// # Errors
     /// `NoSpace` if nothing can move, or a write is to fail; those of `store`.
@@ -140,6 +143,7 @@ impl Disk {
             let (frames, all) = (pool.frames(), pool.limit(Room::All));
             frames <= pool.limit(Room::Made) || frames > all
         };
+        let (mut in_vain, mut backoff) = (0, Backoff::new());
         loop {
             let objects = pool.stats().objects;
             let mut moved = self.move_some(&engine, &mut hand);
@@ -161,8 +165,13 @@ impl Disk {
                 self.readers.wait_for_readers();
             }
             // What another thread has displaced, and frees when it goes on, cannot move.
-            if moved == Moved::Nothing && pool.stats().objects >= objects {
+            if moved == Moved::Some || pool.stats().objects < objects {
+                (in_vain, backoff) = (0, Backoff::new());
+            } else if moved == Moved::Nothing || in_vain == PATIENCE {
                 return Err(IoError::NoSpace);
+            } else {
+                in_vain += 1;
+                backoff.nap();
             }
         }
     }

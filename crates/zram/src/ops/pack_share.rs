@@ -160,7 +160,8 @@ impl Disk {
             if full {
                 return;
             }
-            if let Some(shares) = engine.look_at(CPU, index, select, &mut page) {
+            // Only an unreadable page is bad. Its readers get the error.
+            if let Ok(Some(shares)) = engine.look_at(CPU, index, select, &mut page) {
                 full = prints.try_reserve(1).is_err();
                 if !full {
                     prints.push((fingerprint(&page), 2 * index as u64 + u64::from(!shares)));

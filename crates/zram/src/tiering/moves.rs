@@ -231,11 +231,11 @@ impl Mover {
     ) -> Result<Recompressed, IoError> {
         let engine = place.engine;
         let from = engine.peek(index).object().map_or(0, Object::bytes);
-        let Some(print) = self.print_of_own(engine, index) else { return Ok(Recompressed::InUse) };
+        let Some(print) = self.print_of_own(engine, index)? else { return Ok(Recompressed::InUse) };
         let other = self.fingerprints.swap(print, index).filter(|other| *other != index);
         let Some(other) = other else { return Ok(Recompressed::NoSmaller) };
         // Its object becomes that of many pages.
-        if is_compared(other) && self.print_of_own(engine, other) == Some(print) {
+        if is_compared(other) && self.print_of_own(engine, other) == Ok(Some(print)) {
             let _ = self.recompress(place, other);
         }
         let alike = &mut self.alike;
@@ -249,10 +249,13 @@ impl Mover {
         })
     }
 
-    /// The fingerprint of a page that shares no object.
-    fn print_of_own(&mut self, engine: &Engine, index: usize) -> Option<u64> {
-        let looked = engine.look_at(CPU, index, Select::Any, &mut self.page);
-        (looked == Some(false)).then(|| fingerprint(&self.page))
+    /// The fingerprint of a page, if it shares no object.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    fn print_of_own(&mut self, engine: &Engine, index: usize) -> Result<Option<u64>, IoError> {
+        let shares = engine.look_at(CPU, index, Select::Any, &mut self.page)?;
+        Ok((shares == Some(false)).then(|| fingerprint(&self.page)))
     }
 
     /// Packs the pages of a group that become cold with those that may join them.

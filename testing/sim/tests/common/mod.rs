@@ -4,9 +4,10 @@
 
 pub mod bench;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use block::layer::{Fault, FaultPlan};
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
@@ -119,6 +120,16 @@ impl Plan {
     pub fn device(self) -> Arc<dyn BlockDevice> {
         Arc::new(self.build())
     }
+}
+
+/// The longest wait for something that takes no time.
+pub const SOON: Duration = Duration::from_secs(120);
+
+/// Does something on another thread, and waits for its end, but not for ever.
+pub fn in_time<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || tell.send(what()));
+    told.recv_timeout(SOON).expect("it ends")
 }
 
 /// A disk. Its drop checks that all counts of the stack add up, and that nothing is left after a
