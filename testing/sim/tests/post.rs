@@ -5,11 +5,12 @@
 mod common;
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, RwLock, mpsc};
+use std::thread;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::bench::{Bench, Made};
-use common::{Plan, Watched};
+use common::{Plan, SOON, Watched, in_time};
 use sim::content::Fill;
 use sim::events::Weights;
 use sim::model::Drive;
@@ -17,7 +18,7 @@ use sim::suite::{self, Crowd};
 use testkit::{Rng, asked, seed};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Corrupt, Packer, ZSTD};
-use zram::{Disk, Recompress, Select, Writeback};
+use zram::{Disk, Recompress, Select, WhenFull, Writeback};
 
 const P: u64 = PAGE_SIZE as u64;
 
@@ -206,15 +207,15 @@ fn a_fault_at_every_operation_of_the_backing_device() {
     }
 }
 
-/// What happens whenever zstd compresses something.
-type Beside = Arc<Mutex<Box<dyn Fn() + Send>>>;
+/// What happens whenever a codec of this name compresses something.
+type Beside = Arc<RwLock<Box<dyn Fn(&'static str) + Send + Sync>>>;
 
 /// A codec, or the state of one, beside which something happens.
-struct Heard<T: ?Sized>(Box<T>, Beside);
+struct Heard<T: ?Sized>(Box<T>, &'static str, Beside);
 
 impl<T: ?Sized> Heard<T> {
     fn happens(&self) {
-        self.1.lock().expect("nothing panics")();
+        self.2.read().expect("nothing panics")(self.1);
     }
 }
 
@@ -223,10 +224,10 @@ impl Compressor for Heard<Arc<dyn Compressor>> {
         self.0.name()
     }
     fn context(&self) -> Result<Box<dyn zcomp::Context>, CodecError> {
-        Ok(Box::new(Heard(self.0.context()?, self.1.clone())))
+        Ok(Box::new(Heard(self.0.context()?, self.1, self.2.clone())))
     }
     fn packer(&self) -> Result<Option<Box<dyn Packer>>, CodecError> {
-        let heard = |packer| Box::new(Heard(packer, self.1.clone())) as Box<dyn Packer>;
+        let heard = |packer| Box::new(Heard(packer, self.1, self.2.clone())) as Box<dyn Packer>;
         Ok(self.0.packer()?.map(heard))
     }
 }
@@ -256,15 +257,13 @@ impl Packer for Heard<dyn Packer> {
     }
 }
 
-/// A disk with these pages, and what happens beside zstd, its second codec.
+/// A disk with these pages, and what happens beside its codecs, of which zstd is the second.
 fn heard(pages: &[Fill]) -> (Made, Beside) {
-    let beside: Beside = Arc::new(Mutex::new(Box::new(|| {})));
+    let beside: Beside = Arc::new(RwLock::new(Box::new(|_| {})));
     let with = beside.clone();
     let over_codec = move |codec: Arc<dyn Compressor>| -> Arc<dyn Compressor> {
-        match codec.name() {
-            ZSTD => Arc::new(Heard(Box::new(codec), with.clone())),
-            _ => codec,
-        }
+        let name = codec.name();
+        Arc::new(Heard(Box::new(codec), name, with.clone()))
     };
     let bench = Bench::new(Arc::new(Plain::new(0)));
     let made = Bench { over_codec: Box::new(over_codec), ..bench }.make();
@@ -286,11 +285,13 @@ fn read_all(disk: &Disk) {
     disk.read_all(|index, error| panic!("page {index}: {error}"));
 }
 
-/// Lets all pages be read whenever something is compressed, or nothing happen.
+/// Lets all pages be read whenever zstd compresses something, or nothing happen.
 fn reads_beside(disk: &Arc<Disk>, beside: &Beside, on: bool) {
     let of = Arc::downgrade(disk);
-    let reads = move || _ = of.upgrade().filter(|_| on).inspect(|disk| read_all(disk));
-    *beside.lock().unwrap() = Box::new(reads);
+    let reads = move |codec| {
+        _ = of.upgrade().filter(|_| on && codec == ZSTD).inspect(|disk| read_all(disk))
+    };
+    *beside.write().unwrap() = Box::new(reads);
 }
 
 /// A page that is read while it is compressed again stays as it is, and nobody prepares it any more.
@@ -308,6 +309,47 @@ fn a_page_that_is_read_meanwhile_is_free_again() {
         reads_beside(&disk, &beside, false);
         disk.validate();
     }
+}
+
+/// The recompression of a large disk takes hours. What it frees is used meanwhile.
+#[test]
+fn a_write_to_a_full_disk_does_not_wait_for_the_end_of_an_operation() {
+    const PAGES: u64 = 600;
+    let (Made { disk, .. }, beside) = heard(&[Fill::Zeroes; PAGES as usize]);
+    disk.set_auto(false).unwrap();
+    disk.set_mem_limit(94 * P);
+    let full = (0..PAGES).find(|n| disk.store_page(Cpu(1), *n, &text(*n)).is_err());
+    let full = full.expect("there is a limit");
+    // Some frames are kept for smaller objects.
+    disk.set_mem_limit(100 * P);
+    disk.set_when_full(WhenFull::Wait).unwrap();
+    // The operation is held up before it has compressed any page, and at half of them.
+    let (tell, told) = mpsc::channel();
+    let (go_on, goes_on) = mpsc::channel();
+    let (goes_on, compressed) = (Mutex::new(goes_on), AtomicU64::new(0));
+    *beside.write().unwrap() = Box::new(move |codec| match codec {
+        ZSTD => {
+            if [0, full / 2].contains(&compressed.fetch_add(1, Ordering::Relaxed)) {
+                tell.send(codec).unwrap();
+                let _ = goes_on.lock().unwrap().recv_timeout(SOON);
+            }
+        }
+        _ => tell.send(codec).unwrap(),
+    });
+    let of = disk.clone();
+    let operation = thread::spawn(move || of.recompress(&Recompress::default()));
+    let next = || told.recv_timeout(SOON).expect("all comes so far");
+    assert_eq!(next(), ZSTD);
+    let of = disk.clone();
+    let written = thread::spawn(move || of.store_page(Cpu(1), full, &text(full)));
+    // It is tried, tried again by one that may wait, and tried while that waits.
+    assert_eq!([next(), next(), next()], [zcomp::LZ4; 3]);
+    go_on.send(()).unwrap();
+    while next() != ZSTD {}
+    in_time(move || written.join().unwrap()).expect("there is room");
+    assert!(disk.is_processed().unwrap(), "it is held up still");
+    drop(go_on);
+    operation.join().unwrap().unwrap();
 }
 
 /// Pages that are all used while they are packed save nothing, and are packed later.

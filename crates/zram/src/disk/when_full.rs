@@ -1,6 +1,7 @@
 //! What a write does when the device is at its `mem_limit`.
 
 use control::ControlError;
+use sync::Mutex;
 use sync::atomic::{AtomicU8, Ordering};
 use zsmalloc::Limits;
 
@@ -81,11 +82,13 @@ impl Moved {
 /// What a write does at the limit, and the limits that follow from it.
 pub(crate) struct Full {
     policy: AtomicU8,
+    /// Held by a writer that makes room, or waits for that. Taken before `post`.
+    pub(crate) turn: Mutex<()>,
 }
 
 impl Full {
     pub(crate) fn new() -> Full {
-        Full { policy: AtomicU8::new(0) }
+        Full { policy: AtomicU8::new(0), turn: Mutex::new(()) }
     }
 
     #[inline]

@@ -124,11 +124,25 @@ impl Disk {
         &self,
         store: &mut dyn FnMut(Room) -> Result<(), IoError>,
     ) -> Result<(), IoError> {
-        let mut hand = self.family().post.lock();
-        let mut fits = || match store(Room::Made) {
+        let family = self.family();
+        let mut fits = |room| match store(room) {
             Err(IoError::NoSpace) if self.when_full() != WhenFull::Fail => None,
             done => Some(done),
         };
+        // Of all writers that wait, one looks whether an operation has ended.
+        let _turn = family.full.turn.lock();
+        let mut backoff = Backoff::new();
+        let mut hand = loop {
+            if let Some(hand) = family.post.try_lock() {
+                break hand;
+            }
+            // It may take hours, and frees memory meanwhile.
+            if let Some(done) = fits(Room::Open) {
+                return done;
+            }
+            backoff.nap();
+        };
+        let mut fits = || fits(Room::Made);
         // Another writer may have made more room than it needed.
         if let Some(done) = fits() {
             return done;
