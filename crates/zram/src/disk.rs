@@ -14,7 +14,7 @@ pub use settings::Which;
 pub(crate) use settings::{Settings, find};
 pub use stats::{Density, Stats};
 pub use when_full::WhenFull;
-pub(crate) use when_full::{Hand, Moved};
+pub(crate) use when_full::{Hand, Moved, PERIOD, Seen};
 
 use alloc::{format, string::String, sync::Arc};
 use core::ops::Deref;
@@ -86,7 +86,7 @@ impl Disk {
             bytes: AtomicU64::new(0),
             settings: Mutex::new(Settings::new(&resources)),
             counts,
-            post: Mutex::new(0),
+            post: Mutex::new(Hand::default()),
             tier_walk: Mutex::new(None),
             full: Full::new(),
             restoring: AtomicBool::new(false),

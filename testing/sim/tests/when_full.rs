@@ -4,16 +4,19 @@
 mod common;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use block::{BlockDevice, IoError, Operation, Plain};
-use common::bench::Bench;
+use common::bench::{Bench, Design};
 use common::{Plan, in_time};
+use pagealloc::{MemoryProvider, NoMemory};
 use sim::content::Fill;
 use sim::suite::{self, Crowd};
 use testkit::{Rng, seed};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{CodecError, Compressor, Context, Corrupt};
-use zram::WhenFull;
+use zram::slots::{AnySlots, BitLock, MakeSlots, SlotTable};
+use zram::{Slot, WhenFull};
 
 const P: u64 = PAGE_SIZE as u64;
 const CPU: Cpu = Cpu(1);
@@ -218,4 +221,65 @@ fn a_page_that_cannot_be_read_is_not_waited_for() {
     assert_eq!(disk.load_page(CPU, 0, &mut page), Err(IoError::Corrupt));
     let full = in_time(move || (1..400).find(|n| disk.store_page(CPU, *n, &noise(*n)).is_err()));
     assert!(full.is_some(), "there is a limit");
+}
+
+/// Looks at slots of a [`Counted`].
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
+/// The product's slots, with a count of looks.
+struct Counted(BitLock);
+
+// SAFETY: all is done by a table that keeps the promises.
+unsafe impl SlotTable for Counted {
+    const NAME: &'static str = "counted";
+    const BYTES: usize = BitLock::BYTES;
+
+    fn new(provider: &dyn MemoryProvider, slots: usize, cpus: usize) -> Result<Self, NoMemory> {
+        BitLock::new(provider, slots, cpus).map(Counted)
+    }
+    fn count(&self) -> usize {
+        self.0.count()
+    }
+    fn load<R>(&self, cpu: Cpu, index: usize, read: impl FnMut(Slot) -> R) -> R {
+        self.0.load(cpu, index, read)
+    }
+    fn update(&self, index: usize, next: impl FnMut(Slot) -> Option<Slot>) -> Result<Slot, Slot> {
+        self.0.update(index, next)
+    }
+    fn retire(&self, cpu: Cpu, displaced: Slot, free: impl FnMut(Slot)) {
+        self.0.retire(cpu, displaced, free);
+    }
+    fn peek(&self, index: usize) -> Slot {
+        LOOKS.fetch_add(1, Ordering::Relaxed);
+        self.0.peek(index)
+    }
+    fn next_touched(&self, from: usize, end: usize) -> usize {
+        self.0.next_touched(from, end)
+    }
+    fn touched(&self, end: usize) -> u64 {
+        self.0.touched(end)
+    }
+    fn prefetch(&self, index: usize) {
+        self.0.prefetch(index);
+    }
+}
+
+#[test]
+fn a_disk_that_is_full_is_not_searched_for_each_refused_write() {
+    const PAGES: u64 = 400;
+    let slots = ("counted", (|| Some(AnySlots::make::<Counted>())) as fn() -> Option<MakeSlots>);
+    for auto in [false, true] {
+        let plan = plan(PAGES * P, WhenFull::Wait, 0);
+        let disk = Plan { auto, design: Design { slots, ..Design::PRODUCT }, ..plan }.build();
+        let store = |index| disk.disk.store_page(CPU, index, &noise(index));
+        let full = (0..PAGES).find(|index| store(*index).is_err()).expect("there is a limit");
+        let before = LOOKS.load(Ordering::Relaxed);
+        (0..100).for_each(|_| assert_eq!(store(full), Err(IoError::NoSpace)));
+        let looks = LOOKS.load(Ordering::Relaxed) - before;
+        assert!(looks < 2 * PAGES, "auto {auto}: {looks} looks at {PAGES} slots");
+        // What has changed may make room.
+        disk.disk.discard_pages(CPU, 0, 1).expect("it is there");
+        assert_eq!(store(full), Ok(()));
+        assert_eq!(store(full + 1), Err(IoError::NoSpace));
+    }
 }

@@ -86,7 +86,9 @@ impl Disk {
         let at = place(priority)?;
         let compressor = self.resources.codec(algorithm, &params)?;
         let chosen = Chosen { compressor, params: params.clone() };
-        let _post = self.family().post.lock();
+        let mut post = self.family().post.lock();
+        // What could not move may do so with another codec.
+        post.in_vain = None;
         let engine = self.engine();
         if let Some(engine) = &engine {
             engine.install(priority, chosen, self.reach())?;

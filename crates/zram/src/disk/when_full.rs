@@ -54,8 +54,34 @@ const MOST_KEPT_BACK: u64 = 64;
 /// longest zspage has, whose objects may all have to leave before frames come free.
 const LEAST_KEPT_BACK: u64 = 16;
 
-/// Where the search for pages that can move goes on: a clock's hand over all pages.
-pub(crate) type Hand = usize;
+/// What a search for pages that can move leaves to the next one.
+#[derive(Default)]
+pub(crate) struct Hand {
+    /// Where it goes on: a clock's hand over all pages.
+    pub(crate) next: usize,
+    /// What the last search saw that could move no page in memory. While it is so, another one
+    /// could not either.
+    pub(crate) in_vain: Option<Seen>,
+}
+
+/// What decides whether pages in memory can move.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    /// How often the device got its size.
+    pub(crate) generation: u64,
+    /// Pages that were written or freed.
+    pub(crate) changes: u64,
+    pub(crate) objects: u64,
+    pub(crate) frames: u64,
+    pub(crate) limit: u64,
+    pub(crate) auto: bool,
+    /// The time, in periods. What is not seen here, as memory that other devices free, is noticed
+    /// in the next one.
+    pub(crate) period: u32,
+}
+
+/// Seconds of a [`Seen::period`].
+pub(crate) const PERIOD: u32 = 8;
 
 /// What came of a search for pages that can move.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

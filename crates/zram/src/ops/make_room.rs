@@ -14,11 +14,12 @@ use alloc::vec::Vec;
 use block::{Context, IoError, Wait};
 use control::{ControlError, Errno};
 use objects::Recompressed;
-use sync::Backoff;
+use sync::{Backoff, Reader};
 use units::{PAGE_SIZE, pages_for};
 use zsmalloc::{Pool, Room};
 
-use crate::disk::{Disk, Hand, Moved, Settings, WhenFull};
+use crate::counts::{Count, Counts};
+use crate::disk::{Disk, Hand, Moved, PERIOD, Seen, Settings, WhenFull};
 use crate::engine::{Engine, Recompression, Select};
 use crate::ops::batch::Batch;
 use crate::resources::CPU;
@@ -149,6 +150,9 @@ impl Disk {
         }
         let engine = self.engine().ok_or(IoError::NotReady)?;
         let pool = engine.pool();
+        if engine.backing().is_none() && hand.in_vain == Some(self.seen(&engine)) {
+            return Err(IoError::NoSpace);
+        }
         let _shut = Shut::new(pool);
         // What others had begun before takes its room, and can move afterwards.
         self.readers.wait_for_readers();
@@ -159,13 +163,17 @@ impl Disk {
         };
         let (mut in_vain, mut backoff) = (0, Backoff::new());
         loop {
-            let objects = pool.stats().objects;
-            let mut moved = self.move_some(&engine, &mut hand);
+            let seen = self.seen(&engine);
+            let is_known = hand.in_vain == Some(seen);
+            let mut moved = self.write_some(&engine, &mut hand);
+            if moved != Moved::Some && !is_known {
+                moved = moved.max(self.make_smaller(&engine));
+            }
             let mut done = if are_kept() { fits() } else { None };
             if done.is_none() {
                 // What left made holes. If nothing did, a compaction that is under way ends first.
                 let is_worth_it = moved == Moved::Nothing || pool.compactable() > 0;
-                if is_worth_it && engine.compact(CPU, self.reach()) > 0 {
+                if !is_known && is_worth_it && engine.compact(CPU, self.reach()) > 0 {
                     moved = Moved::Some;
                 }
                 if moved == Moved::Nothing || are_kept() {
@@ -179,9 +187,10 @@ impl Disk {
                 self.readers.wait_for_readers();
             }
             // What another thread has displaced, and frees when it goes on, cannot move.
-            if moved == Moved::Some || pool.stats().objects < objects {
+            if moved == Moved::Some || pool.stats().objects < seen.objects {
                 (in_vain, backoff) = (0, Backoff::new());
             } else if moved == Moved::Nothing || in_vain == PATIENCE {
+                hand.in_vain = (moved == Moved::Nothing).then_some(seen);
                 return Err(IoError::NoSpace);
             } else {
                 in_vain += 1;
@@ -190,17 +199,41 @@ impl Disk {
         }
     }
 
-    /// Moves some pages out of memory, or else to smaller objects.
-    fn move_some(&self, engine: &Engine, hand: &mut Hand) -> Moved {
-        let mut moved = self.write_some(engine, hand);
-        if moved != Moved::Some && self.auto() {
+    /// What decides now whether pages in memory can move. Reads do not: what became no smaller has
+    /// the same contents.
+    fn seen(&self, engine: &Engine) -> Seen {
+        let mut changes = 0u64;
+        let mut add = |counts: &Counts| {
+            // A page is counted after it has changed.
+            let failed = counts.sum(Count::FailedWrites);
+            let written = counts.sum(Count::Writes).wrapping_sub(failed);
+            changes = changes.wrapping_add(written).wrapping_add(counts.sum(Count::NotifyFree));
+        };
+        add(&self.family().counts);
+        engine.windows().each(add);
+        let pool = engine.pool().stats();
+        Seen {
+            generation: self.family().generation(),
+            changes,
+            objects: pool.objects,
+            frames: pool.frames,
+            limit: engine.pool().limit(Room::All),
+            auto: self.auto(),
+            period: self.now() / PERIOD,
+        }
+    }
+
+    /// Moves some pages to smaller objects.
+    fn make_smaller(&self, engine: &Engine) -> Moved {
+        let mut moved = Moved::Nothing;
+        if self.auto() {
             // The tiers choose by age, so their moves leave holes everywhere. The other half of
             // what is kept for moves is for those that leave whole frames.
             let pool = engine.pool();
             let (stores, all) = (pool.limit(Room::Made), pool.limit(Room::All));
             let half = stores + all.saturating_sub(stores).div_ceil(2);
             let has_room = || pool.frames() < half;
-            moved = moved.max(self.press_tiers(engine, self.at_a_time(), &has_room));
+            moved = self.press_tiers(engine, self.at_a_time(), &has_room);
         }
         if moved != Moved::Some {
             moved = moved.max(self.compress_some(engine));
@@ -223,7 +256,7 @@ impl Disk {
         let batch = Batch::new(self, engine, &**backing, None);
         let Ok(mut batch) = batch else { return Moved::Nothing };
         let end = self.reach().min(engine.capacity());
-        let begin = if *hand < end { *hand } else { 0 };
+        let begin = if hand.next < end { hand.next } else { 0 };
         let mut lap = engine.touched(begin..end).chain(engine.touched(0..begin));
         loop {
             let pages = next_pages(engine, hand, &mut lap, samples).unwrap_or_default();
@@ -254,29 +287,42 @@ impl Disk {
             let (select, threshold) = (Select::Any, 0);
             Recompression { priority, select, threshold, last: priority == last }
         };
-        let class = |slot| {
-            let reader = self.readers.enter(CPU);
-            engine.wants(&reader, slot, how(last)).map(|bytes| engine.pool().size_class(bytes))
+        let class = |reader: &Reader<'_>, slot| {
+            engine.wants(reader, slot, how(last)).map(|bytes| engine.pool().size_class(bytes))
         };
-        let (all, most, mut moved) = (0..self.reach(), self.at_a_time(), Moved::Nothing);
+        let (all, most, mut moved) = (self.reach(), self.at_a_time(), Moved::Nothing);
         let mut below = CLASSES;
         while moved != Moved::Some && below > 0 {
             let mut pages = [0; CLASSES];
-            engine.each(all.clone(), |_, slot| {
-                if let Some(class) = class(slot) {
-                    pages[class] += 1;
-                }
-            });
+            for first in (0..all).step_by(LOOKS) {
+                // The readers leave before long, for others wait for them.
+                let reader = self.readers.enter(CPU);
+                engine.each(first..all.min(first + LOOKS), |_, slot| {
+                    if let Some(class) = class(&reader, slot) {
+                        pages[class] += 1;
+                    }
+                });
+            }
             let (mut from, mut left) = (below, 0);
             while left < most && from > 0 {
                 from -= 1;
                 left += pages[from];
             }
             left = left.min(most);
-            engine.each(all.clone(), |index, slot| {
-                if left == 0 || !class(slot).is_some_and(|it| (from..below).contains(&it)) {
-                    return;
+            let (mut reader, mut part) = (None, 0);
+            for index in engine.touched(0..all) {
+                if left == 0 {
+                    break;
                 }
+                if index / LOOKS != part {
+                    (reader, part) = (None, index / LOOKS);
+                }
+                let looking = reader.get_or_insert_with(|| self.readers.enter(CPU));
+                let class = class(looking, engine.peek(index));
+                if !class.is_some_and(|it| (from..below).contains(&it)) {
+                    continue;
+                }
+                reader = None;
                 for priority in (1..=last).filter(is_there) {
                     let reader = self.readers.enter(CPU);
                     match engine.recompress(&reader, CPU, index, how(priority)) {
@@ -288,7 +334,7 @@ impl Disk {
                     }
                     break;
                 }
-            });
+            }
             below = from;
         }
         moved
@@ -307,7 +353,7 @@ fn next_pages(
     found.try_reserve_exact(most).ok()?;
     for index in lap.filter(|index| Select::Any.admits(engine.peek(*index))).take(most) {
         found.push((engine.last_access(index).unwrap_or(0), index));
-        *hand = index + 1;
+        hand.next = index + 1;
     }
     found.sort_unstable();
     pages.try_reserve_exact(found.len()).ok()?;

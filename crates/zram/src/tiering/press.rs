@@ -32,7 +32,7 @@ impl TierWalk {
         if found.try_reserve_exact(SAMPLES * most).is_err() {
             return Moved::Nothing;
         }
-        self.in_use = false;
+        self.again = false;
         let end = pages.min(engine.capacity());
         let begin = if self.hand < end { self.hand } else { 0 };
         let before = self.saved();
@@ -57,7 +57,7 @@ impl TierWalk {
                 }
             }
         }
-        if self.in_use { Moved::InUse } else { Moved::Nothing }
+        if self.again { Moved::InUse } else { Moved::Nothing }
     }
 
     /// Finds the hand's next groups of which pages can move down, each with the second of its last

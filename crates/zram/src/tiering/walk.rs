@@ -51,8 +51,9 @@ pub(crate) struct TierWalk {
     round: Round,
     /// The next page of those who need memory at once.
     pub(crate) hand: usize,
-    /// Since this was cleared, a page that was to move was used meanwhile.
-    pub(crate) in_use: bool,
+    /// Since this was cleared, a page that was to move was used meanwhile, or was tried in one way
+    /// and may have others left.
+    pub(crate) again: bool,
     pass: Pass,
     /// When the present or last pass began, and when the last one ended, in seconds.
     begun: Option<u32>,
@@ -83,7 +84,7 @@ impl TierWalk {
             memory: LazyTable::new(provider, engine.capacity()).map_err(no_memory)?,
             round: Round::default(),
             hand: 0,
-            in_use: false,
+            again: false,
             pass: Pass::default(),
             begun: None,
             uses: 0,
@@ -267,7 +268,7 @@ impl TierWalk {
         let verdict = self.policy.judge(seen, now);
         self.pass.count(&seen, &verdict, now);
         match verdict.action {
-            Action::Stay => self.remember(index, verdict.memory),
+            Action::Stay => _ = self.remember(index, verdict.memory),
             Action::Up if tier == OUT => {
                 if !self.out.add_coming(index, verdict.memory) {
                     self.remember(index, verdict.memory.in_tier(OUT));
@@ -314,11 +315,14 @@ impl TierWalk {
         }
     }
 
-    pub(crate) fn remember(&self, index: usize, memory: Memory) {
+    /// Returns whether that is new.
+    pub(crate) fn remember(&self, index: usize, memory: Memory) -> bool {
         let word = self.memory.get(index);
-        if word.load(Ordering::Relaxed) != memory.bits() {
+        let is_new = word.load(Ordering::Relaxed) != memory.bits();
+        if is_new {
             word.store(memory.bits(), Ordering::Relaxed);
         }
+        is_new
     }
 
     /// Whether a pass has ended, and the next has not begun.
@@ -371,12 +375,13 @@ impl TierWalk {
                 }
                 Ok(Recompressed::NoSmaller) => {
                     self.pass.goes_on |= compares;
-                    self.remember(index, memory);
+                    self.again |= self.remember(index, memory);
                 }
                 Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
                 // Later.
-                Ok(Recompressed::Skipped | Recompressed::InUse) => self.in_use = true,
-                // It is bad.
+                Ok(Recompressed::Skipped | Recompressed::InUse) => self.again = true,
+                // It is bad, and only its readers hear of that.
+                Err(IoError::Corrupt) => self.again |= self.remember(index, memory),
                 Err(_) => {}
             }
         }
@@ -384,7 +389,7 @@ impl TierWalk {
             return outcome;
         }
         match self.mover.pack(place, group) {
-            Ok(Packed { in_use: true, .. }) => self.in_use = true,
+            Ok(Packed { in_use: true, .. }) => self.again = true,
             Ok(packed) => {
                 let moves = [(COLD, (packed.pages, packed.saved)), (WARM, packed.alone)];
                 for (tier, (pages, bytes)) in moves {
@@ -392,7 +397,9 @@ impl TierWalk {
                     (*moved, *saved) = (*moved + pages, *saved + bytes);
                 }
                 // Also those that were not packed: they would take no less memory.
-                group.pages(group.to_cold).for_each(|(index, memory)| self.remember(index, memory));
+                let to_cold = group.pages(group.to_cold);
+                let learnt = to_cold.filter(|(index, memory)| self.remember(*index, *memory));
+                self.again |= learnt.count() > 0;
             }
             Err(error @ (IoError::NoSpace | IoError::NoMemory)) => outcome = Err(error),
             // The codec was changed: later.
