@@ -430,6 +430,52 @@ fn a_memcg_tells_what_came_and_went() {
     assert!(stat().contains("zswapped 16384\nzswap_incomp 0\n"), "{}", stat());
 }
 
+/// While pages are on their way out of a full cache, others wait for that: the cache goes on taking
+/// pages, and has no need to shrink first.
+#[test]
+fn a_cache_that_others_write_back_takes_pages_still() {
+    const PAGES: u64 = 1024;
+    let plain = Plain::new(PAGES as usize * PAGE_SIZE);
+    let gated = Arc::new(Gated { plain, is_open: Default::default() });
+    let zswap = cache(2);
+    let device = on(&zswap, PAGES, Some(gated.clone()));
+    let (quick, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
+    let below: Arc<dyn BlockDevice> = Arc::new(Plain::new(PAGES as usize * PAGE_SIZE));
+    zswap.swapon(quick, PAGES, AreaOptions { device: Some(below), memcg }).unwrap();
+    let quick = SwapDevice::new(zswap.clone(), quick);
+    let rows = Bound::new(zswap.clone(), PARAMETERS);
+    rows.store("max_pool_bytes", "1M").unwrap();
+    rows.store("writebacks_max", "32").unwrap();
+    (0..400).for_each(|number| write(&device, number, &page(number)));
+    let wait_until = |is_so: &dyn Fn() -> bool| {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !is_so() && Instant::now() < end {
+            thread::yield_now();
+        }
+        is_so()
+    };
+    let is_refused = || zswap.stats().writebacks_refused > 0;
+    thread::scope(|scope| {
+        let evicting = scope.spawn(|| zswap.reclaim(Cpu(1), 32).written);
+        let is_under_way = wait_until(&|| zswap.stats().asked > 0);
+        let writing = scope.spawn(|| {
+            let refused = |it: &u64| {
+                write(&quick, *it, &page(1000 + it));
+                is_refused()
+            };
+            (0..PAGES).find(refused)
+        });
+        let is_full = wait_until(&is_refused);
+        gated.open();
+        let last = writing.join().unwrap();
+        assert_eq!((is_under_way, is_full, evicting.join().unwrap()), (true, true, 32));
+        let before = zswap.stats();
+        assert_eq!(before.through, 0, "page {last:?} went to the device: {before:?}");
+        write(&quick, PAGES - 1, &page(0));
+        assert_eq!(zswap.stats().stores, before.stores + 1, "the next one, too");
+    });
+}
+
 /// A device whose writes wait for a gate.
 struct Gated {
     plain: Plain,

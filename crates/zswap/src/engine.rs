@@ -322,7 +322,7 @@ impl Zswap {
         self.counts.add(cpu, Count::WritebackAttempted, 1);
         // The objects that wait for readers may be enough space.
         let mut again = self.quiesce(cpu);
-        let (was_full, mut evicted) = (self.reached_full.load(Ordering::Relaxed), false);
+        let mut evicted = false;
         loop {
             if again {
                 let reader = self.readers.enter(cpu);
@@ -347,19 +347,27 @@ impl Zswap {
             // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
             // the accept threshold gets one round only.
             let left = self.evictors.left();
-            if evicted && was_full || self.evict(cpu, whose.as_ref(), BATCH).written == 0 {
-                // All that may be written back at once may be on its way already.
-                if whose.is_none() && self.must_stay(offer) && self.evictors.wait(left) {
-                    again = true;
-                    self.quiesce(cpu);
-                    continue;
+            let mut is_busy = false;
+            if !(evicted && self.reached_full.load(Ordering::Relaxed)) {
+                match self.evict(cpu, whose.as_ref(), BATCH) {
+                    Some(done) if done.written > 0 => {
+                        (again, evicted) = (true, true);
+                        continue;
+                    }
+                    done => is_busy = done.is_none(),
                 }
-                if reject == Reject::PoolLimit {
-                    self.reached_full.store(true, Ordering::Relaxed);
-                }
-                return Err(reject);
             }
-            (again, evicted) = (true, true);
+            // What others write back makes space as well. A pool that is to shrink to the accept
+            // threshold would refuse new pages in favour of older ones.
+            if whose.is_none() && (is_busy || self.must_stay(offer)) && self.evictors.wait(left) {
+                again = true;
+                self.quiesce(cpu);
+                continue;
+            }
+            if reject == Reject::PoolLimit {
+                self.reached_full.store(true, Ordering::Relaxed);
+            }
+            return Err(reject);
         }
     }
 

@@ -45,7 +45,7 @@ impl Zswap {
         let mut all = Reclaimed::default();
         while all.written < pages {
             let want = (pages - all.written).min(BATCH as u64) as usize;
-            let now = self.evict(cpu, None, want);
+            let Some(now) = self.evict(cpu, None, want) else { break };
             all.add(now);
             if now.written == 0 {
                 break;
@@ -54,14 +54,15 @@ impl Zswap {
         all
     }
 
-    /// Writes back one batch of the oldest pages, of `whose` or of all memcgs. The calling thread
-    /// is no reader and has no stream. It may hold locks of pages.
-    pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Memcg>, want: usize) -> Reclaimed {
+    /// Writes back one batch of the oldest pages, of `whose` or of all memcgs; `None` if all that
+    /// may be on its way at once is so already. The calling thread is no reader and has no stream.
+    /// It may hold locks of pages.
+    pub(crate) fn evict(&self, cpu: Cpu, whose: Option<&Memcg>, want: usize) -> Option<Reclaimed> {
         let mut done = Reclaimed::default();
         let most = self.policy.writebacks_max();
         let Some((mut set, granted)) = self.evictors.take(want.min(BATCH), most) else {
             self.counts.add(cpu, Count::NoBuffer, 1);
-            return done;
+            return None;
         };
         let mut batch = Batch { pages: [const { None }; BATCH], count: 0 };
         self.fill(cpu, whose, &mut set[..granted], (&mut batch, &mut done));
@@ -71,7 +72,7 @@ impl Zswap {
         if done.written > 0 {
             self.quiesce(cpu);
         }
-        done
+        Some(done)
     }
 
     /// Chooses pages, locks them and copies them.
@@ -270,8 +271,8 @@ impl Zswap {
         if self.compacts_for(cpu, frames.saturating_sub(self.policy.accept_frames())) {
             return if self.is_crowded() { Work::Again } else { Work::Idle };
         }
-        let done = self.evict(cpu, None, BATCH);
-        match (self.is_crowded(), done.written) {
+        let written = self.evict(cpu, None, BATCH).map_or(0, |done| done.written);
+        match (self.is_crowded(), written) {
             (false, _) => Work::Idle,
             (true, 0) => Work::Later,
             (true, _) => Work::Again,
