@@ -102,26 +102,27 @@ impl Lru {
     }
 
     /// Passes at most `want` of the oldest entries to `found`, and moves them to the end of their
-    /// lists. An entry that was read since it came only moves to the end. No entry is visited
-    /// twice. The caller must keep the entries from reuse. Returns the number of visited entries.
+    /// lists. An entry that was read since it came only moves to the end. It visits `most` entries
+    /// at most, and none twice. The caller must keep the entries from reuse. Returns the number of
+    /// visited entries.
     pub(crate) fn oldest(
         &self,
         entries: &Entries,
         ages: &Ages,
-        mut want: usize,
+        (mut want, most): (usize, u64),
         mut found: impl FnMut(Word),
     ) -> u64 {
         let (mut left, mut passed) = ([0; MOST_LISTS], 0);
         for (left, list) in left.iter_mut().zip(self.lists.iter()) {
             *left = list.lock().count;
         }
-        while want > 0 {
+        while want > 0 && passed < most {
             let Some(which) = self.oldest_list(&left) else { break };
             let mut list = self.lists.get(Cpu(which as u32)).lock();
             let (age, left) = (list.oldest, &mut left[which]);
             // While the head has the age at which the list was chosen, no other list has an older
             // one.
-            while want > 0 && *left > 0 && list.first != 0 && list.oldest == age {
+            while want > 0 && passed < most && *left > 0 && list.first != 0 && list.oldest == age {
                 let number = list.first;
                 (*left, passed) = (*left - 1, passed + 1);
                 list.take_out(entries, number);

@@ -21,6 +21,8 @@ use crate::outcome::{LoadError, Reclaimed, Work};
 use crate::{Key, Word};
 
 const P: u64 = PAGE_SIZE as u64;
+/// The most entries of a list that are visited at a time.
+const VISITS: u64 = 1024;
 
 /// A page on its way to a device: locked, and copied to its place in a set.
 struct Leaving {
@@ -85,10 +87,7 @@ impl Zswap {
     ) {
         let reader = self.readers.enter(cpu);
         let mut chosen = [None; BATCH];
-        // No entry is reused meanwhile.
-        let reading = self.retired.read(cpu);
-        let count = self.choose(&reader, whose, &mut chosen[..set.len()]);
-        drop(reading);
+        let count = self.choose(&reader, cpu, whose, &mut chosen[..set.len()]);
         let chosen = &mut chosen[..count];
         chosen.sort_unstable_by_key(|found| found.map(|(key, _): (Key, Word)| key));
         for (key, word) in chosen.iter().flatten().copied() {
@@ -109,16 +108,28 @@ impl Zswap {
     fn choose(
         &self,
         reader: &Reader<'_>,
+        cpu: Cpu,
         whose: Option<&Memcg>,
         chosen: &mut [Option<(Key, Word)>],
     ) -> usize {
         let (mut count, want) = (0, chosen.len());
         let mut take = |memcg: &Memcg, want: usize, count: &mut usize| {
-            let found = |word: Word| {
-                chosen[*count] = Some((self.entries.key(word.number()), word));
-                *count += 1;
-            };
-            memcg.0.lru.oldest(&self.entries, &self.ages, want, found)
+            let (lru, end, mut left) = (&memcg.0.lru, *count + want, memcg.0.lru.count());
+            while *count < end && left > 0 {
+                // No entry is reused meanwhile. What is given up waits for this, so it is not kept
+                // for long.
+                let _reading = self.retired.read(cpu);
+                let most = left.min(VISITS);
+                let wanted = end - *count;
+                let visited = lru.oldest(&self.entries, &self.ages, (wanted, most), |word| {
+                    chosen[*count] = Some((self.entries.key(word.number()), word));
+                    *count += 1;
+                });
+                left -= visited;
+                if visited == 0 {
+                    break;
+                }
+            }
         };
         // Two rounds, because all entries may have been read since they were last visited.
         if let Some(memcg) = whose {

@@ -18,7 +18,7 @@ fn leaving(lru: &Lru, entries: &Entries, ages: &Ages) -> Vec<u32> {
     let mut all = Vec::new();
     while lru.count() > 0 {
         let mut found = None;
-        lru.oldest(entries, ages, 1, |word| found = Some(word.number()));
+        lru.oldest(entries, ages, (1, u64::MAX), |word| found = Some(word.number()));
         let number = found.expect("none was read");
         lru.leave(entries, number);
         all.push(number);
@@ -44,4 +44,26 @@ fn the_oldest_leaves_first_however_long_it_was_there() {
         }
         assert_eq!(leaving(&lru, &entries, &ages), all, "{passed} ages");
     }
+}
+
+/// A call visits some of the entries, and the next ones go on.
+#[test]
+fn a_search_ends_after_some_visits() {
+    const READ: u32 = 10_000;
+    let (lru, ages) = (Lru::new(CPUS), Ages::default());
+    let entries = Entries::new(&host::Mmap, 2 * READ, CPUS).expect("memory");
+    for n in 0..READ {
+        let number = joined(&lru, &entries, &ages, n % 2);
+        entries.refer(number);
+    }
+    let last = joined(&lru, &entries, &ages, 0);
+    let (mut found, mut all) = (None, 0);
+    while found.is_none() {
+        let mut one = |word: Word| found = Some(word.number());
+        let visited = lru.oldest(&entries, &ages, (1, 1000), &mut one);
+        assert!((1..=1000).contains(&visited), "{visited} visits");
+        all += visited;
+    }
+    assert_eq!(found, Some(last));
+    assert!(all <= u64::from(READ) + 1, "{all} visits in all");
 }
