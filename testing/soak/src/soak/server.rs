@@ -276,6 +276,8 @@ impl Served {
 
     fn serve(&mut self, part: &ServerPart) -> Result<()> {
         let disks = self.devices[..DISKS as usize].to_vec();
+        // With an even seed the kernel hands requests over by io_uring, where it can.
+        let ring = part.seed.is_multiple_of(2);
         if part.uses(Transport::Nbd) {
             let options = nbd::Options { cpu: host::cpu, ..nbd::Options::default() };
             let server = Server::new(Arc::new(Disks(disks.clone())), options)?;
@@ -283,7 +285,7 @@ impl Served {
             self.server = Some(server);
         }
         if part.uses(Transport::Fuse) || part.uses(Transport::Loop) {
-            let mount = Mount::new(&part.mount(), fuse::Options::default())?;
+            let mount = Mount::new(&part.mount(), fuse::Options { ring, ..Default::default() })?;
             for (number, disk) in (0..).zip(disks) {
                 mount.add(&disk_name(number), disk)?;
             }
@@ -291,11 +293,11 @@ impl Served {
         }
         if let (Some(mount), true) = (&self.mount, part.uses(Transport::Loop)) {
             let file = mount.path(&disk_name(1));
-            self.disk_loop = Some(LoopDevice::attach(&file, LoopOptions::default())?);
+            self.disk_loop = Some(LoopDevice::attach(&file, mount.loop_options())?);
         }
         if pages_of(&part.places, SERVED_AREA) > 0 {
             let device = self.devices[SERVED_AREA as usize].clone();
-            let options = SwapFileOptions { cpu: host::cpu, ..SwapFileOptions::default() };
+            let options = SwapFileOptions { cpu: host::cpu, ring, ..SwapFileOptions::default() };
             let file = SwapFile::serve(&part.swap_file(), device, options)?;
             let options = LoopOptions { flush: false, ..LoopOptions::default() };
             self.swap_loop = Some(LoopDevice::attach(file.path(), options)?);
