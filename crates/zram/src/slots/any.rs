@@ -92,7 +92,11 @@ impl Slots {
 
     /// How many slots of a device, or of a clone, lie in parts that were ever written.
     pub(crate) fn touched(&self, pages: Range<usize>) -> u64 {
-        let of = |up_to: &dyn Fn(usize) -> u64| up_to(pages.end) - up_to(pages.start);
+        // The parts before them first: others come meanwhile, and none goes.
+        let of = |up_to: &dyn Fn(usize) -> u64| {
+            let before = up_to(pages.start);
+            up_to(pages.end) - before
+        };
         match self {
             Slots::Own(own) => match own.of_clones(pages.start) {
                 None => of(&|end| own.table.touched(end)),
