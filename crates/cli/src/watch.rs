@@ -16,6 +16,7 @@ use service::events::{Event, Events};
 use service::failure::{failed, say, sentence};
 use service::notify::{self, Watchdog};
 use service::protocol::{DaemonReport, Request, Status};
+use service::restart::{self, Job};
 
 /// How often the statistics are drawn.
 const REDRAW: Duration = Duration::from_secs(1);
@@ -59,14 +60,18 @@ pub(crate) fn watch(
         }
         let (force, reply) = match events.wait(REDRAW) {
             None if is_done(daemon) => {
-                refused.is_restart = false;
+                refused.told = None;
                 (false, None)
             }
             None if refused.is_time() => (force, None),
             None => continue,
             Some(event @ (Event::Signal | Event::Terminated | Event::Restart)) => {
-                refused.is_terminated |= !matches!(event, Event::Signal);
-                refused.is_restart = matches!(event, Event::Restart) && outlives(daemon);
+                refused.told = match event {
+                    Event::Restart => Some(Job::Restart),
+                    Event::Terminated => Some(Job::Stop),
+                    _ => None,
+                };
+                refused.is_terminated |= refused.told.is_some();
                 (force, None)
             }
             Some(Event::Asked { force: asked, reply }) => (force || asked, Some(reply)),
@@ -77,9 +82,11 @@ pub(crate) fn watch(
                 continue;
             }
         };
-        let result = if refused.is_restart && reply.is_none() {
+        let told = if reply.is_none() { refused.told } else { None };
+        refused.is_restart = told.is_some_and(|told| is_restart(daemon, told));
+        let result = if refused.is_restart {
             has_failed = true;
-            Err(daemon.leave_to_the_next())
+            Err(daemon.leave_to_the_next(|| events.is_to_end()))
         } else {
             let _progress = Progress::begin(daemon.swaps().devices());
             daemon.stop(force)
@@ -104,6 +111,12 @@ pub(crate) fn watch(
     }
 }
 
+/// Is the end that a service manager has `told` the daemon of half of a restart? It may have turned
+/// a restart into a stop since then.
+fn is_restart(daemon: &Daemon, told: Job) -> bool {
+    outlives(daemon) && restart::job().unwrap_or(told) == Job::Restart
+}
+
 /// Is there something that outlives the daemon, for the next one? Swap devices alone that do not
 /// are read back, and made anew.
 fn outlives(daemon: &Daemon) -> bool {
@@ -125,6 +138,8 @@ fn warn_of_swap(daemon: &Daemon, live: &Live, warned: &mut BTreeSet<String>) {
 /// The refused stops of a daemon.
 #[derive(Default)]
 struct Refused {
+    /// What the last signal means, if a service manager has sent it.
+    told: Option<Job>,
     /// What was refused last is no stop: the next daemon is to have it all, so nothing is given up.
     is_restart: bool,
     times: u32,
@@ -154,12 +169,18 @@ impl Refused {
         self.said.clone_from(&error.message);
         if by_signal {
             let has_swap = !daemon.swaps().is_empty();
-            let is_needed = self.is_terminated || self.is_restart || has_swap;
+            let is_needed = self.is_terminated || has_swap;
             // Users of a disk refuse it before anything is read back or saved.
             let is_costly = has_swap || daemon.devices().has_to_save();
             let is_cheap =
                 self.is_restart || !is_costly || daemon.devices().check_unused().is_err();
-            let pause = if is_cheap { AGAIN } else { AGAIN_DRAINED };
+            // Each try stops all devices for as long as one of them does not answer.
+            let hangs = self.is_restart && error.errno.0 == host::errno::ETIMEDOUT;
+            let pause = match hangs {
+                true => SAID_AGAIN,
+                false if is_cheap => AGAIN,
+                false => AGAIN_DRAINED,
+            };
             self.again = is_needed.then(|| (Instant::now() + pause, pause));
         }
         if is_repeated {
@@ -202,6 +223,7 @@ impl Refused {
         if let Some((_, pause)) = self.again {
             let often = match pause.as_secs() {
                 1 => "second".to_string(),
+                60 => "minute".to_string(),
                 seconds => format!("{seconds} seconds"),
             };
             let _ = writeln!(

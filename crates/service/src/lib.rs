@@ -29,7 +29,7 @@
 //! 8. [`tree`]: the control tree; [`metrics`]: its numbers for programs that watch.
 //! 9. `takeover`: what a daemon takes over from the one before; [`daemon`]: all of that in one
 //!    root.
-//! 10. [`notify`], [`panics`]: what a service manager and a user hear of a daemon;
+//! 10. [`notify`], [`restart`], [`panics`]: what a service manager and a user hear of a daemon;
 //!     [`doctor`]: what the machine lacks for one.
 
 pub mod client;
@@ -55,6 +55,7 @@ pub mod pieces;
 pub mod plan;
 pub mod protocol;
 pub mod rehearsal;
+pub mod restart;
 pub mod root;
 pub mod server;
 pub mod state;

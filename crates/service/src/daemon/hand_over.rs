@@ -28,6 +28,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const ANSWERING: Duration = Duration::from_secs(5);
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(5);
+/// The exit status of a program that leaves everything to the next one (`EX_TEMPFAIL` of
+/// sysexits.h): whoever keeps it is to start it again, whoever asked for its end.
+const LEFT: i32 = 75;
 
 impl Daemon {
     /// Replaces this program by `program`, after a rehearsal if that can be. Clients of NBD get the
@@ -80,9 +83,13 @@ impl Daemon {
     }
 
     /// Ends the process. The next daemon takes over the devices from the service manager. Returns
-    /// only if it is refused, as [`Daemon::hand_over`] does.
-    pub fn leave_to_the_next(&self) -> ControlError {
-        self.when_still(true, |_| process::exit(0))
+    /// only if it is refused, as [`Daemon::hand_over`] does; also if `is_told` more in the end,
+    /// which the next one would not know.
+    pub fn leave_to_the_next(&self, is_told: impl Fn() -> bool) -> ControlError {
+        self.when_still(true, |_| match is_told() {
+            true => ControlError::new(Errno::EBUSY, "the daemon was told to end meanwhile"),
+            false => process::exit(LEFT),
+        })
     }
 
     /// Saves everything, ends what is under way, and calls `last`, which ends this program or
