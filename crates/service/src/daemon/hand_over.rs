@@ -136,10 +136,12 @@ impl Daemon {
                 }
             }
         };
-        if server.is_some()
-            && let Err(error) = self.open_nbd().and_then(|()| self.listen_again())
-        {
-            tracing::error!("there is no NBD server any more: {error}");
+        if server.is_some() {
+            // The one may fail where the other serves.
+            let (opened, again) = (self.open_nbd(), self.listen_again());
+            if let Err(error) = opened.and(again) {
+                tracing::error!("NBD is not served as before: {error}");
+            }
         }
         if let Err(error) = self.open_vhost() {
             tracing::error!("there is no vhost-user server any more: {error}");
