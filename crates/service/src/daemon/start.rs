@@ -169,11 +169,12 @@ fn begin(
 }
 
 /// Is it the cache of the swap devices that is refused, before anything of it is served, while
-/// others wait for disks? What is left of it stays, for a program that can read it. But there may
-/// be memory for it later.
+/// others wait for disks? What is left of it stays, for a program that can read it. What else fails
+/// may go well later, so the next daemon tries again.
 fn disks_go_on(machine: &Machine, error: &ControlError) -> bool {
-    let is_refused = machine.swap_if_made().is_none() && error.errno != Errno::ENOMEM;
-    is_refused && !machine.saved().is_empty()
+    // Damage or another layout, a codec or a key that is missing, an unknown setting.
+    let is_final = [Errno::EINVAL, Errno::ENOTSUP, Errno::ENOENT].contains(&error.errno);
+    is_final && machine.swap_if_made().is_none() && !machine.saved().is_empty()
 }
 
 /// Gives up the sockets that do not go on: nobody listens at them from now on.
@@ -186,6 +187,29 @@ fn give_up_sockets(state: &State, by: &Plan) {
     for (goes_on, connection) in sockets {
         if !goes_on && state.kept_before(connection) {
             state.give_up(connection);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::protocol::Add;
+
+    #[test]
+    fn disks_go_on_without_what_no_later_daemon_could_read() {
+        let root = Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
+        let machine = engine::new().unwrap();
+        let go_on = |errno| disks_go_on(&machine, &ControlError::new(errno, "refused"));
+        assert!(!go_on(Errno::EINVAL), "there is no disk");
+        Devices::new(root, machine.clone(), None).add(&Add::default()).unwrap();
+        for errno in [Errno::EINVAL, Errno::ENOTSUP, Errno::ENOENT] {
+            assert!(go_on(errno), "{errno:?}");
+        }
+        for passing in [Errno::ENOMEM, Errno::EBUSY, Errno(host::errno::EMFILE), Errno::EIO] {
+            assert!(!go_on(passing), "{passing:?}");
         }
     }
 }
