@@ -246,9 +246,13 @@ impl FileSystems {
     }
 
     /// Mounts again what [`FileSystems::unmount`] has unmounted. A disk that was detached meanwhile
-    /// may have another block device.
+    /// may have another block device. One that is covered was never unmounted.
     pub(super) fn mount_again(&self, unmounted: Vec<Mounted>) {
         for it in unmounted.into_iter().rev() {
+            if it.is_there() {
+                self.mounted.lock().push(it);
+                continue;
+            }
             let place = self.devices.disk(&it.disk).and_then(|disk| self.place(&disk));
             if let Err(error) = place.and_then(|device| self.mount(Mounted { device, ..it })) {
                 tracing::error!("it is not mounted any more: {error}");
@@ -318,8 +322,12 @@ impl FileSystems {
             };
             let Some((at, it)) = last else { break };
             let uncovered = it.check_uncovered();
+            if !it.is_there() {
+                continue;
+            }
             // One that is covered loses its disk by force: what covers it is not the daemon's.
-            if !it.is_there() || force && uncovered.is_err() {
+            if force && uncovered.is_err() {
+                unmounted.push(it);
                 continue;
             }
             if let Err(error) = uncovered.and_then(|()| self.unmount_it(&it, force)) {
@@ -332,7 +340,8 @@ impl FileSystems {
             }
             unmounted.push(it);
         }
-        unmounted.iter().for_each(|it| self.wait_for_the_program(it));
+        let gone = unmounted.iter().filter(|it| !it.is_there());
+        gone.for_each(|it| self.wait_for_the_program(it));
         Ok(unmounted)
     }
 
@@ -412,6 +421,19 @@ mod tests {
         let _client = disk.open();
         let refused = all.check_unused("zram0").unwrap_err();
         assert!(refused.message.contains("1 NBD client"), "{}", refused.message);
+    }
+
+    /// A stop by force that fails has left it where it is.
+    #[test]
+    fn a_mount_that_is_still_there_is_not_forgotten() {
+        let there = mounts().unwrap().pop().unwrap();
+        let root = crate::root::Root::choose(Some(Path::new("/nonexistent/rampack"))).unwrap();
+        let devices = Arc::new(Devices::new(root, crate::engine::new().unwrap(), None));
+        let all = FileSystems::new(devices, Mode::empty());
+        let (kind, device) = (filesystem::kind("ext4").unwrap(), there.source);
+        let (disk, target) = ("zram0".into(), there.at.clone());
+        all.mount_again(vec![Mounted { disk, kind, device, target }]);
+        assert_eq!(all.targets(), [there.at]);
     }
 
     #[test]
