@@ -17,6 +17,7 @@ use crate::swap::commands::{become_daemon, warn};
 use crate::terminal::answer;
 use service::client::{call, report};
 use service::daemon::{DISKS, Daemon, FILE, PART, SWAPS};
+use service::events::Events;
 use service::failure::{say, sentence};
 use service::notify;
 use service::plan::{Asked, of_device};
@@ -144,12 +145,12 @@ fn serve_disks(
     running.run(
         frontends.force,
         |_| false,
-        |daemon, _| {
+        |daemon, events| {
             daemon.file_systems().begins_anew();
             daemon.file_systems().go_on();
             match &configuration {
                 Some(configuration) => make_disks(daemon, configuration)?,
-                None => follow(daemon, file),
+                None => follow(daemon, events, file),
             }
             let is_client = !activated.is_empty();
             daemon.serve_activated(activated)?;
@@ -236,7 +237,7 @@ fn swap_to_devices(
                     let is_over = || events.is_to_end();
                     make_swaps(it, &[], |request| daemon.swaps().on(&request, &is_over))?;
                 }
-                None => follow(daemon, file),
+                None => follow(daemon, events, file),
             }
             let line = |(name, path): (String, std::path::PathBuf)| {
                 format!("{name}  {}\n", path.display())
@@ -248,10 +249,10 @@ fn swap_to_devices(
 }
 
 /// Follows what is configured, and says what becomes of it.
-fn follow(daemon: &Daemon, file: Option<&Path>) {
+fn follow(daemon: &Daemon, events: &Events, file: Option<&Path>) {
     let followed = load(file).and_then(|it| match it.is_off {
         true => Ok(Applied::default()),
-        false => daemon.apply(it.apply()),
+        false => daemon.apply(it.apply(), &|| events.is_to_end()),
     });
     match followed {
         Ok(Applied { changed, not_followed, failed }) => {

@@ -325,12 +325,13 @@ impl Daemon {
         tree::zone::link(self.root(), made)
     }
 
-    /// Has it follow a configuration.
+    /// Has it follow a configuration. What takes long ends as soon as `is_over`.
     ///
     /// # Errors
     /// `ENOTSUP` for a daemon that was not started for one; `EIO` as [`State::save`].
-    pub fn apply(&self, it: Apply) -> Result<Applied, ControlError> {
-        self.commands.as_ref().map_or_else(|| Err(gone()), |commands| commands.apply(it))
+    pub fn apply(&self, it: Apply, is_over: &dyn Fn() -> bool) -> Result<Applied, ControlError> {
+        let commands = self.commands.as_ref();
+        commands.map_or_else(|| Err(gone()), |commands| commands.apply(it, is_over))
     }
 
     /// Its devices.
@@ -540,7 +541,7 @@ impl Commands {
                 let disk = devices.clone_device(&it.device)?;
                 json(&devices.report(&disk))
             }
-            Request::Apply(it) => json(&self.apply(it)?),
+            Request::Apply(it) => json(&self.apply(it, &|| false)?),
             Request::Upgrade(it) => {
                 let layouts = devices.state().map(|state| state.layouts(devices.machine()));
                 let program = successor(it.program.as_deref(), layouts)?;

@@ -1,6 +1,7 @@
 //! `rampack config apply`: what a running daemon follows, what it refuses, and what it tries again.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::process::Command;
 
 use testkit::{Need, met};
@@ -8,7 +9,7 @@ use testkit::{Need, met};
 use crate::common::{NbdClient, Place, noise, program, refused, wait_until};
 use crate::config::{MAIN, damage, keep, says, serve, system, write};
 use crate::keep_users::NEEDS;
-use crate::keeper::{Keeper, has_resend};
+use crate::keeper::{Keeper, has_resend, kill};
 
 /// A system whose disks are served by NBD alone, as `text` has them.
 fn by_nbd(text: &str) -> String {
@@ -394,5 +395,30 @@ fn swap_devices_that_left_the_file_are_read_back_and_go() {
     let said = says(&top, &apply(&place, "--remove"));
     assert_eq!(said.out, "swap2 would be swapped off\nswap2 is swapped off\n", "{}", said.err);
     assert_eq!(keeper.ended(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn a_file_of_a_configuration_that_is_being_filled_holds_up_no_stop() {
+    let name = "a_file_of_a_configuration_that_is_being_filled_holds_up_no_stop";
+    if !met(name, &crate::keep_swap::needs()) || !met(name, &crate::swap_backing::with_a_file()) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let swap = |text: &str| format!("{text}\ntransport = 'fuse'\nforce = true\n");
+    let first = swap("[swap0]\nsize = '8M'");
+    let (top, place) = (system(&[(MAIN, &*first)]), Place::new());
+    let path = place.path().join("backing");
+    let mut command = program();
+    command.env("RAMPACK_CONFIG_ROOT", top.path());
+    let mut keeper = Keeper::start_swap_by(command, &place, "swap on --config");
+    let next = swap(&format!("[swap1]\nsize = '2G'\nbacking = '{}'", path.display()));
+    write(&top, MAIN, &(first + &next));
+    keeper.kill(libc::SIGKILL);
+    wait_until("the first blocks", || fs::metadata(&path).is_ok_and(|it| it.blocks() > 0));
+    kill(keeper.daemon(), libc::SIGTERM);
+    keeper.says("is not filled");
+    assert_eq!(keeper.ended(), 0);
+    assert!(!path.exists());
     place.is_clean();
 }

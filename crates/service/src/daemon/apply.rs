@@ -17,7 +17,11 @@ use crate::swap;
 impl Commands {
     /// Carries out [`Apply`], one after the other. What cannot be done now is found before anything
     /// changes. What fails stops nothing else, and stays asked for as it was: it is tried again.
-    pub(super) fn apply(&self, it: Apply) -> Result<Applied, ControlError> {
+    pub(super) fn apply(
+        &self,
+        it: Apply,
+        is_over: &dyn Fn() -> bool,
+    ) -> Result<Applied, ControlError> {
         let _turn = self.configuration.turn.lock();
         let asked = self.devices.asked();
         let Some(part) = asked.get(PART).cloned() else {
@@ -72,7 +76,7 @@ impl Commands {
         applied.failed.extend(followed.failed.into_iter().map(|(_, why)| why));
         for device in new {
             let fails = |error: &_| format!("{} is not made: {}", device.name(), sentence(error));
-            if noted(self.make(&device), fails, &mut applied.failed) {
+            if noted(self.make(&device, is_over), fails, &mut applied.failed) {
                 applied.changed.push(format!("{} is made", device.name()));
             }
         }
@@ -144,10 +148,10 @@ impl Commands {
         disks.into_iter().map(New::Disk).collect()
     }
 
-    fn make(&self, device: &New<'_>) -> Result<(), ControlError> {
+    fn make(&self, device: &New<'_>, is_over: &dyn Fn() -> bool) -> Result<(), ControlError> {
         match device {
             New::Disk(disk) => self.file_systems.make_configured(disk, self.root.path()).map(drop),
-            New::Swap(swap) => self.swaps.on(swap, &|| false).map(drop),
+            New::Swap(swap) => self.swaps.on(swap, is_over).map(drop),
         }
     }
 }
