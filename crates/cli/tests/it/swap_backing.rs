@@ -132,14 +132,18 @@ fn a_file_that_is_being_filled_holds_up_nobody() {
         assert!(!path.exists());
     };
     let words = ["backing", "the daemon is stopping", "ENODEV"];
-    for stop in ["", "stop"] {
+    for is_asked in [false, true] {
         let child = begin();
-        match stop {
+        if is_asked {
+            let asked = said(&Daemon::command_in(&place, "stop").output().unwrap());
+            assert_eq!(asked.code, 0, "{}", asked.err);
+        } else {
             // SAFETY: kill takes two numbers; the child is ours and not yet waited for.
-            "" => _ = unsafe { libc::kill(child.id() as i32, libc::SIGINT) },
-            stop => _ = Daemon::command_in(&place, stop).output().unwrap(),
+            unsafe { libc::kill(child.id() as i32, libc::SIGINT) };
         }
-        ended(child, &words);
+        let ended = said(&child.wait_with_output().unwrap());
+        assert_eq!(ended.code, 0, "{}", ended.err);
+        assert!(!path.exists());
         place.is_clean();
     }
     let daemon = Daemon::start(&place, "serve --num-devices 0");
