@@ -68,6 +68,8 @@ impl Machine {
         let frames = zone_over(&*kept.provider(FRAMES), &*self.swap_memory, cpus, bytes)?;
         let parts = self.parts_of_swap(frames, Some(kept))?;
         let zswap = Arc::new(Zswap::new(self.swap_memory.clone(), parts)?);
+        // What was refused is not in the memory: its regions would be.
+        self.refused.lock().swap = None;
         *swap = Some(zswap.clone());
         Ok(zswap)
     }
@@ -77,8 +79,8 @@ impl Machine {
     }
 
     /// What another process needs to know of the cache in front of swap areas; `None` if there is
-    /// none. It is of the one that was refused, also if there is another one by now: only what was
-    /// left is in memory that outlives this process.
+    /// none. It is of the one that was refused, also if there is one by now that ends with this
+    /// process: only what was left is in memory that outlives it.
     #[must_use]
     pub fn saved_swap(&self) -> Option<SavedSwap> {
         let refused = self.refused.lock().swap.clone();

@@ -550,8 +550,13 @@ fn what_cannot_be_recovered_is_refused_and_stays() {
     let (regions, saved) = (memory.regions(), first.saved_swap().unwrap());
     forget((first, zswap));
     let fresh = Memfds::new();
-    let none = machine(&fresh).recover_swap(&fresh, &saved, &|_| Ok(None), &|_| ()).err().unwrap();
+    let other = machine(&fresh);
+    let none = other.recover_swap(&fresh, &saved, &|_| Ok(None), &|_| ()).err().unwrap();
     assert_eq!((none.errno, &*none.message), (Errno::EINVAL, "there is no region \"swap.frames\""));
+    assert_eq!(other.saved_swap().as_ref(), Some(&saved));
+    // With a new cache in the memory, the next process needs the state of that.
+    on(&other.kept_swap(&fresh).unwrap(), 3, "default", None);
+    assert_eq!(other.saved_swap().unwrap().areas, [swap(3)]);
     // Only who has recovered or forgotten it makes another.
     let memory = kept::adopted(&regions);
     let recover_disks = || {
