@@ -7,6 +7,7 @@ mod common;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain, Visit};
 use common::bench::{Bench, Made};
@@ -315,7 +316,7 @@ fn a_page_that_is_read_meanwhile_is_free_again() {
 #[test]
 fn a_write_to_a_full_disk_does_not_wait_for_the_end_of_an_operation() {
     const PAGES: u64 = 600;
-    let (Made { disk, .. }, beside) = heard(&[Fill::Zeroes; PAGES as usize]);
+    let (Made { disk, clock, .. }, beside) = heard(&[Fill::Zeroes; PAGES as usize]);
     disk.set_auto(false).unwrap();
     disk.set_mem_limit(94 * P);
     let full = (0..PAGES).find(|n| disk.store_page(Cpu(1), *n, &text(*n)).is_err());
@@ -342,8 +343,12 @@ fn a_write_to_a_full_disk_does_not_wait_for_the_end_of_an_operation() {
     assert_eq!(next(), ZSTD);
     let of = disk.clone();
     let written = thread::spawn(move || of.store_page(Cpu(1), full, &text(full)));
-    // It is tried, tried again by one that may wait, and tried while that waits.
-    assert_eq!([next(), next(), next()], [zcomp::LZ4; 3]);
+    // It is tried twice, tried again by one that may wait, and tried while that waits.
+    assert_eq!([next(), next(), next(), next()], [zcomp::LZ4; 4]);
+    // While nothing changes, it is tried again in the next second.
+    assert_eq!(told.recv_timeout(Duration::from_millis(50)).ok(), None);
+    clock.set(1001);
+    assert_eq!(next(), zcomp::LZ4);
     go_on.send(()).unwrap();
     while next() != ZSTD {}
     in_time(move || written.join().unwrap()).expect("there is room");

@@ -71,6 +71,8 @@ pub(crate) struct Seen {
     pub(crate) generation: u64,
     /// Pages that were written or freed.
     pub(crate) changes: u64,
+    /// The bytes of the objects of pages; those that wait to be freed count no more.
+    pub(crate) bytes: u64,
     pub(crate) objects: u64,
     pub(crate) frames: u64,
     pub(crate) limit: u64,

@@ -132,14 +132,20 @@ impl Disk {
         };
         // Of all writers that wait, one looks whether an operation has ended.
         let _turn = family.full.turn.lock();
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut last) = (Backoff::new(), None);
         let mut hand = loop {
             if let Some(hand) = family.post.try_lock() {
                 break hand;
             }
-            // It may take hours, and frees memory meanwhile.
-            if let Some(done) = fits(Room::Open) {
-                return done;
+            // It may take hours, and frees memory meanwhile. The store may read the backing device,
+            // so it is tried when something changed. What is not seen is noticed in a second.
+            let seen = self.engine().map(|engine| self.seen(&engine));
+            let now = Some((self.when_full(), self.now(), seen));
+            if last != now {
+                if let Some(done) = fits(Room::Open) {
+                    return done;
+                }
+                last = now;
             }
             backoff.nap();
         };
@@ -202,8 +208,9 @@ impl Disk {
     /// What decides now whether pages in memory can move. Reads do not: what became no smaller has
     /// the same contents.
     fn seen(&self, engine: &Engine) -> Seen {
-        let mut changes = 0u64;
+        let (mut changes, mut bytes) = (0u64, 0u64);
         let mut add = |counts: &Counts| {
+            bytes = bytes.wrapping_add(counts.sum(Count::ComprBytes));
             // A page is counted after it has changed.
             let failed = counts.sum(Count::FailedWrites);
             let written = counts.sum(Count::Writes).wrapping_sub(failed);
@@ -215,6 +222,7 @@ impl Disk {
         Seen {
             generation: self.family().generation(),
             changes,
+            bytes,
             objects: pool.objects,
             frames: pool.frames,
             limit: engine.pool().limit(Room::All),
