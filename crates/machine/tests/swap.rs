@@ -542,6 +542,33 @@ fn a_full_cache_waits_for_what_is_being_written_back() {
     (0..400).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
 }
 
+/// A page that has no other place makes room in a cache that has to shrink, which takes others no
+/// more.
+#[test]
+fn a_page_that_must_stay_makes_room_in_a_cache_that_has_to_shrink() {
+    const PAGES: u64 = 1024;
+    let zswap = cache(2);
+    let device = on(&zswap, PAGES, Some(Arc::new(Plain::new(PAGES as usize * PAGE_SIZE))));
+    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
+    let options = AreaOptions { device: None, memcg: memcg.clone() };
+    zswap.swapon(alone, PAGES, options).unwrap();
+    let alone = SwapDevice::new(zswap.clone(), alone);
+    let rows = Bound::new(zswap.clone(), PARAMETERS);
+    rows.store("max_pool_bytes", "1M").unwrap();
+    rows.store("accept_threshold_percent", "30").unwrap();
+    // The cache has to shrink once it is full and no page may leave.
+    memcg.set_writeback(false);
+    let store = |number: &u64| {
+        let from = page(*number);
+        device.submit(CPU, Operation::Write { offset: number * P, from: &from }).is_err()
+    };
+    let full = (0..PAGES).find(store).expect("there is a limit");
+    memcg.set_writeback(true);
+    write(&alone, 0, &page(PAGES));
+    assert!(read(&alone, 0) == page(PAGES));
+    (0..full).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
+}
+
 fn gated(pages: u64) -> (Arc<Zswap>, SwapDevice, Arc<Gated>) {
     let plain = Plain::new(pages as usize * PAGE_SIZE);
     let gated = Arc::new(Gated { plain, is_open: Default::default() });

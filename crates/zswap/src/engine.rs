@@ -49,6 +49,9 @@ use crate::{Key, MAX_TYPES, SwapType, Word};
 /// reached in small models.
 const WAITING: usize = if cfg!(shuttle) { 4 } else { 128 };
 
+/// How often a page that has another place waits for what other threads write back.
+const WAITS: u32 = 2;
+
 /// The names of what outlives the process; those of an area have its number and how often it came
 /// on.
 pub(crate) const RECORD: &str = "swap.record";
@@ -322,7 +325,7 @@ impl Zswap {
         self.counts.add(cpu, Count::WritebackAttempted, 1);
         // The objects that wait for readers may be enough space.
         let mut again = self.quiesce(cpu);
-        let mut evicted = false;
+        let (mut evicted, mut waits) = (false, 0);
         loop {
             if again {
                 let reader = self.readers.enter(cpu);
@@ -345,10 +348,10 @@ impl Zswap {
                 _ => None,
             };
             // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
-            // the accept threshold gets one round only.
-            let left = self.evictors.left();
+            // the accept threshold gets one round only for a page that has another place.
+            let (left, must_stay) = (self.evictors.left(), self.must_stay(offer));
             let mut is_busy = false;
-            if !(evicted && self.reached_full.load(Ordering::Relaxed)) {
+            if must_stay || !(evicted && self.reached_full.load(Ordering::Relaxed)) {
                 match self.evict(cpu, whose.as_ref(), BATCH) {
                     Some(done) if done.written > 0 => {
                         (again, evicted) = (true, true);
@@ -358,13 +361,17 @@ impl Zswap {
                 }
             }
             // What others write back makes space as well. A pool that is to shrink to the accept
-            // threshold would refuse new pages in favour of older ones.
-            if whose.is_none() && (is_busy || self.must_stay(offer)) && self.evictors.wait(left) {
-                again = true;
+            // threshold would refuse new pages in favour of older ones. Others may take the space
+            // each time, so a page that has another place goes there before long.
+            let may_wait = must_stay || is_busy && waits < WAITS;
+            if whose.is_none() && may_wait && self.evictors.wait(left) {
+                (again, waits) = (true, waits + 1);
                 self.quiesce(cpu);
                 continue;
             }
-            if reject == Reject::PoolLimit {
+            // The cache is not full while pages leave, if others take the space each time.
+            let was_beaten = is_busy && waits >= WAITS;
+            if reject == Reject::PoolLimit && !was_beaten {
                 self.reached_full.store(true, Ordering::Relaxed);
             }
             return Err(reject);
