@@ -140,10 +140,28 @@ impl SwapDevice {
             let put = || zswap.try_put(reader, cpu, &self.offer(page, from));
             // A page that the device holds is replaced under its lock: see `area`.
             if area.is_on_device(page) || put().is_err() {
-                zswap.counts.add(cpu, Count::Stores, -(stored as i64));
-                area.memcg.uncount_stored(cpu, stored as i64);
+                self.uncount(cpu, area, stored);
                 return Err(IoError::WouldBlock);
             }
+        }
+        Ok(())
+    }
+
+    /// Counts pages as not stored: they will be stored anew.
+    fn uncount(&self, cpu: Cpu, area: &Area, pages: usize) {
+        self.zswap.counts.add(cpu, Count::Stores, -(pages as i64));
+        area.memcg.uncount_stored(cpu, pages as i64);
+    }
+
+    /// Stores pages of zeroes. If one would have to wait, the whole is repeated, and counts.
+    fn write_zeroes(&self, context: Context, offset: u64, length: u64) -> Result<(), IoError> {
+        let (area, pages) = self.judge_for_long(context.cpu, offset, length)?;
+        for (stored, page) in pages.enumerate() {
+            let written = self.write(context, page * P, &ZEROES);
+            if written == Err(IoError::WouldBlock) {
+                self.uncount(context.cpu, &area, stored);
+            }
+            written?;
         }
         Ok(())
     }
@@ -419,8 +437,7 @@ impl BlockDevice for SwapDevice {
                 self.discard(context, offset, length)
             }
             Operation::WriteZeroes { offset, length, mode: ZeroMode::KeepAllocated } => {
-                let (_, mut pages) = self.judge_for_long(context.cpu, offset, length)?;
-                pages.try_for_each(|page| self.write(context, page * P, &ZEROES))
+                self.write_zeroes(context, offset, length)
             }
             // The data is swap space: nothing outlives this process.
             Operation::Flush => Ok(()),
