@@ -389,15 +389,12 @@ impl Filesystem for Frontend {
         // Others come and go meanwhile.
         let (file, cpu) = (file.clone(), self.cpu);
         drop(reader);
-        let mut kept = Vec::new();
-        if kept.try_reserve_exact(from.len()).is_err() {
-            // There is no memory: this thread waits.
-            drop(write(&file, Context::waiting(cpu()), (offset, from), reply));
-            return;
-        }
-        kept.extend_from_slice(from);
+        let Some(kept) = self.later.copy(from) else {
+            // Too much waits, or there is no memory: this thread waits.
+            return drop(write(&file, Context::waiting(cpu()), (offset, from), reply));
+        };
         self.later.run(file.number, move || {
-            drop(write(&file, Context::waiting(cpu()), (offset, &kept), reply));
+            drop(write(&file, Context::waiting(cpu()), (offset, &kept.data), reply));
         });
     }
 

@@ -185,7 +185,7 @@ impl Ring {
             .setup_defer_taskrun()
             .build(commands)?;
         let mut holders: Vec<Holder> = (0..all).map(|_| Holder::Elsewhere).collect();
-        let (early, left) = (VecDeque::with_capacity(all), own.len());
+        let (early, left) = (VecDeque::with_capacity(own.len()), own.len());
         for entry in own {
             let number = usize::from(entry.number);
             holders[number] = Holder::Here(entry);

@@ -132,7 +132,8 @@ fn a_write_through_device_and_a_read_only_one() {
     let device = LoopDevice::attach(&file, options).unwrap();
     assert_eq!(attribute(&device, "queue/write_cache"), "write through");
     assert_eq!(attribute(&device, "queue/max_sectors_kb"), "32");
-    assert_eq!(attribute(&device, "queue/nr_requests"), "16");
+    let depth = options.depth.expect("a limit").to_string();
+    assert_eq!(attribute(&device, "queue/nr_requests"), depth);
     let (node, number) = (device.path().to_owned(), device.number());
     drop(device);
     assert!(find_by_backing(&file).is_empty(), "dropping it detaches it");
