@@ -106,7 +106,9 @@ impl Server {
         options.queues = options.queues.clamp(1, 1024);
         let (state, changed) = (Mutex::default(), Condvar::new());
         let known = Some(host::machine_memory()).filter(|bytes| *bytes > 0);
-        let (stop, machine) = (Stop::new()?, known.unwrap_or(u64::MAX));
+        // The kernel has some of the memory that the machine is said to have.
+        let machine = known.map_or(u64::MAX, |bytes| bytes + bytes / 8);
+        let stop = Stop::new()?;
         let shared = Arc::new(Shared { open, options, machine, stop, state, changed });
         let serving = shared.clone();
         let thread = thread::Builder::new().name("vhost-front".into());
