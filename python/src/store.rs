@@ -191,9 +191,14 @@ impl Store {
                     some.iter().try_for_each(|(key, value)| store.put_for(key.bytes(), value, ttl))
                 }
             };
-            py.detach(put).map_err(raised)?;
+            let done = py.detach(put).map_err(raised);
+            // What the pairs raised comes first.
+            if let Some(Err(error)) = end {
+                return Err(error);
+            }
+            done?;
         }
-        end.unwrap_or(Ok(()))
+        Ok(())
     }
 
     fn get_range<'py>(

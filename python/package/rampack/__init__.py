@@ -63,6 +63,13 @@ class Stats(NamedTuple):
     """Values that were lost because what another process left of them was damaged."""
 
 
+def _pairs(values: Any) -> Iterable[tuple[Any, Any]]:
+    if type(values) is dict:
+        # Other threads may change it while pairs are stored.
+        return list(values.items())
+    return values.items() if isinstance(values, Mapping) else values
+
+
 class _Items(ItemsView[str | bytes, Any]):
     """Without values that go meanwhile."""
 
@@ -136,14 +143,13 @@ class Store(_rampack.Store, MutableMapping[str | bytes, Any]):
         >>> store.get_range("b", 2, 3)
         b'con'
         """
-        self._put_many(values.items() if isinstance(values, Mapping) else values, ttl=ttl)
+        self._put_many(_pairs(values), ttl=ttl)
 
     def update(self, values: Any = (), /, **more: Any) -> None:
         """Stores the values of a mapping, of pairs, or of what has ``keys()``, at once."""
         if not isinstance(values, Mapping) and hasattr(values, "keys"):
             values = ((key, values[key]) for key in values.keys())
-        pairs = values.items() if isinstance(values, Mapping) else values
-        self._put_many(itertools.chain(pairs, more.items()))
+        self._put_many(itertools.chain(_pairs(values), more.items()))
 
     def items(self) -> ItemsView[str | bytes, Any]:
         """Pairs of keys and values. A value that goes meanwhile, as when memory is short, is left
