@@ -443,9 +443,12 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Invalid`] for less than 1 MiB, and for more than the file system of a store that is
-    /// kept has room for; nothing has changed then.
+    /// kept has room for, if it is more than now; nothing has changed then.
     pub fn set_limit(&self, bytes: u64) -> Result<(), Error> {
-        self.values.judge_limit(bytes)?;
+        // Less is right also where others have filled the file system up.
+        if bytes > self.values.stats().limit_bytes {
+            self.values.judge_limit(bytes)?;
+        }
         Ok(self.values.set_limit(Some(bytes))?)
     }
 

@@ -272,9 +272,15 @@ fn a_full_store_on_a_small_file_system_ends_no_process() {
         command.args([name, "--exact", "--nocapture"]).env(SMALL, &path);
         testkit::run(&mut command);
     }
-    let store = rampack().store(StoreOptions::new().keep(&path)).unwrap();
+    fs::remove_file(mounted.0.path().join("other")).unwrap();
+    let limit = 20 << 20;
+    let store = rampack().store(StoreOptions::new().limit(limit).keep(&path)).unwrap();
     assert_eq!(store.stats().lost, 0);
     assert!(store.stats().values > 1000, "{:?}", store.stats());
+    let mut other = File::create(mounted.0.path().join("other")).unwrap();
+    while other.write_all(&[1; 4096]).is_ok() {}
+    assert!(store.set_limit(limit + 1).is_err());
+    store.set_limit(limit - (1 << 20)).unwrap();
 }
 
 const FAILING: &str = "RAMPACK_KEPT_FAILING";
