@@ -435,29 +435,16 @@ fn a_memcg_tells_what_came_and_went() {
 #[test]
 fn a_cache_that_others_write_back_takes_pages_still() {
     const PAGES: u64 = 1024;
-    let plain = Plain::new(PAGES as usize * PAGE_SIZE);
-    let gated = Arc::new(Gated { plain, is_open: Default::default() });
-    let zswap = cache(2);
-    let device = on(&zswap, PAGES, Some(gated.clone()));
-    let (quick, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
-    let below: Arc<dyn BlockDevice> = Arc::new(Plain::new(PAGES as usize * PAGE_SIZE));
-    zswap.swapon(quick, PAGES, AreaOptions { device: Some(below), memcg }).unwrap();
-    let quick = SwapDevice::new(zswap.clone(), quick);
+    let (zswap, device, gated) = gated(PAGES);
+    let quick = beside(&zswap, PAGES, Some(Arc::new(Plain::new(PAGES as usize * PAGE_SIZE))));
     let rows = Bound::new(zswap.clone(), PARAMETERS);
     rows.store("max_pool_bytes", "1M").unwrap();
     rows.store("writebacks_max", "32").unwrap();
     (0..400).for_each(|number| write(&device, number, &page(number)));
-    let wait_until = |is_so: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !is_so() && Instant::now() < end {
-            thread::yield_now();
-        }
-        is_so()
-    };
     let is_refused = || zswap.stats().writebacks_refused > 0;
     thread::scope(|scope| {
         let evicting = scope.spawn(|| zswap.reclaim(Cpu(1), 32).written);
-        let is_under_way = wait_until(&|| zswap.stats().asked > 0);
+        let is_under_way = wait_until(|| zswap.stats().asked > 0);
         let writing = scope.spawn(|| {
             let refused = |it: &u64| {
                 write(&quick, *it, &page(1000 + it));
@@ -465,7 +452,7 @@ fn a_cache_that_others_write_back_takes_pages_still() {
             };
             (0..PAGES).find(refused)
         });
-        let is_full = wait_until(&is_refused);
+        let is_full = wait_until(is_refused);
         gated.open();
         let last = writing.join().unwrap();
         assert_eq!((is_under_way, is_full, evicting.join().unwrap()), (true, true, 32));
@@ -514,26 +501,17 @@ impl BlockDevice for Gated {
 fn a_full_cache_waits_for_what_is_being_written_back() {
     const PAGES: u64 = 1024;
     let (zswap, device, gated) = gated(PAGES);
-    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
-    zswap.swapon(alone, PAGES, AreaOptions { device: None, memcg }).unwrap();
-    let alone = SwapDevice::new(zswap.clone(), alone);
+    let alone = beside(&zswap, PAGES, None);
     let rows = Bound::new(zswap.clone(), PARAMETERS);
     rows.store("max_pool_bytes", "1M").unwrap();
     rows.store("writebacks_max", "32").unwrap();
     (0..400).for_each(|number| write(&device, number, &page(number)));
-    let wait_until = |is_so: &dyn Fn() -> bool| {
-        let end = Instant::now() + Duration::from_secs(30);
-        while !is_so() && Instant::now() < end {
-            thread::yield_now();
-        }
-        is_so()
-    };
     thread::scope(|scope| {
         let evicting = scope.spawn(|| zswap.reclaim(Cpu(1), 32).written);
-        let is_under_way = wait_until(&|| zswap.stats().asked > 0);
+        let is_under_way = wait_until(|| zswap.stats().asked > 0);
         // It has more than what is left.
         let writing = scope.spawn(|| (0..200).for_each(|it| write(&alone, it, &page(1000 + it))));
-        let is_full = wait_until(&|| zswap.stats().writebacks_refused > 0);
+        let is_full = wait_until(|| zswap.stats().writebacks_refused > 0);
         gated.open();
         writing.join().unwrap();
         assert_eq!((is_under_way, is_full, evicting.join().unwrap()), (true, true, 32));
@@ -549,10 +527,7 @@ fn a_page_that_must_stay_makes_room_in_a_cache_that_has_to_shrink() {
     const PAGES: u64 = 1024;
     let zswap = cache(2);
     let device = on(&zswap, PAGES, Some(Arc::new(Plain::new(PAGES as usize * PAGE_SIZE))));
-    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
-    let options = AreaOptions { device: None, memcg: memcg.clone() };
-    zswap.swapon(alone, PAGES, options).unwrap();
-    let alone = SwapDevice::new(zswap.clone(), alone);
+    let (alone, memcg) = (beside(&zswap, PAGES, None), zswap.memcg("default").unwrap());
     let rows = Bound::new(zswap.clone(), PARAMETERS);
     rows.store("max_pool_bytes", "1M").unwrap();
     rows.store("accept_threshold_percent", "30").unwrap();
@@ -567,6 +542,22 @@ fn a_page_that_must_stay_makes_room_in_a_cache_that_has_to_shrink() {
     write(&alone, 0, &page(PAGES));
     assert!(read(&alone, 0) == page(PAGES));
     (0..full).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
+}
+
+/// Another area of the cache.
+fn beside(zswap: &Arc<Zswap>, pages: u64, device: Option<Arc<dyn BlockDevice>>) -> SwapDevice {
+    let (area, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
+    zswap.swapon(area, pages, AreaOptions { device, memcg }).unwrap();
+    SwapDevice::new(zswap.clone(), area)
+}
+
+/// Waits until `is_so`, but not for ever. Returns whether it is.
+fn wait_until(is_so: impl Fn() -> bool) -> bool {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !is_so() && Instant::now() < end {
+        thread::yield_now();
+    }
+    is_so()
 }
 
 fn gated(pages: u64) -> (Arc<Zswap>, SwapDevice, Arc<Gated>) {
@@ -627,9 +618,7 @@ fn a_discard_that_is_done_in_part_does_not_wait() {
 fn an_area_without_a_device_does_not_wait_for_that_of_another() {
     const PAGES: u64 = 1024;
     let (zswap, device, gated) = gated(PAGES);
-    let (alone, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());
-    zswap.swapon(alone, PAGES, AreaOptions { device: None, memcg }).unwrap();
-    let alone = SwapDevice::new(zswap.clone(), alone);
+    let alone = beside(&zswap, PAGES, None);
     write(&alone, 0, &page(0));
     Bound::new(zswap.clone(), PARAMETERS).store("max_pool_bytes", "1M").unwrap();
     (0..400).for_each(|number| write(&device, number, &page(number)));
