@@ -18,10 +18,13 @@ const MIB: usize = 1 << 20;
 /// Longer than anything takes here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Tests of this program run one after another: the memory is that of the process.
+/// Tests of this program run one after another: the memory is that of the process. As in the
+/// daemon, what one frees is not kept: a buffer of a later test would have all its pages at once.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    host::return_freed_memory();
+    turn
 }
 
 /// For tests whose clients take no replies: their end takes this time.
