@@ -48,6 +48,7 @@ pub fn write_out(
 
 /// Saves a device to a file. What was there before stays until all of it is written.
 pub(super) fn save_to(disk: &Arc<Disk>, path: &Path) -> Result<Taken, ControlError> {
+    check_is_file(path)?;
     let part = part_of(path);
     let what =
         |path: &Path, error: &io::Error| failed(format!("cannot write {}", path.display()), error);
@@ -67,9 +68,26 @@ pub(super) fn save_to(disk: &Arc<Disk>, path: &Path) -> Result<Taken, ControlErr
 
 /// Checks that a file can be written when there is no time for a change of mind.
 pub(super) fn check_writable(path: &Path) -> Result<(), ControlError> {
+    check_is_file(path)?;
     let part = part_of(path);
     let gone = make_part(&part).and_then(|_| fs::remove_file(&part));
     gone.map_err(|error| failed(format!("cannot write {}", part.display()), &error))
+}
+
+/// Refuses what is there and is no file: it is neither put aside nor replaced.
+fn check_is_file(path: &Path) -> Result<(), ControlError> {
+    let Some(found) = fs::metadata(path).ok().filter(|found| !found.is_file()) else {
+        return Ok(());
+    };
+    let (errno, kind) = match found.is_dir() {
+        true => (Errno::EISDIR, "a directory"),
+        false => (Errno::EINVAL, "a device, a pipe or a socket"),
+    };
+    let message = format!(
+        "{} is {kind}; a disk is saved to a file, which is made if it is not there",
+        path.display()
+    );
+    Err(ControlError::new(errno, message))
 }
 
 /// Where a file goes that cannot be restored (`refused`), or is not to replace the one that can.
@@ -137,10 +155,26 @@ pub(super) fn restore_from(
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::symlink;
+    use std::os::unix::net::UnixListener;
 
     use testkit::TempDir;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_file_is_never_replaced() {
+        let dir = TempDir::new();
+        let (path, link) = (dir.join("socket"), dir.join("link"));
+        let _socket = UnixListener::bind(&path).unwrap();
+        symlink(&path, &link).unwrap();
+        for path in [&path, &link] {
+            assert_eq!(check_writable(path).unwrap_err().errno, Errno::EINVAL);
+        }
+        let directory = check_writable(dir.path()).unwrap_err();
+        assert_eq!(directory.errno, Errno::EISDIR);
+        assert!(directory.message.contains("is a directory; a disk is saved to a file"));
+        check_writable(&dir.join("file")).unwrap();
+    }
 
     #[test]
     fn a_link_in_the_place_of_an_unfinished_file_is_not_followed() {

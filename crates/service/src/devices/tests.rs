@@ -94,6 +94,20 @@ fn a_file_has_the_snapshot_of_one_device() {
     devices.save_to(&disk, again.to_str().unwrap()).unwrap();
 }
 
+/// What cannot be restored is put aside: here it would be all that somebody has.
+#[test]
+fn a_directory_in_the_place_of_a_snapshot_stays() {
+    let dir = testkit::TempDir::new();
+    let there = dir.join("there");
+    std::fs::create_dir(&there).unwrap();
+    std::fs::write(there.join("precious"), "").unwrap();
+    let devices = devices();
+    let add = Add { snapshot: Some(machine::text_of(&there)), ..sized("1M") };
+    let fault = devices.add(&add).err().unwrap();
+    assert_eq!(fault.errno, Errno::EISDIR, "{fault}");
+    assert!(there.join("precious").exists() && devices.numbers().is_empty());
+}
+
 #[test]
 fn options_become_attributes() {
     let devices = devices();
