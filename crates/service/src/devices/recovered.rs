@@ -94,23 +94,37 @@ impl Devices {
     #[must_use]
     pub fn set_all(&self, changes: &Asked) -> Followed {
         let mut followed = Followed::default();
-        for (option, value) in changes {
-            let (device, name) = of_device(option);
-            let disks = match device {
-                Some(device) if device.starts_with("zram") => vec![device.to_owned()],
-                Some(_) => continue,
-                None if name == SNAPSHOT => self.saved_by_option(),
-                None => self.machine.disks().iter().map(|disk| disk.name()).collect(),
-            };
-            for disk in disks {
-                let set = self.disk(&disk).and_then(|it| match name {
-                    "disksize" => self.resize(&it, value),
-                    SNAPSHOT => self.save_to(&it, value),
-                    _ => self.set_on(&it, name, value),
-                });
-                followed.note((option, value), &disk, &set);
-            }
+        let all: Vec<_> = changes
+            .iter()
+            .flat_map(|(option, value)| {
+                let disks = self.disks_of(option).into_iter();
+                disks.map(move |disk| (option, value, disk))
+            })
+            .collect();
+        let to = all.iter().filter(|(option, ..)| of_device(option).1 == SNAPSHOT);
+        let to = to.filter_map(|(_, value, name)| {
+            let path = (!value.is_empty()).then(|| machine::path_of(value));
+            Some((self.disk(name).ok()?.id(), path))
+        });
+        let mut refused = self.save_to(to.collect());
+        for (option, value, name) in all {
+            let set = self.disk(&name).and_then(|disk| match of_device(option).1 {
+                "disksize" => self.resize(&disk, value),
+                SNAPSHOT => refused.remove(&disk.id()).map_or(Ok(()), Err),
+                own => self.set_on(&disk, own, value),
+            });
+            followed.note((option, value), &name, &set);
         }
         followed
+    }
+
+    /// The names of the disks that `option` is of.
+    fn disks_of(&self, option: &str) -> Vec<String> {
+        match of_device(option) {
+            (Some(device), _) if device.starts_with("zram") => vec![device.to_owned()],
+            (Some(_), _) => Vec::new(),
+            (None, SNAPSHOT) => self.saved_by_option(),
+            (None, _) => self.machine.disks().iter().map(|disk| disk.name()).collect(),
+        }
     }
 }

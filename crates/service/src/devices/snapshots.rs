@@ -1,6 +1,7 @@
 //! Snapshots of devices: taken for a client, restored for one, and kept in files from one daemon to
 //! the next; and clones.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use super::saved::{aside, check_writable, now, restore_from, save_to};
 use super::settings::configure;
 use crate::failure::{after, failed, say, sentence};
 use crate::protocol::Add;
+
+/// Where devices are to be saved at the end, by their numbers; `None` is nowhere.
+pub(super) type Saved = BTreeMap<u32, Option<PathBuf>>;
 
 /// While it lives, nobody removes all devices: the origin of a clone could not go.
 struct Cloning<'a>(&'a Devices);
@@ -132,33 +136,54 @@ impl Devices {
         }
     }
 
-    /// Has a device saved to another file at the end than it was made with, or to none if `path` is
-    /// empty.
+    /// Has devices, by their numbers, saved to other files at the end than they were made with, or
+    /// to none. They may exchange files.
     ///
     /// # Errors
-    /// As [`Devices::check_saved_to`]. It is saved as before then.
-    pub(super) fn save_to(&self, disk: &Disk, path: &str) -> Result<(), ControlError> {
-        let path = (!path.is_empty()).then(|| machine::path_of(path));
-        path.as_deref().map_or(Ok(()), |path| self.check_saved_to(disk, path))?;
-        self.save_at_end(disk.id(), path);
-        Ok(())
+    /// Those of [`Devices::check_saved_to`], by the numbers of the devices, which are saved as
+    /// before.
+    pub(super) fn save_to(&self, mut to: Saved) -> BTreeMap<u32, ControlError> {
+        let mut refused = BTreeMap::new();
+        loop {
+            let mut then = self.saved_at.lock().clone();
+            for (id, path) in &to {
+                match path {
+                    Some(path) => drop(then.insert(*id, path.clone())),
+                    None => drop(then.remove(id)),
+                }
+            }
+            let fault = |(id, path): (&u32, &Option<PathBuf>)| {
+                let checked = self.check_saved_to(*id, path.as_deref()?, &then);
+                checked.err().map(|error| (*id, error))
+            };
+            // Those that stay where they are may be in the way of others.
+            let Some((id, error)) = to.iter().find_map(fault) else { break };
+            to.remove(&id);
+            refused.insert(id, error);
+        }
+        to.into_iter().for_each(|(id, path)| self.save_at_end(id, path));
+        refused
     }
 
-    /// Checks that a device can be saved to the file at `path`.
+    /// Checks that a device can be saved to the file at `path`, if all are saved at `then`.
     ///
     /// # Errors
     /// `EBUSY` if another one is saved there: the file would have the last of them alone. The error
     /// of the system call if the file cannot be written to.
-    fn check_saved_to(&self, disk: &Disk, path: &Path) -> Result<(), ControlError> {
+    fn check_saved_to(
+        &self,
+        id: u32,
+        path: &Path,
+        then: &BTreeMap<u32, PathBuf>,
+    ) -> Result<(), ControlError> {
         let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-        let is_there = |(id, at): &(&u32, &PathBuf)| {
-            **id != disk.id() && (*at == path || real(at).is_some_and(|at| Some(at) == real(path)))
+        let is_there = |(other, at): &(&u32, &PathBuf)| {
+            **other != id && (*at == path || real(at).is_some_and(|at| Some(at) == real(path)))
         };
-        if let Some((id, _)) = self.saved_at.lock().iter().find(is_there) {
+        if let Some((other, _)) = then.iter().find(is_there) {
             let message = format!(
-                "{}: zram{id} is saved there; {} needs a file of its own",
-                path.display(),
-                disk.name()
+                "{}: zram{other} is saved there; zram{id} needs a file of its own",
+                path.display()
             );
             return Err(ControlError::new(Errno::EBUSY, message));
         }
@@ -186,7 +211,8 @@ impl Devices {
         configure(disk, &Add { size: None, ..options.clone() })?;
         let bytes = options.size.as_deref().map(parse_size).transpose();
         let bytes = bytes.map_err(|error| ControlError::invalid(error.to_string()))?;
-        self.check_saved_to(disk, &path)?;
+        let then = self.saved_at.lock().clone();
+        self.check_saved_to(disk.id(), &path, &then)?;
         let (name, shown) = (disk.name(), path.display());
         let is_restored = match restore_from(disk, &path, bytes) {
             Ok(restored) => {

@@ -86,12 +86,43 @@ fn a_file_has_the_snapshot_of_one_device() {
     let fault = devices.add(&saved(&again)).err().unwrap();
     assert_eq!(fault.errno, Errno::EBUSY);
     assert!(fault.message.contains("zram0 is saved there"), "{fault}");
-    let disk = devices.add(&saved(&other)).unwrap();
-    let fault = devices.save_to(&disk, again.to_str().unwrap()).unwrap_err();
-    assert_eq!(fault.errno, Errno::EBUSY);
-    devices.save_to(&disk, other.to_str().unwrap()).unwrap();
+    devices.add(&saved(&other)).unwrap();
+    let save_to = |path: &Path| devices.save_to([(1, Some(path.to_owned()))].into());
+    assert_eq!(save_to(&again)[&1].errno, Errno::EBUSY);
+    assert!(save_to(&other).is_empty());
     devices.remove("zram0", false).unwrap();
-    devices.save_to(&disk, again.to_str().unwrap()).unwrap();
+    assert!(save_to(&again).is_empty());
+}
+
+#[test]
+fn devices_exchange_the_files_that_they_are_saved_to() {
+    let dir = testkit::TempDir::new();
+    let devices = devices();
+    let files = ["one", "other", "none/file"].map(|name| machine::text_of(&dir.join(name)));
+    let [one, other, nowhere] = &files;
+    for file in [one, other] {
+        devices.add(&Add { snapshot: Some(file.clone()), ..sized("1M") }).unwrap();
+    }
+    let set = |first: &str, second: &str| {
+        let changes = [("zram0/snapshot", first), ("zram1/snapshot", second)];
+        let changes = changes.map(|(option, value)| (option.to_owned(), value.to_owned()));
+        let failed = devices.set_all(&changes.into()).failed;
+        failed.into_iter().map(|(option, _)| option).collect::<Vec<_>>()
+    };
+    let are_at = |first: &str, second: &str| {
+        let at = [(0, first), (1, second)].map(|(id, path)| (id, machine::path_of(path)));
+        *devices.saved_at.lock() == at.into()
+    };
+    assert_eq!(set(other, one), [""; 0]);
+    assert!(are_at(other, one));
+    // The one that stays where it is keeps the other from there.
+    assert_eq!(set(nowhere, other), ["zram0/snapshot", "zram1/snapshot"]);
+    assert!(are_at(other, one));
+    // Two never share a file.
+    assert_eq!(set(one, one), ["zram0/snapshot"]);
+    assert!(are_at(other, one));
+    assert_eq!(set("", other), [""; 0]);
+    assert_eq!(*devices.saved_at.lock(), [(1, machine::path_of(other))].into());
 }
 
 /// What cannot be restored is put aside: here it would be all that somebody has.
