@@ -221,11 +221,13 @@ pub(crate) fn get(root: &Root, options: &Get) -> Result<(), ControlError> {
 }
 
 fn described(rows: &[Description]) -> String {
-    let mut text = format!("{:<16} {:<5} {:<6} MEANING\n", "ATTRIBUTE", "MODE", "UNIT");
+    let longest = rows.iter().map(|row| row.name.len()).max().unwrap_or(0);
+    let width = longest.max("ATTRIBUTE".len());
+    let mut text = format!("{:<width$} {:<5} {:<7} MEANING\n", "ATTRIBUTE", "MODE", "UNIT");
     for row in rows {
         let read = if row.mode & 0o400 != 0 { 'r' } else { '-' };
         let write = if row.mode & 0o200 != 0 { 'w' } else { '-' };
-        text += &format!("{:<16} {read}{write}    {:<6} {}\n", row.name, row.unit, row.help);
+        text += &format!("{:<width$} {read}{write}    {:<7} {}\n", row.name, row.unit, row.help);
     }
     text
 }

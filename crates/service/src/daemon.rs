@@ -515,7 +515,7 @@ impl Commands {
             Request::Set(it) => {
                 json(&tree::attribute(devices, &it.device, &it.attribute)?.store(&it.value)?)
             }
-            Request::Describe(it) => json(&devices.describe(&it.device)?),
+            Request::Describe(it) => json(&tree::descriptions(devices, &it.device)?),
             Request::Tree(it) => json(&tree::listing(devices, it.values)),
             Request::SwapOn(it) => json(&self.swaps.on(&it, &|| false)?),
             Request::SwapOff(it) => json(&match it.name {

@@ -55,6 +55,7 @@ use change::{Change, Lifecycle};
 use hanging::Waits;
 pub use module::device_count;
 use refusal::{Refusal, no_disk};
+pub(crate) use report::described;
 pub use report::export_uri;
 pub use saved::write_out;
 pub use settings::configure;

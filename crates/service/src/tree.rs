@@ -11,7 +11,7 @@ use control::tree::{AttributeFile, Attributes, Directory, Fixed, Node, gone};
 use control::{Access, Attribute, Bound, ControlError, Errno, Object, ValueKind};
 use zram::Disk;
 
-use crate::devices::{Devices, device_count};
+use crate::devices::{Devices, described, device_count};
 use crate::protocol::{self, Add, TreeAttribute};
 
 mod block;
@@ -112,6 +112,19 @@ pub fn values(
         Ok(protocol::Attribute::new(wanted, &shown))
     };
     attributes.iter().map(value).collect()
+}
+
+/// What the attributes of `name` are: of the device itself, or all of the directory.
+///
+/// # Errors
+/// `ENODEV`.
+pub fn descriptions(
+    devices: &Arc<Devices>,
+    name: &str,
+) -> Result<Vec<protocol::Description>, ControlError> {
+    let rows = if name.contains('/') { directory(devices, name) } else { None };
+    let Some(rows) = rows else { return devices.describe(name) };
+    Ok(rows.into_iter().map(|it| described(it.info)).collect())
 }
 
 /// Every attribute of the tree.

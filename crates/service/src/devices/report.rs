@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use control::{Access, ControlError, Object};
+use control::{Access, AttributeInfo, ControlError, Object};
 use host::swaps;
 use zram::Disk;
 
@@ -23,8 +23,7 @@ impl Devices {
             return attributes.iter().map(|name| read(name)).collect();
         }
         // An attribute that only its owner may read is long: it is read only by name.
-        let told =
-            |row: &control::AttributeInfo| row.access.readable() && row.access != Access::ReadOwner;
+        let told = |row: &AttributeInfo| row.access.readable() && row.access != Access::ReadOwner;
         let readable = rows.attributes().into_iter().filter(told);
         readable.map(|row| read(row.name)).collect()
     }
@@ -35,13 +34,7 @@ impl Devices {
     /// `ENODEV`.
     pub fn describe(&self, name: &str) -> Result<Vec<Description>, ControlError> {
         let rows = zram::attributes(self.disk(name)?).attributes();
-        let description = |row: control::AttributeInfo| Description {
-            name: row.name.into(),
-            mode: row.access.mode(),
-            unit: row.unit.into(),
-            help: row.help.into(),
-        };
-        Ok(rows.into_iter().map(description).collect())
+        Ok(rows.into_iter().map(described).collect())
     }
 
     /// The reports of all devices, also of those that could not be taken over.
@@ -96,6 +89,12 @@ impl Devices {
         }
         report
     }
+}
+
+/// What is told of an attribute.
+pub(crate) fn described(row: AttributeInfo) -> Description {
+    let AttributeInfo { name, access, unit, help, .. } = row;
+    Description { name: name.into(), mode: access.mode(), unit: unit.into(), help: help.into() }
 }
 
 /// The URI of an export at an NBD address.

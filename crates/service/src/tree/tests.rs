@@ -158,6 +158,10 @@ fn a_directory_shows_all_of_its_own() {
     let value = |name: &str| values.iter().find(|it| it.name == name).map(|it| &*it.value);
     assert_eq!((value("enabled"), value("max_pool_percent")), (Some("Y"), Some("20")));
     assert!(super::values(&devices, "module/zswap/none", &[]).is_err());
+    let described = descriptions(&devices, "module/zswap/parameters").unwrap();
+    let names: Vec<_> = described.iter().map(|it| &*it.name).collect();
+    assert_eq!(names, values.iter().map(|it| &*it.name).collect::<Vec<_>>());
+    assert!(descriptions(&devices, "module/zswap/none").is_err());
 }
 
 #[test]
