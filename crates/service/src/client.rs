@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use control::{ControlError, Errno};
 use host::{Peer, errno, peer_of};
 use serde::de::DeserializeOwned;
+use units::human;
 
 use crate::failure::{failed, say};
 use crate::pieces::{self, Pieces};
@@ -130,6 +131,14 @@ impl Connected<'_> {
         read.map_err(|error| self.lost(error))?;
         match line.last() {
             Some(b'\n') => parse_reply(&line),
+            _ if line.len() as u64 == ANSWER_MAX => {
+                let (most, files) = (human(ANSWER_MAX), self.root.tree());
+                let message = format!(
+                    "the daemon's answer is longer than {most}; {} has long attributes as files",
+                    files.display()
+                );
+                Err(ControlError::new(Errno::E2BIG, message))
+            }
             _ => Err(self.lost(io::ErrorKind::UnexpectedEof.into())),
         }
     }

@@ -24,8 +24,8 @@ use crate::zone::ZoneReport;
 /// The version of the protocol.
 pub const VERSION: u64 = 1;
 
-/// The longest line of a request, in bytes, without its newline.
-pub const LINE_MAX: usize = 64 * 1024;
+/// The longest line of a request, in bytes, without its newline. It may be a whole configuration.
+pub const LINE_MAX: usize = 1 << 20;
 
 /// Asks for the report of a daemon.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize, Deserialize)]

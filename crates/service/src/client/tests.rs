@@ -51,3 +51,13 @@ fn a_client_with_a_limit_waits_no_longer() {
     assert_eq!(error.errno, Errno(errno::ETIMEDOUT), "{error}");
     assert!(error.message.ends_with("control.sock within 0 seconds"), "{error}");
 }
+
+#[test]
+fn an_answer_that_is_too_long_is_called_that() {
+    let long = |mut theirs: UnixStream| {
+        let part = vec![b'x'; ROOM];
+        (0..ANSWER_MAX / ROOM as u64).for_each(|_| theirs.write_all(&part).unwrap());
+    };
+    let error = ask(None, long).unwrap_err();
+    assert_eq!(error.errno, Errno::E2BIG, "{error}");
+}

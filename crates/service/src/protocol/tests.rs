@@ -92,6 +92,26 @@ fn a_long_line_is_refused_and_not_repeated() {
 }
 
 #[test]
+fn a_configuration_of_all_disks_there_can_be_is_a_request() {
+    let some = |name: &str, value: &str| Attribute { name: name.into(), value: value.into() };
+    let disk = |number| {
+        let attributes = vec![
+            some("backing_layout", "log"),
+            some("backing_dev", "/var/lib/rampack/backing/of/zram0"),
+            some("when_full", "wait"),
+            some("recomp_algorithm", "algo=zstd priority=1"),
+            some("auto_writeback", "1099511627776"),
+            some("auto", "1"),
+        ];
+        let add = Add { number: Some(number), attributes, ..Add::default() };
+        ConfiguredDisk { add, fs: Some("ext4".into()), mount: Some("/srv/disks/zram0".into()) }
+    };
+    let apply = Apply { disks: (0..1024).map(disk).collect(), ..Apply::default() };
+    let line = request_line(&Request::Apply(apply.clone()));
+    assert_eq!(parse_message(line.as_bytes()), Ok(Request::Apply(apply)));
+}
+
+#[test]
 fn answers_survive_the_wire() {
     let line = reply_line(&Ok(serde_json::json!([{ "name": "disksize", "value": "0" }])));
     let values: Vec<Attribute> = parse_reply(line.as_bytes()).unwrap();
