@@ -117,6 +117,15 @@ fn histogram(sample: &Sample) -> Histogram {
 
 /// Has `text` in the file at `path`. A reader finds the text before, or all of this one.
 fn write(path: &Path, text: &str) -> Result<(), ControlError> {
+    // The text takes the place of what is there: /dev/stdout would be a file from then on.
+    if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        let message = format!(
+            "cannot write {}: it is there and no file; without --textfile, the text goes to \
+             standard output",
+            path.display()
+        );
+        return Err(ControlError::invalid(message));
+    }
     let mut beside = path.as_os_str().to_owned();
     // Collectors read what ends in .prom.
     beside.push(format!(".{}", std::process::id()));
@@ -152,6 +161,20 @@ fn serve(root: &Root, address: SocketAddr, insecure: bool) -> Result<(), Control
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_file_is_replaced() {
+        let dir = testkit::TempDir::new();
+        let (socket, link, file) = (dir.join("socket"), dir.join("link"), dir.join("file"));
+        let _socket = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        std::os::unix::fs::symlink(&socket, &link).unwrap();
+        for path in [&socket, &link] {
+            assert_eq!(write(path, "text").unwrap_err().errno, Errno::EINVAL);
+            assert!(!path.is_file(), "{}", path.display());
+        }
+        write(&file, "text").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "text");
+    }
 
     #[test]
     fn values_and_labels_are_written_so_that_they_can_be_read() {
