@@ -92,7 +92,9 @@ fn check_tells_what_would_be() {
         MAIN,
         "[zram2]\nsize = 'min(ram, 3M + 1M)'\nalgorithm = 'zstd'\nmount = '/mnt/a b'\n\
          [zram2.set]\nmem_limit = '1M'\n[swap0]\nsize = '1G'\nmemory = '10%'\nauto = false\n\
-         transport = 'fuse'\n[serve]\ntransport = 'auto'\nnbd-allow-uid = [1, 2]\nforce = true\n",
+         transport = 'fuse'\n[swap1]\nbacking = '/b'\nplain-backing = true\n\
+         backing-layout = 'log'\n[serve]\ntransport = 'auto'\nnbd-allow-uid = [1, 2]\n\
+         force = true\n",
     )]);
     let said = says(&top, "config check");
     assert_eq!(
@@ -102,7 +104,8 @@ fn check_tells_what_would_be() {
              serve: transport=auto nbd-allow-uid=1,2 force=true\n\
              zram2: comp_algorithm=zstd disksize=4194304 mem_limit=1M mount=/mnt/a b\n\
              swap0: auto=N max_pool_bytes=0 max_pool_percent=10 priority=100 size=1G \
-             transport=fuse\n",
+             transport=fuse\n\
+             swap1: auto=Y backing=/b backing_layout=log plain_backing=true priority=100\n",
             ""
         )
     );

@@ -16,7 +16,7 @@ use super::report::PoolReport;
 use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::plan::{Asked, Followed, of_device};
-use crate::protocol::{Attribute, SwapOn};
+use crate::protocol::{Attribute, BackingLayout, SwapOn};
 use crate::transport::Front;
 
 /// Pages per writeback when memory is short, as many as a scan of Linux's shrinkers
@@ -169,9 +169,13 @@ fn wanted(options: &SwapOn, has_device: bool, untouched: bool, is_first: bool) -
 /// the cache.
 #[must_use]
 pub fn asked(options: &SwapOn) -> Asked {
+    let is_log = options.backing_layout == BackingLayout::Log;
+    let layout = is_log.then(|| "log".to_owned());
     let own = [
         ("size", options.size.clone()),
         ("backing", options.backing.clone()),
+        ("plain_backing", options.plain_backing.then(|| "true".to_owned())),
+        ("backing_layout", layout),
         ("front", options.front.map(|Front::Zswap| "zswap".to_owned())),
         ("headroom", options.headroom.clone()),
         ("oom_after", options.oom_after.map(|it| it.to_string())),
