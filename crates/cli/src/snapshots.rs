@@ -1,6 +1,6 @@
 //! `rampack snapshot`, `rampack restore` and `rampack clone`.
 
-use std::fs;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,8 +18,9 @@ use crate::terminal::answer;
 
 /// How often the progress is told.
 const TELL: Duration = Duration::from_secs(2);
-/// The fewest bytes of a key.
+/// The fewest bytes of a key, and the most.
 const LEAST: usize = 8;
+const MOST: usize = 1 << 20;
 
 /// Bytes that came by, and when that was told.
 struct Progress {
@@ -44,9 +45,16 @@ impl Progress {
 
 /// The secret in a file.
 fn secret(path: &Path) -> Result<Vec<u8>, ControlError> {
-    let secret = fs::read(path);
-    let secret = secret.map_err(|e| failed(format!("cannot read {}", path.display()), &e))?;
+    let mut secret = Vec::new();
+    let file = File::open(path).map(|file| file.take(MOST as u64 + 1));
+    let read = file.and_then(|mut file| file.read_to_end(&mut secret));
+    read.map_err(|e| failed(format!("cannot read {}", path.display()), &e))?;
     match secret.len() {
+        // /dev/urandom has no end.
+        more if more > MOST => {
+            let (most, path) = (human(MOST as u64), path.display());
+            Err(ControlError::invalid(format!("a key has {most} at most, and {path} has more")))
+        }
         ..LEAST => {
             let message = format!(
                 "a key has {LEAST} bytes at least, and {} has {}; make one with `head -c 32 \

@@ -134,6 +134,8 @@ fn a_sealed_snapshot_needs_its_key() {
     fs::write(&key, b"short").unwrap();
     let short = with_files(&place, &words("snapshot zram0", &key), None, Some(&file));
     refused(&short, 1, &["8 bytes at least"]);
+    let endless = words("snapshot zram0", Path::new("/dev/zero"));
+    refused(&with_files(&place, &endless, None, Some(&file)), 1, &["1M at most", "EINVAL"]);
     daemon.stop();
 }
 
