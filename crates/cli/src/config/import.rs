@@ -187,13 +187,14 @@ impl Section {
         }
         let part = match &fraction {
             None => "ram * 0.5".to_owned(),
-            Some(found) if found.value.parse::<f64>().is_ok_and(|it| it >= 0.0) => {
-                format!("ram * {}", found.value)
-            }
-            Some(found) => {
-                self.note(found, "zram-fraction", "it is no number; 0.5 is taken");
-                "ram * 0.5".to_owned()
-            }
+            Some(found) => match found.value.parse::<f64>() {
+                // Without an exponent, whatever form it has there.
+                Ok(number) if number >= 0.0 && number.is_finite() => format!("ram * {number}"),
+                _ => {
+                    self.note(found, "zram-fraction", "it is no number; 0.5 is taken");
+                    "ram * 0.5".to_owned()
+                }
+            },
         };
         match &most {
             Some(found) if found.value.parse::<u64>().is_ok() => {
@@ -331,6 +332,15 @@ fn parts(text: &str) -> Option<Vec<&str>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fraction_may_have_any_form() {
+        for (from, to) in [(".25", "0.25"), ("5e-1", "0.5"), ("1.50", "1.5"), ("inf", "0.5")] {
+            let text = format!("[zram0]\nzram-fraction = {from}\n");
+            let Imported { text, .. } = import(&[("f".into(), text)]);
+            assert!(text.contains(&format!("size = \"ram * {to}\"\n")), "{text}");
+        }
+    }
 
     #[test]
     fn sizes_are_in_bytes() {

@@ -46,7 +46,12 @@ impl Kind {
                 let disk = number("zram", MOST).map(Kind::Disk);
                 disk.or_else(|| number("swap", swap::MOST).map(Kind::Swap)).ok_or_else(|| Fault {
                     at: section.at.clone(),
-                    what: format!("no section [{name}]; there are: [serve] [zramN] [swapN]"),
+                    what: format!(
+                        "no section [{name}]; there are: [serve], [zramN] with N from 0 to {}, \
+                         [swapN] with N from 0 to {}",
+                        MOST - 1,
+                        swap::MOST - 1
+                    ),
                 })
             }
         }
@@ -134,11 +139,15 @@ pub fn options<T: FromArgMatches>(
             let key = value.filter(|_| name == SET);
             of_key(key.as_deref().map_or(&**name, |it| it.split('=').next().unwrap_or_default()))
         });
+        // What is missing is what was left out.
+        let is_told = error.kind() == ErrorKind::MissingRequiredArgument
+            && missing.iter().all(|it| section.entries.iter().any(|entry| entry.key == *it));
         match at.or_else(lacking) {
             Some(index) => {
                 let (entry, _) = words.remove(index);
-                faults.push(entry.fault(&reason(&error)));
+                faults.extend((!is_told).then(|| entry.fault(&reason(&error))));
             }
+            None if is_told => return None,
             None => {
                 let what = format!("[{}]: {}", section.name, reason(&error));
                 faults.push(Fault { at: section.at.clone(), what });

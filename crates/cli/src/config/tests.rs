@@ -84,7 +84,16 @@ fn what_belongs_together_is_checked() {
         "f:2: plain-backing = true: backing is missing"
     );
     assert_eq!(one("[swap0]\npriority = 3\n"), "f:1: [swap0]: size is missing");
-    assert_eq!(one("[disk0]\n"), "f:1: no section [disk0]; there are: [serve] [zramN] [swapN]");
+    assert_eq!(
+        one("[disk0]\n"),
+        "f:1: no section [disk0]; there are: [serve], [zramN] with N from 0 to 1023, [swapN] with N \
+         from 0 to 31"
+    );
+    // What is wrong is not missing as well.
+    for wrong in ["[swap0]\nsize = 'ram /'\n", "[zram0]\nbacking = 'b'\nplain-backing = true\n"] {
+        let faults = faults(wrong);
+        assert!(faults.len() == 1 && faults[0].starts_with("f:2: "), "{faults:?}");
+    }
     for name in ["zram", "zram01", "zram+1", "zram1024", "swap-1", "Serve"] {
         assert!(one(&format!("['{name}']\n")).contains("no section"), "{name}");
     }
