@@ -137,15 +137,17 @@ impl Devices {
     }
 
     /// Has devices, by their numbers, saved to other files at the end than they were made with, or
-    /// to none. They may exchange files.
+    /// to none. They may exchange files. Any other file that is there stays: nobody restores it,
+    /// and the end would replace it.
     ///
     /// # Errors
-    /// Those of [`Devices::check_saved_to`], by the numbers of the devices, which are saved as
-    /// before.
+    /// `EEXIST`, and those of [`Devices::check_saved_to`], by the numbers of the devices, which are
+    /// saved as before.
     pub(super) fn save_to(&self, mut to: Saved) -> BTreeMap<u32, ControlError> {
         let mut refused = BTreeMap::new();
         loop {
-            let mut then = self.saved_at.lock().clone();
+            let now = self.saved_at.lock().clone();
+            let mut then = now.clone();
             for (id, path) in &to {
                 match path {
                     Some(path) => drop(then.insert(*id, path.clone())),
@@ -153,7 +155,9 @@ impl Devices {
                 }
             }
             let fault = |(id, path): (&u32, &Option<PathBuf>)| {
-                let checked = self.check_saved_to(*id, path.as_deref()?, &then);
+                let path = path.as_deref()?;
+                let checked = check_replaced(path, &now);
+                let checked = checked.and_then(|()| self.check_saved_to(*id, path, &then));
                 checked.err().map(|error| (*id, error))
             };
             // Those that stay where they are may be in the way of others.
@@ -176,10 +180,7 @@ impl Devices {
         path: &Path,
         then: &BTreeMap<u32, PathBuf>,
     ) -> Result<(), ControlError> {
-        let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
-        let is_there = |(other, at): &(&u32, &PathBuf)| {
-            **other != id && (*at == path || real(at).is_some_and(|at| Some(at) == real(path)))
-        };
+        let is_there = |(other, at): &(&u32, &PathBuf)| **other != id && is_same(at, path);
         if let Some((other, _)) = then.iter().find(is_there) {
             let message = format!(
                 "{}: zram{other} is saved there; zram{id} needs a file of its own",
@@ -313,6 +314,25 @@ impl Devices {
         }
         self.saved_at.lock().clear();
     }
+}
+
+/// Refuses a file that is there, unless a device is `saved` to it now.
+fn check_replaced(path: &Path, saved: &BTreeMap<u32, PathBuf>) -> Result<(), ControlError> {
+    if !path.is_file() || saved.values().any(|it| is_same(it, path)) {
+        return Ok(());
+    }
+    let message = format!(
+        "{} is there already: a start restores it, and the end of this daemon would replace it; \
+         move it away first",
+        path.display()
+    );
+    Err(ControlError::new(Errno::EEXIST, message))
+}
+
+/// Do both name one file, which need not be there?
+fn is_same(one: &Path, other: &Path) -> bool {
+    let real = |path: &Path| Some(path.parent()?.canonicalize().ok()?.join(path.file_name()?));
+    one == other || real(one).is_some_and(|it| Some(it) == real(other))
 }
 
 fn not_saved(disk: &Disk, path: &Path, error: &ControlError) -> ControlError {
