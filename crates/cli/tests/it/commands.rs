@@ -173,7 +173,7 @@ fn devices_come_and_go() {
     let all = daemon.does("get zram0 --all");
     assert!(all.contains("mm_stat ") && all.contains("io_stat "), "{all}");
     let described = daemon.does("get zram0 --describe");
-    assert!(described.contains("mem_limit        -w    bytes"), "{described}");
+    assert!(described.contains("mem_limit              -w    bytes"), "{described}");
     daemon.does("reset zram0");
     assert_eq!(daemon.does("get zram0 disksize"), "0\n");
     daemon.does("stop");
