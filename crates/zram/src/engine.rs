@@ -16,7 +16,7 @@ pub(crate) use cloning::ToFetch;
 pub(crate) use cut::Cut;
 pub(crate) use kept_windows::LeftWindow;
 pub use page_ops::Select;
-pub(crate) use page_ops::{Ahead, Fetched, Loaded, Maker, Recompression};
+pub(crate) use page_ops::{Ahead, By, Fetched, Loaded, Maker, Recompression};
 pub(crate) use slot::SLOT_BITS;
 pub use slot::{Kind, Part, Slot};
 pub(crate) use tables::Table;
@@ -182,8 +182,8 @@ impl Engine {
 
     /// Makes `new` the slot of a page, whatever the slot was.
     #[inline]
-    fn commit(&self, cpu: Cpu, index: usize, new: Slot) {
-        self.replace(cpu, index, new, move |_| Some(new));
+    fn commit(&self, by: By<'_>, index: usize, new: Slot) {
+        self.replace(by, index, new, move |_| Some(new));
     }
 
     /// Makes `new` the slot of a page, as `to` has it for the slot there is, and gives up what that
@@ -192,14 +192,14 @@ impl Engine {
     #[inline]
     fn replace(
         &self,
-        cpu: Cpu,
+        by: By<'_>,
         index: usize,
         new: Slot,
         to: impl FnMut(Slot) -> Option<Slot>,
     ) -> bool {
         match self.cut.is_there() {
-            false => self.reform(cpu, index, new, to),
-            true => self.replace_beside_cut(cpu, index, new, to),
+            false => self.reform(by, index, new, to),
+            true => self.replace_beside_cut(by, index, new, to),
         }
     }
 
@@ -207,14 +207,14 @@ impl Engine {
     #[inline]
     fn reform(
         &self,
-        cpu: Cpu,
+        by: By<'_>,
         index: usize,
         new: Slot,
         to: impl FnMut(Slot) -> Option<Slot>,
     ) -> bool {
         let Ok(old) = self.slots.update(index, to) else { return false };
-        self.retire(cpu, old);
-        self.account(cpu, index, old, new);
+        self.retire(by.cpu, old);
+        self.account(by, index, old, new);
         true
     }
 
@@ -235,7 +235,7 @@ impl Engine {
     /// That of `made`; the page is unchanged.
     fn put(
         &self,
-        cpu: Cpu,
+        by: By<'_>,
         index: usize,
         held: Slot,
         made: Result<Slot, IoError>,
@@ -244,12 +244,12 @@ impl Engine {
         let new = made.inspect_err(|_| self.unclaim(index))?;
         let to = |now| (now == held).then_some(new);
         let is_put = match contents {
-            Contents::Other => self.replace(cpu, index, new, to),
-            Contents::Same => self.reform(cpu, index, new, to),
+            Contents::Other => self.replace(by, index, new, to),
+            Contents::Same => self.reform(by, index, new, to),
         };
         if !is_put {
             self.unclaim(index);
-            self.release(cpu, new);
+            self.release(by.cpu, new);
         }
         Ok(is_put)
     }
@@ -332,7 +332,7 @@ impl Engine {
         let new = self.make(maker, page, || self.slots.peek(index))?;
         // The time is set before the page can be seen: a page without a time counts as the oldest.
         self.note(index);
-        self.commit(maker.cpu, index, new);
+        self.commit(maker.by, index, new);
         Ok(())
     }
 
@@ -393,11 +393,11 @@ impl Engine {
         known: Option<Fetched<'_>>,
         edit: &mut dyn FnMut(&mut Page),
     ) -> Result<Loaded, IoError> {
-        let Maker { reader, cpu, .. } = maker;
+        let Maker { reader, by, .. } = maker;
         let _lock = self.page_lock(index);
         let mut page = [0; PAGE_SIZE];
         loop {
-            let Some((held, read)) = self.claim(reader, cpu, index, &mut page) else { continue };
+            let Some((held, read)) = self.claim(reader, by.cpu, index, &mut page) else { continue };
             if let Ok(Loaded::Backed(place)) = read {
                 match known {
                     Some(known) if known.place == place => page = *known.page,
@@ -411,7 +411,7 @@ impl Engine {
                 edit(&mut page);
                 self.make(maker, &page, || held)
             });
-            if self.put(cpu, index, held, made, Contents::Other)? {
+            if self.put(by, index, held, made, Contents::Other)? {
                 self.note(index);
                 return Ok(Loaded::Page);
             }
@@ -419,7 +419,7 @@ impl Engine {
     }
 
     /// Empties `count` pages from `first` on.
-    pub(crate) fn discard(&self, cpu: Cpu, first: usize, count: usize) {
+    pub(crate) fn discard(&self, by: By<'_>, first: usize, count: usize) {
         let (mut from, end) = (first, (first + count).min(self.capacity()));
         while from < end {
             let index = self.slots.next_touched(from, end);
@@ -427,20 +427,20 @@ impl Engine {
             // From the last one on: of a clone, the slots before it stay a run.
             for index in (index..from).rev() {
                 if self.slots.peek(index) != Slot::EMPTY {
-                    self.commit(cpu, index, Slot::EMPTY);
+                    self.commit(by, index, Slot::EMPTY);
                 }
             }
         }
         if count >= MANY {
-            self.quiesce(cpu);
+            self.quiesce(by.cpu);
         }
     }
 
     /// Stores a page of zeroes that counts as allocated.
-    pub(crate) fn store_zeroes(&self, cpu: Cpu, index: usize) {
+    pub(crate) fn store_zeroes(&self, by: By<'_>, index: usize) {
         if let Some(zeroes) = Slot::same_filled(0) {
             self.note(index);
-            self.commit(cpu, index, zeroes);
+            self.commit(by, index, zeroes);
         }
     }
 

@@ -1,12 +1,17 @@
+extern crate std;
+
+use alloc::sync::Arc;
 use alloc::vec;
 use core::ops::ControlFlow;
+use core::time::Duration;
 
-use block::{Extent, ExtentKind};
-use units::PAGE_SIZE;
+use block::{BlockDevice, Extent, ExtentKind, Operation};
+use pagealloc::{Zone, ZoneOptions};
+use units::{Cpu, PAGE_SIZE};
 
 use crate::ops::apart;
 use crate::path::{clip, touched_pages};
-use crate::{Backed, Kind, Object, Slot};
+use crate::{Backed, Disk, Kind, NoHostFiles, Object, Resources, Slot};
 use pagelog::Coded;
 use zcomp::{fill, same_filled};
 use zsmalloc::Handle;
@@ -130,4 +135,36 @@ fn no_page_is_in_two_ranges() {
     assert_eq!(apart(vec![5..6, 5..6, 9..9, 5..6]), [5..6, 9..9]);
     assert_eq!(apart(vec![20..30, 0..10, 3..4, 9..12]), [0..12, 20..30]);
     assert_eq!(apart(vec![4..5, 0..4, 7..8]), [0..5, 7..8]);
+}
+
+#[test]
+fn a_write_to_a_clone_waits_for_no_lock_of_its_family() {
+    const CPU: Cpu = Cpu(0);
+    let zone = Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 10)).unwrap();
+    let files = Arc::new(NoHostFiles);
+    let resources = Resources::new(Arc::new(host::Mmap), Arc::new(zone), 1, files);
+    let disk = Disk::new(0, Arc::new(resources));
+    disk.set_disksize(4 * PAGE_SIZE as u64).unwrap();
+    (0..4).for_each(|page| disk.store_page(CPU, page, &[1; PAGE_SIZE]).unwrap());
+    let clone = disk.clone_contents().unwrap().into_disk(1);
+    let engine = disk.engine().unwrap();
+    let (done, results) = std::sync::mpsc::channel();
+    let (mut went_on, writer) = (false, &clone);
+    std::thread::scope(|scope| {
+        // The lock of the windows is held while one looks at them.
+        engine.windows().each(|_| {
+            let done = done.clone();
+            scope.spawn(move || {
+                writer.store_page(CPU, 0, &[2; PAGE_SIZE]).unwrap();
+                let write = Operation::Write { offset: PAGE_SIZE as u64 + 1, from: &[2; 9] };
+                writer.submit(CPU, write).unwrap();
+                writer.discard_pages(CPU, 2, 1).unwrap();
+                done.send(()).unwrap();
+            });
+            went_on = results.recv_timeout(Duration::from_secs(10)).is_ok();
+        });
+    });
+    assert!(went_on, "it waited");
+    assert_eq!((clone.stats().pages_stored, disk.stats().pages_stored), (3, 4));
+    assert!(disk.contradictions().is_empty());
 }

@@ -13,7 +13,7 @@ use units::{Cpu, PAGE_SIZE};
 use super::Engine;
 use crate::counts::{Count, Counts};
 use crate::engine::cut::Cut;
-use crate::engine::page_ops::Fetched;
+use crate::engine::page_ops::{By, Fetched};
 use crate::engine::slot::{Kind, Part, Slot};
 
 /// A page that is on the backing device, and gets an object of its own in the clone.
@@ -74,7 +74,7 @@ impl Engine {
         drop(moving);
         if let Ok(old) = shared {
             // The object is not given up: the entry has it.
-            self.account(cpu, from, old, copy);
+            self.account(By::any(cpu), from, old, copy);
         }
         read?;
         // What was handed over is named by nobody else.
@@ -131,7 +131,7 @@ impl Engine {
         if let Some(accesses) = &self.accesses {
             accesses.note_clone(to, self.last_access(from).unwrap_or(0));
         }
-        self.reform(cpu, to, slot, |_| Some(slot));
+        self.reform(By::any(cpu), to, slot, |_| Some(slot));
     }
 
     /// Takes a window of `pages` pages behind page `behind`, for a clone that counts in `counts`.
@@ -164,7 +164,7 @@ impl Engine {
         // Without the window, the pages whose slots a cut has are not found.
         self.break_cut_from(cpu, base);
         let pages = self.windows.at(base);
-        self.discard(cpu, pages.start, pages.len());
+        self.discard(By::any(cpu), pages.start, pages.len());
         self.windows.give_back(&self.slots, base);
     }
 
@@ -196,7 +196,7 @@ impl Engine {
         let bytes = new.object().map_or(0, Object::bytes);
         // It counted with its entry, and a huge page counted when it was stored.
         self.counts.add(cpu, Count::ComprBytes, -(bytes as i64));
-        self.account(cpu, index, old, new);
+        self.account(By::any(cpu), index, old, new);
         if bytes == PAGE_SIZE {
             self.uncount_huge(cpu, index);
         }

@@ -14,7 +14,7 @@ use zsmalloc::{Pass, StoreError};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::engine::page_ops::{Ahead, Loaded, Maker};
+use crate::engine::page_ops::{Ahead, By, Loaded, Maker};
 use crate::engine::slot::{Kind, Part, Slot};
 
 impl Engine {
@@ -24,7 +24,7 @@ impl Engine {
     #[inline]
     pub(super) fn make(
         &self,
-        Maker { reader, cpu, room, breaks_cut }: Maker<'_>,
+        Maker { reader, by: By { cpu, .. }, room, breaks_cut }: Maker<'_>,
         page: &Page,
         replacing: impl FnOnce() -> Slot,
     ) -> Result<Slot, IoError> {

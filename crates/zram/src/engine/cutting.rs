@@ -13,6 +13,7 @@ use zsmalloc::Room;
 
 use super::Engine;
 use crate::engine::cut::Cut;
+use crate::engine::page_ops::By;
 use crate::engine::slot::Slot;
 
 impl Engine {
@@ -146,7 +147,7 @@ impl Engine {
     #[cold]
     pub(super) fn replace_beside_cut(
         &self,
-        cpu: Cpu,
+        by @ By { cpu, .. }: By<'_>,
         index: usize,
         new: Slot,
         mut to: impl FnMut(Slot) -> Option<Slot>,
@@ -163,7 +164,7 @@ impl Engine {
         if !is_handed {
             self.retire(cpu, old);
         }
-        self.account(cpu, index, old, new);
+        self.account(by, index, old, new);
         true
     }
 

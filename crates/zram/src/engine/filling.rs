@@ -14,7 +14,7 @@ use zsmalloc::Room;
 
 use super::Engine;
 use super::contents::refused;
-use crate::engine::page_ops::Maker;
+use crate::engine::page_ops::{By, Maker};
 use crate::engine::slot::{Part, Slot};
 
 /// Where objects that come from elsewhere go.
@@ -73,7 +73,7 @@ impl Engine {
         cpu: Cpu,
         page: &Page,
     ) -> Result<Slot, IoError> {
-        let maker = Maker { reader, cpu, room: ROOM, breaks_cut: true };
+        let maker = Maker { reader, by: By::any(cpu), room: ROOM, breaks_cut: true };
         self.make(maker, page, || Slot::EMPTY)
     }
 
@@ -98,6 +98,6 @@ impl Engine {
     /// Lets an empty page have a slot.
     pub(crate) fn fill(&self, cpu: Cpu, index: usize, slot: Slot) {
         self.note(index);
-        self.commit(cpu, index, slot);
+        self.commit(By::any(cpu), index, slot);
     }
 }

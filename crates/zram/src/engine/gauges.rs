@@ -9,25 +9,30 @@ use super::Engine;
 use crate::counts::{Count, Counts};
 use crate::disk::Density;
 use crate::engine::access::{TIME_BYTES, WITH_ONE_TIME};
+use crate::engine::page_ops::By;
 use crate::engine::slot::{Kind, Slot};
 
 impl Engine {
     /// Adds the difference between the old and the new slot of a page to the gauges of the device
     /// that has the page.
     #[inline]
-    pub(super) fn account(&self, cpu: Cpu, index: usize, old: Slot, new: Slot) {
-        match self.windows.is_of_origin(index) {
-            true => account_in(&self.counts, cpu, old, new),
-            false => self.windows.with_counts(index, |counts| account_in(counts, cpu, old, new)),
+    pub(super) fn account(&self, By { cpu, counts }: By<'_>, index: usize, old: Slot, new: Slot) {
+        match counts {
+            Some(counts) => account_in(counts, cpu, old, new),
+            None => self.with_counts(index, |counts| account_in(counts, cpu, old, new)),
         }
     }
 
     /// A huge page was counted twice as stored.
     pub(super) fn uncount_huge(&self, cpu: Cpu, index: usize) {
-        let uncount = |counts: &Counts| counts.add(cpu, Count::HugePagesSince, -1);
+        self.with_counts(index, |counts| counts.add(cpu, Count::HugePagesSince, -1));
+    }
+
+    /// Calls `f` with the counters of the device that has a page.
+    fn with_counts(&self, index: usize, f: impl FnOnce(&Counts)) {
         match self.windows.is_of_origin(index) {
-            true => uncount(&self.counts),
-            false => self.windows.with_counts(index, uncount),
+            true => f(&self.counts),
+            false => self.windows.with_counts(index, f),
         }
     }
 }

@@ -7,7 +7,7 @@ use sync::Reader;
 use units::{Cpu, Page};
 
 use super::Engine;
-use crate::engine::page_ops::Loaded;
+use crate::engine::page_ops::{By, Loaded};
 use crate::engine::slot::Slot;
 
 impl Engine {
@@ -39,6 +39,6 @@ impl Engine {
     /// Replaces a page that is marked: the commit point of writeback, packing and sharing. Returns
     /// whether it did.
     pub(super) fn replace_marked(&self, cpu: Cpu, index: usize, new: Slot) -> bool {
-        self.reform(cpu, index, new, |now| now.is_marked().then(|| new.with_flags_of(now)))
+        self.reform(By::any(cpu), index, new, |now| now.is_marked().then(|| new.with_flags_of(now)))
     }
 }

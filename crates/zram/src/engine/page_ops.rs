@@ -6,6 +6,7 @@ use sync::Reader;
 use units::{Cpu, Page};
 use zsmalloc::Room;
 
+use crate::counts::Counts;
 use crate::engine::slot::{Kind, Slot};
 
 /// The place of a page.
@@ -18,12 +19,29 @@ pub(crate) enum Loaded {
     Backed(Backed),
 }
 
+/// Who changes a page.
+#[derive(Clone, Copy)]
+pub(crate) struct By<'a> {
+    pub(crate) cpu: Cpu,
+    /// The counters of the device that has the page; `None` for a thread that goes through the
+    /// pages of several devices. To find them by the slot of a clone takes a lock that all clones
+    /// share.
+    pub(crate) counts: Option<&'a Counts>,
+}
+
+impl By<'_> {
+    /// A thread that does not know whose the page is.
+    pub(crate) fn any(cpu: Cpu) -> By<'static> {
+        By { cpu, counts: None }
+    }
+}
+
 /// Who makes an object.
 #[derive(Clone, Copy)]
 pub(crate) struct Maker<'a> {
     /// The calling thread is this reader of the device.
     pub(crate) reader: &'a Reader<'a>,
-    pub(crate) cpu: Cpu,
+    pub(crate) by: By<'a>,
     /// Whose frames the object takes.
     pub(crate) room: Room,
     /// A snapshot is given up if there is no room otherwise: for a write, not for a move.

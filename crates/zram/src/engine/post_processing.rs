@@ -11,7 +11,7 @@ use zsmalloc::Room;
 
 use super::contents::refused;
 use super::{Contents, Engine};
-use crate::engine::page_ops::{Fetched, Maker, Recompression};
+use crate::engine::page_ops::{By, Fetched, Maker, Recompression};
 use crate::engine::slot::{Kind, Slot};
 
 /// What becomes of a page that a thread prepares a replacement of.
@@ -98,10 +98,10 @@ impl Engine {
     }
 
     /// Replaces a page by one that was written to `place` of the backing device.
-    pub(crate) fn store_backed(&self, cpu: Cpu, index: usize, place: Backed) {
+    pub(crate) fn store_backed(&self, by: By<'_>, index: usize, place: Backed) {
         // As in `store`: the time is set before the page can be seen.
         self.note(index);
-        self.commit(cpu, index, Slot::written_back(place));
+        self.commit(by, index, Slot::written_back(place));
     }
 
     /// Puts another form of a page in its place, if its slot is `wanted` now: what `make` makes of
@@ -142,7 +142,7 @@ impl Engine {
         };
         let bytes = |slot: Slot| slot.object().map_or(0, Object::bytes);
         let (from, to) = (bytes(held), new.map_or(0, bytes));
-        Ok(match self.put(cpu, index, held, new, Contents::Same)? {
+        Ok(match self.put(By::any(cpu), index, held, new, Contents::Same)? {
             true => Recompressed::Done { from, to },
             false => Recompressed::InUse,
         })
@@ -189,7 +189,7 @@ impl Engine {
             Kind::Shared(part) => !self.is_cloned(reader, part),
             _ => false,
         };
-        let maker = Maker { reader, cpu, room: Room::Open, breaks_cut: false };
+        let maker = Maker { reader, by: By::any(cpu), room: Room::Open, breaks_cut: false };
         let make = |held, page: &Page| self.make(maker, page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_low, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))
@@ -208,7 +208,7 @@ impl Engine {
         fetched: Fetched<'_>,
     ) -> Result<bool, IoError> {
         let is_there = |slot: Slot| slot.kind() == Kind::WrittenBack(fetched.place);
-        let maker = Maker { reader, cpu, room: Room::Open, breaks_cut: false };
+        let maker = Maker { reader, by: By::any(cpu), room: Room::Open, breaks_cut: false };
         let make = |held, _: &Page| self.make(maker, fetched.page, || held).map(Made::Form);
         let done = self.remake(reader, cpu, index, is_there, make)?;
         Ok(matches!(done, Recompressed::Done { .. }))

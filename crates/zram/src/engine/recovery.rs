@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use units::Cpu;
 
-use super::{Engine, LeftWindow};
+use super::{By, Engine, LeftWindow};
 use crate::counts::Counts;
 use crate::engine::slot::Slot;
 
@@ -22,13 +22,13 @@ impl Engine {
             right = judge(slot);
             right
         });
-        self.account(cpu, index, Slot::EMPTY, right);
+        self.account(By::any(cpu), index, Slot::EMPTY, right);
     }
 
     /// Gives up what a slot names: recovery found out too late that it cannot be right.
     pub(crate) fn lose_page(&self, cpu: Cpu, index: usize) {
         if let Ok(was) = self.slots.update(index, |_| Some(Slot::LOST)) {
-            self.account(cpu, index, was, Slot::LOST);
+            self.account(By::any(cpu), index, was, Slot::LOST);
         }
     }
 }

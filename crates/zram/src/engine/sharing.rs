@@ -9,7 +9,7 @@ use units::{Cpu, Page};
 
 use super::Engine;
 use crate::counts::Count;
-use crate::engine::page_ops::Select;
+use crate::engine::page_ops::{By, Select};
 use crate::engine::slot::{Kind, Part, Slot};
 
 /// Different pages with one fingerprint that later pages are compared with. More would mean that
@@ -186,7 +186,7 @@ impl Engine {
                 self.slots.update(index, |now| is_there(now).then(|| new.with_flags_of(now)));
             if let Ok(old) = swapped {
                 // The object is not given up: the entry has it.
-                self.account(cpu, index, old, new);
+                self.account(By::any(cpu), index, old, new);
                 return Ok(Some(entry));
             }
             // It is still the page's own object, or was moved as that.

@@ -50,7 +50,7 @@ impl Disk {
             for entry in run.entries_mut() {
                 let Some(place) = entry.written() else { continue };
                 stored = self.begin_with(engine, cpu, *index, |request| {
-                    request.engine.store_backed(cpu, request.slot(*index), place);
+                    request.engine.store_backed(request.by(), request.slot(*index), place);
                     Ok(())
                 });
                 entry.is_named = stored.is_ok();

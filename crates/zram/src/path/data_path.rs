@@ -64,7 +64,7 @@ impl Disk {
     /// `OutOfRange`, `NotReady`.
     pub fn discard_pages(&self, cpu: Cpu, first: u64, count: u64) -> Result<(), IoError> {
         self.begin(Context::waiting(cpu), Pages { first, count }, |request| {
-            request.engine.discard(cpu, request.slot(first), count as usize);
+            request.engine.discard(request.by(), request.slot(first), count as usize);
             self.counts.add(cpu, Count::NotifyFree, count as i64);
         })
     }

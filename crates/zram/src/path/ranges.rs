@@ -200,7 +200,7 @@ impl Pass<'_> {
             for mut part in parts(range.start, range.end - range.start) {
                 let done = if part.is_whole() {
                     let slot = self.request.slot(part.page);
-                    self.request.engine.store_zeroes(self.context.cpu, slot);
+                    self.request.engine.store_zeroes(self.request.by(), slot);
                     Ok(Loaded::Page)
                 } else {
                     let mut zero = |page: &mut Page| page[part.within.clone()].fill(0);
@@ -228,9 +228,9 @@ impl Pass<'_> {
     pub(crate) fn give_up(&self, offset: u64, length: u64) {
         let (first, end) = (offset.div_ceil(P), (offset + length) / P);
         if first < end {
-            let (cpu, count) = (self.context.cpu, end - first);
-            self.request.engine.discard(cpu, self.request.slot(first), count as usize);
-            self.request.counts.add(cpu, Count::NotifyFree, count as i64);
+            let (request, count) = (&self.request, end - first);
+            request.engine.discard(request.by(), request.slot(first), count as usize);
+            request.counts.add(request.cpu, Count::NotifyFree, count as i64);
         }
     }
 

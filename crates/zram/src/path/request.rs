@@ -8,7 +8,7 @@ use units::{Cpu, Page};
 use zsmalloc::Room;
 
 use crate::counts::Counts;
-use crate::engine::{Ahead, Engine, Fetched, Loaded, Maker};
+use crate::engine::{Ahead, By, Engine, Fetched, Loaded, Maker};
 
 /// A request under way: its engine, its counters, its reader, its CPU and its share of the memory.
 /// Every layer below the device gets this value.
@@ -32,9 +32,15 @@ impl<'a> Request<'a> {
         self.base + page as usize
     }
 
+    /// Who changes pages of the device.
+    #[inline]
+    pub(crate) fn by(&self) -> By<'a> {
+        By { cpu: self.cpu, counts: Some(self.counts) }
+    }
+
     #[inline]
     fn maker(&self) -> Maker<'a> {
-        Maker { reader: self.reader, cpu: self.cpu, room: self.room, breaks_cut: true }
+        Maker { reader: self.reader, by: self.by(), room: self.room, breaks_cut: true }
     }
 
     /// [`Engine::prefetch`].
