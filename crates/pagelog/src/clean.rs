@@ -1,7 +1,7 @@
 //! Cleaning of a segment: what lives in it is written again elsewhere.
 
 use block::{Context, IoError, Operation};
-use segments::{BLOCK_BYTES, Cleaned, Found, NoVictim, Place, Victim};
+use segments::{BLOCK_BYTES, Found, NoVictim, Place, Victim};
 use sync::MutexGuard;
 use sync::atomic::Ordering;
 use units::Cpu;
@@ -97,7 +97,7 @@ impl Cleaning<'_> {
     /// All that was found is copied. What was not found stays until it is freed.
     pub(crate) fn end(self) {
         self.log.counts.cleaned.fetch_add(1, Ordering::Relaxed);
-        let _: Cleaned = self.log.account.lock().cleaned(self.victim);
+        self.log.account.lock().cleaned(self.victim);
     }
 
     /// The segment stays as it is.

@@ -44,8 +44,8 @@ pub use layout::{
     BLOCK_BYTES, Layout, LayoutError, MOST_DEVICE_BYTES, Place, Span, UNIT_BYTES, stored,
 };
 pub use left::{Left, Misplaced};
-pub use segments::{Cleaned, NoVictim, NotLive, Pending, Punch, Refused, Segments, Victim};
-pub use walk::{Damage, Found, Walk, walk};
+pub use segments::{NoVictim, NotLive, Pending, Punch, Refused, Segments, Victim};
+pub use walk::{Found, Walk, walk};
 pub use word::Keep;
 
 #[cfg(test)]

@@ -181,19 +181,6 @@ pub enum NoVictim {
     Nothing,
 }
 
-/// What became of a segment that was cleaned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cleaned {
-    /// It is to be punched.
-    Empty,
-    /// Objects are left that the walk did not find. The segment is empty when they are freed. It is
-    /// chosen again only when no other is, after 60 units of the clock.
-    Left {
-        /// Their bytes, in whole units.
-        bytes: u32,
-    },
-}
-
 impl Segments {
     /// An empty log. Takes 28 bytes of memory for each segment.
     ///
@@ -546,15 +533,15 @@ impl Segments {
         self.segments[number as usize].is_candidate().then_some(number)
     }
 
-    /// All objects of the victim that the walk found are copied or were freed.
-    pub fn cleaned(&mut self, victim: Victim) -> Cleaned {
+    /// All objects of the victim that the walk found are copied or were freed. If others are left,
+    /// it is empty when they are freed, and is chosen again only when no other is, after 60 units
+    /// of the clock.
+    pub fn cleaned(&mut self, victim: Victim) {
         self.cleaning = None;
         let segment = &mut self.segments[victim.segment as usize];
         segment.state = State::Kept;
         segment.youngest = victim.now;
-        let bytes = segment.live;
         self.settle(victim.segment);
-        if bytes == 0 { Cleaned::Empty } else { Cleaned::Left { bytes } }
     }
 
     /// Cleaning stops; the victim may be chosen again.

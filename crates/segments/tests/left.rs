@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use segments::{Cleaned, Keep, Layout, Left, Misplaced, Place, Refused, Segments, stored};
+use segments::{Keep, Layout, Left, Misplaced, Place, Refused, Segments, stored};
 
 const MIB: u32 = 1 << 20;
 const LENGTH: u16 = 100;
@@ -195,7 +195,7 @@ fn cleaning_finishes_however_far_it_was_at_each_of_four_deaths() {
                 live(&log, &places);
                 continue;
             }
-            assert_eq!(log.cleaned(victim), Cleaned::Empty);
+            log.cleaned(victim);
         }
         live(&log, &places);
         let punch = log.punch().expect("the first segment");

@@ -32,7 +32,7 @@ fn a_log_takes_its_memory_when_it_is_made() {
                                 log.free(old, 2500).expect("it is there");
                             }
                         }
-                        let _ = log.cleaned(victim);
+                        log.cleaned(victim);
                         cleaned += 1;
                     }
                     Err(NoVictim::PunchFirst) => {

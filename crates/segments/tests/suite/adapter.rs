@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
 use segments::{
-    Cleaned, Generation, Keep, Layout, LayoutError, Left, NoVictim, Pending, Place, Punch, Refused,
+    Generation, Keep, Layout, LayoutError, Left, NoVictim, Pending, Place, Punch, Refused,
     Segments, Victim,
 };
 
@@ -301,8 +301,17 @@ impl Adapter {
         }
     }
 
-    pub fn cleaned(&mut self) -> Option<Cleaned> {
-        self.victim.take().map(|victim| self.log.cleaned(victim))
+    /// Returns whether the segment is to be punched.
+    pub fn cleaned(&mut self) -> bool {
+        let Some(victim) = self.victim.take() else { return false };
+        self.log.cleaned(victim);
+        match self.log.victim(0) {
+            Err(next) => next == NoVictim::PunchFirst,
+            Ok(victim) => {
+                self.log.put_back(victim);
+                false
+            }
+        }
     }
 
     pub fn put_back(&mut self) {
