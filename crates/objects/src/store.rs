@@ -6,11 +6,11 @@
 use alloc::{format, sync::Arc};
 
 use control::{ControlError, Errno};
-use pagealloc::{MemoryProvider, NoMemory};
+use pagealloc::{Frames, MemoryProvider, NoMemory};
 use sync::{Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Bank, Chosen, Corrupt, NotInstalled, Policy, Register, Stream};
-use zsmalloc::{Handle, Pool, PoolOptions, Room, StoreError};
+use zsmalloc::{Handle, Pool, Room, StoreError};
 
 use crate::Object;
 
@@ -22,20 +22,21 @@ pub struct Objects {
 }
 
 impl Objects {
-    /// Makes a store without objects and codecs, on `cpus` CPUs. A codec stays while one of
-    /// `readers` may use it. At most `streams` streams of each codec may be used at once, at first.
+    /// Makes a store without objects and codecs, in `frames`, on `cpus` CPUs. A codec stays while
+    /// one of `readers` may use it. At most `streams` streams of each codec may be used at once, at
+    /// first.
     ///
     /// # Errors
     /// [`NoMemory`] when address space for the tables of the pool is out.
     pub fn new(
         provider: &dyn MemoryProvider,
-        pool: PoolOptions,
+        frames: Arc<dyn Frames>,
         readers: Arc<ReaderEpochs>,
         cpus: usize,
         streams: usize,
     ) -> Result<Objects, NoMemory> {
         let codecs = Bank::new(cpus, streams, readers);
-        Ok(Objects { pool: Pool::new(provider, pool)?, codecs })
+        Ok(Objects { pool: Pool::new(provider, frames)?, codecs })
     }
 
     /// The store, with a register of its codecs: see [`Bank::registered`].

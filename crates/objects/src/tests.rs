@@ -5,7 +5,7 @@ use pagealloc::{Zone, ZoneOptions};
 use sync::ReaderEpochs;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::{Chosen, Params, Register};
-use zsmalloc::{Handle, PoolOptions, Room};
+use zsmalloc::{Handle, Room};
 
 use crate::{CODEC_WORDS, Form, NAMED_CODEC_WORDS, Object, Objects, Packed, Record, sum};
 
@@ -14,8 +14,7 @@ const CPU: Cpu = Cpu(0);
 fn objects() -> (Objects, Arc<ReaderEpochs>) {
     let frames = Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 10)).unwrap());
     let readers = Arc::new(ReaderEpochs::new(1));
-    let pool = PoolOptions { frames, limit_frames: 0 };
-    let objects = Objects::new(&host::Mmap, pool, readers.clone(), 1, 1).unwrap();
+    let objects = Objects::new(&host::Mmap, frames, readers.clone(), 1, 1).unwrap();
     let params = Params::default();
     let chosen = Chosen { compressor: zcomp::open(zcomp::LZ4, &params).unwrap(), params };
     objects.install(0, chosen, || 0).unwrap();

@@ -213,12 +213,6 @@ impl Policy {
         policy
     }
 
-    /// Its tiers.
-    #[must_use]
-    pub fn tiers(&self) -> &'static [Tier] {
-        self.tiers
-    }
-
     /// The age in seconds at which pages move to a tier now; `None` if they do not.
     #[must_use]
     pub fn age(&self, tier: usize) -> Option<u32> {

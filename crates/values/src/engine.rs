@@ -28,7 +28,7 @@ use sync::{CachePadded, Mutex, PerCpu, PerCpuCounters, Reader, Retired};
 use twox_hash::XxHash3_64;
 use units::{Cpu, PAGE_SIZE};
 use zcomp::Compressor;
-use zsmalloc::{Limits, Pool, PoolOptions, Room};
+use zsmalloc::{Limits, Pool, Room};
 
 use crate::family::{Count, Family, Own};
 use crate::groups::Groups;
@@ -149,7 +149,6 @@ impl Values {
         let second = cold.as_ref().map(|cold| &*cold.codec);
         let reading = |_| Ok(Mutex::new(Reading::new(&*codec, second, options.unit)?));
         let making = |_| Ok(Mutex::new(Making::new(&*codec, options.unit)?));
-        let pool = PoolOptions { frames, limit_frames: 0 };
         let own = Arc::new(Own {
             number: 0,
             index,
@@ -158,7 +157,7 @@ impl Values {
         });
         let shared = Shared {
             family: Family::new(own.clone()),
-            pool: Pool::new(provider, pool).map_err(no_memory)?,
+            pool: Pool::new(provider, frames).map_err(no_memory)?,
             groups,
             retired: Retired::new(cpus, RETIRED),
             reading: (0..cpus).map(reading).collect::<Result<_, NoStore>>()?,

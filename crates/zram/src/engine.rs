@@ -47,7 +47,7 @@ use pagelog::{Backed, Backing, Coded};
 use sync::{CachePadded, Mutex, MutexGuard, Published, Reader, ReaderEpochs};
 use units::{Cpu, PAGE_SIZE, Page};
 use zcomp::{Chosen, OneStream, prefetch_beginning};
-use zsmalloc::{Limits, Pool, PoolOptions};
+use zsmalloc::{Limits, Pool};
 
 use crate::counts::Counts;
 use crate::record::Record;
@@ -132,9 +132,8 @@ impl Engine {
         let EngineOptions { pages, room, codecs: chosen, limits, streams, .. } = options;
         let EngineOptions { readers, clock, counts, backing, name, record, .. } = options;
         let memory = |table| resources.memory_of(name, table);
-        let pool = PoolOptions { frames: resources.frames.clone(), limit_frames: 0 };
-        let objects =
-            Objects::new(&*memory(Table::Zspages), pool, readers.clone(), cpus, streams as usize);
+        let (frames, zspages) = (resources.frames.clone(), memory(Table::Zspages));
+        let objects = Objects::new(&*zspages, frames, readers.clone(), cpus, streams as usize);
         let register = record.as_ref().map(|record| record.register());
         let objects =
             objects.map_err(no_memory)?.registered(register).with_streams(resources.streams);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use divan::Bencher;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Pool, PoolOptions, Room};
+use zsmalloc::{Handle, Pool, Room};
 
 const CPU: Cpu = Cpu(0);
 /// Lengths: objects within one frame, one over the end of a frame, and a page.
@@ -30,8 +30,7 @@ impl Site {
     fn new() -> Site {
         let zone = Zone::new(&host::Mmap, ZoneOptions::new(1, 1 << 15)).expect("addresses");
         let frames: Arc<dyn Frames> = Arc::new(zone);
-        let options = PoolOptions { frames, limit_frames: 0 };
-        Site { pool: Pool::new(&host::Mmap, options).expect("memory") }
+        Site { pool: Pool::new(&host::Mmap, frames).expect("memory") }
     }
 
     fn store(&self, bytes: &[u8]) -> Handle {

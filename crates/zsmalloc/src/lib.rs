@@ -45,7 +45,7 @@ mod zspage;
 pub use class::{CHAIN_MAX, RAW_THRESHOLD, SizeClass, SizeClasses};
 pub use compact::Pass;
 pub use handle::Handle;
-pub use pool::{Limits, Object, PREFETCH_BYTES, Pool, PoolOptions, Room, StoreError};
+pub use pool::{Limits, Object, PREFETCH_BYTES, Pool, Room, StoreError};
 pub use recover::{BadObject, Census, Recovery, Unfit};
 pub use stats::{ClassStats, Classes, Fullness, PoolStats};
 

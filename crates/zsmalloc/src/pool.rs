@@ -41,14 +41,6 @@ impl fmt::Display for StoreError {
 
 impl core::error::Error for StoreError {}
 
-/// The options of a pool.
-pub struct PoolOptions {
-    /// The source of its frames.
-    pub frames: Arc<dyn Frames>,
-    /// The most frames it may have; 0 for no limit. See [`Pool::set_limit`].
-    pub limit_frames: u64,
-}
-
 /// For whom an object is stored, and so which room in the pool it may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
@@ -169,7 +161,8 @@ impl Object<'_> {
 }
 
 impl Pool {
-    /// Makes an empty pool whose tables are backed by `provider` as they grow.
+    /// Makes an empty pool of `frames` without a limit, whose tables are backed by `provider` as
+    /// they grow.
     ///
     /// A handle has 25 bits for the zspage and 7 for the slot, and a zspage has at most 16
     /// frames. So a pool holds at most 2 TiB of objects, and fewer bytes if they are small: 128 GiB
@@ -178,26 +171,25 @@ impl Pool {
     ///
     /// # Errors
     /// [`NoMemory`] when address space for the tables is out.
-    pub fn new(provider: &dyn MemoryProvider, options: PoolOptions) -> Result<Pool, NoMemory> {
+    pub fn new(provider: &dyn MemoryProvider, frames: Arc<dyn Frames>) -> Result<Pool, NoMemory> {
         let sizes = SizeClasses::new();
-        let capacity = options.frames.capacity() as usize;
+        let capacity = frames.capacity() as usize;
         let zspages = (capacity + 1).min(MAX_ZSPAGES as usize);
         let class = |_| {
             let (state, has_holes) = (Mutex::new(ClassState::default()), AtomicBool::new(false));
             CachePadded::new(ClassLock { state, has_holes })
         };
-        let limit = options.limit_frames;
         let pool = Pool {
             classes: (0..sizes.count()).map(class).collect(),
             sizes,
             zspages: LazyTable::new(provider, zspages)?,
             ids: Mutex::new(Ids { fresh: 1, unused: 0, live: 0 }),
-            base: options.frames.base(),
-            frames: options.frames,
+            base: frames.base(),
+            frames,
             account: CachePadded::default(),
             compacting: Mutex::new(()),
         };
-        pool.set_limit(limit);
+        pool.set_limit(0);
         Ok(pool)
     }
 

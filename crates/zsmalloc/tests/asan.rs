@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use testkit::dies;
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Object, Pass, Pool, PoolOptions, Room};
+use zsmalloc::{Handle, Object, Pass, Pool, Room};
 
 const CPU: Cpu = Cpu(0);
 const REPORT: &str = "AddressSanitizer: use-after-poison";
@@ -15,8 +15,7 @@ const REPORT: &str = "AddressSanitizer: use-after-poison";
 fn pool() -> (Pool, Arc<dyn Frames>) {
     let frames: Arc<dyn Frames> =
         Arc::new(Zone::new(&host::Mmap, ZoneOptions::new(1, 256)).unwrap());
-    let options = PoolOptions { frames: frames.clone(), limit_frames: 0 };
-    (Pool::new(&host::Mmap, options).unwrap(), frames)
+    (Pool::new(&host::Mmap, frames.clone()).unwrap(), frames)
 }
 
 fn sum(object: Object<'_>) -> u64 {

@@ -12,7 +12,7 @@ use zsmalloc::{Handle, Pass};
 
 /// A pool of 20,000 objects of 200 to 1700 bytes.
 fn filled(rng: &mut Rng) -> (Site, Live) {
-    let (site, mut live) = (site(1 << 16, 0), Live::new());
+    let (site, mut live) = (site(1 << 16), Live::new());
     for stamp in 0..20_000 {
         assert!(site.add(&mut live, stamp, 200 + rng.below(1500) as usize));
     }
@@ -58,7 +58,7 @@ fn compaction_gives_frames_back_and_objects_stay() {
 fn zspages_without_holes_are_put_together() {
     let mut rng = Rng::new(testkit::seed("zspages_without_holes_are_put_together"));
     for size in [1365, 1424, 2184, 2275, 2730, 3640] {
-        let (site, mut live) = (site(1 << 14, 0), Live::new());
+        let (site, mut live) = (site(1 << 14), Live::new());
         for stamp in 0..2000 {
             assert!(site.add(&mut live, stamp, size));
         }
@@ -171,7 +171,7 @@ fn a_walk_that_moves_nothing_changes_nothing() {
 
 /// Stores objects, frees most of them, and sets the limit to what is used.
 fn thinned_at_the_limit(seed: u64, size: usize) -> (Site, Live) {
-    let (site, mut live, mut rng) = (site(4096, 0), Live::new(), Rng::new(seed));
+    let (site, mut live, mut rng) = (site(4096), Live::new(), Rng::new(seed));
     for stamp in 0..600 {
         assert!(site.add(&mut live, stamp, size));
     }
@@ -229,7 +229,7 @@ type Owned = Mutex<Live>;
 #[test]
 fn threads_store_read_and_free_beside_compaction() {
     let seed = testkit::seed("threads_store_read_and_free_beside_compaction");
-    let site = site(1 << 16, 0);
+    let site = site(1 << 16);
     let done = AtomicBool::new(false);
     let lives: [Owned; 3] = Default::default();
     std::thread::scope(|scope| {

@@ -12,7 +12,7 @@ use zsmalloc::{Handle, Limits, Room, StoreError};
 #[test]
 fn random_life_matches_the_model() {
     let mut rng = Rng::new(testkit::seed("random_life_matches_the_model"));
-    let site = site(1 << 16, 0);
+    let site = site(1 << 16);
     let mut live: BTreeMap<u32, (u64, usize)> = BTreeMap::new();
     for round in 0..60u64 {
         let growing = rng.below(100);
@@ -46,7 +46,8 @@ fn random_life_matches_the_model() {
 
 #[test]
 fn a_limit_refuses_and_changes_nothing() {
-    let site = site(1 << 12, 10);
+    let site = site(1 << 12);
+    site.pool.set_limit(10);
     let mut live = BTreeMap::new();
     let mut refused = None;
     for stamp in 0..200 {
@@ -67,7 +68,7 @@ fn a_limit_refuses_and_changes_nothing() {
 
 #[test]
 fn a_shut_pool_has_room_for_one_thread_only() {
-    let site = site(1 << 12, 0);
+    let site = site(1 << 12);
     site.pool.set_limits(Limits { stores: 4, all: 6 });
     let store = |room, bytes: u64| site.pool.store(CPU, room, &contents(7, bytes as usize), None);
     let mut large: Vec<_> = (0..4).map(|_| store(Room::Open, 4000).unwrap()).collect();
@@ -93,7 +94,7 @@ fn a_shut_pool_has_room_for_one_thread_only() {
 
 #[test]
 fn no_memory_refuses_and_changes_nothing() {
-    let site = site(8, 0);
+    let site = site(8);
     let mut live = BTreeMap::new();
     let mut stamp = 0;
     let refused = loop {
@@ -128,7 +129,7 @@ fn replacing_does_not_make_the_pool_grow() {
 /// Stores objects of these lengths and replaces each twelve times. Returns the frames that the pool
 /// grew by. `hint` makes the hint of a store from the old object.
 fn growth_of_replacing(lengths: &[usize], hint: fn(Handle) -> Option<Handle>) -> u64 {
-    let site = site(1 << 14, 0);
+    let site = site(1 << 14);
     let store = |(stamp, length): (usize, &usize)| {
         site.store(CPU, &contents(stamp as u64, *length)).unwrap()
     };
@@ -152,7 +153,7 @@ fn growth_of_replacing(lengths: &[usize], hint: fn(Handle) -> Option<Handle>) ->
 #[test]
 #[should_panic(expected = "freed twice")]
 fn a_double_free_is_noticed() {
-    let site = site(1 << 10, 0);
+    let site = site(1 << 10);
     let first = site.store(CPU, &[1; 100]).unwrap();
     let _second = site.store(CPU, &[2; 100]).unwrap();
     site.free(CPU, first);

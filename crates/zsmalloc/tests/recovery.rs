@@ -13,7 +13,7 @@ use host::{Memfds, Mmap};
 use pagealloc::{FrameSet, Frames, Zone, ZoneOptions};
 use testkit::Rng;
 use units::{Frame, PAGE_SIZE};
-use zsmalloc::{BadObject, Census, Handle, Pool, PoolOptions, Recovery, SizeClasses, Unfit};
+use zsmalloc::{BadObject, Census, Handle, Pool, Recovery, SizeClasses, Unfit};
 
 const FRAMES: u32 = 4096;
 const ZSPAGES: &str = "zspages";
@@ -35,8 +35,7 @@ struct Kept {
 fn make(memory: Memfds) -> Kept {
     let options = ZoneOptions::new(2, FRAMES);
     let zone = Arc::new(Zone::over(&memory.provider("frames"), &Mmap, options).unwrap());
-    let pool = PoolOptions { frames: zone.clone(), limit_frames: 0 };
-    let pool = Pool::new(&memory.provider(ZSPAGES), pool).unwrap();
+    let pool = Pool::new(&memory.provider(ZSPAGES), zone.clone()).unwrap();
     Kept { memory, zone: zone.clone(), site: Site { frames: zone, pool } }
 }
 

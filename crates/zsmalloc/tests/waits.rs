@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pagealloc::{Frames, Zone, ZoneOptions, ZoneStats};
 use units::{Cpu, Frame, PAGE_SIZE};
-use zsmalloc::{Handle, Pool, PoolOptions, Room};
+use zsmalloc::{Handle, Pool, Room};
 
 /// Two objects of this size fill a frame.
 const HALF: usize = PAGE_SIZE / 2;
@@ -100,8 +100,7 @@ fn site(slow: Cpu) -> Site {
         state: Mutex::new(Gate::default()),
         changed: Condvar::new(),
     });
-    let options = PoolOptions { frames: zone.clone(), limit_frames: 0 };
-    let pool = Pool::new(&host::Mmap, options).unwrap();
+    let pool = Pool::new(&host::Mmap, zone.clone()).unwrap();
     Site { zone, pool }
 }
 

@@ -29,7 +29,7 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::{EventCount, Mutex, PerCpuCounters, Published, Reader, ReaderEpochs, Retired};
 use units::{Cpu, Page};
 use zcomp::{CODECS, Chosen, prefetch_beginning};
-use zsmalloc::{Pool, PoolOptions};
+use zsmalloc::Pool;
 
 use crate::area::{Area, BATCH, PageLocks};
 use crate::counts::{Count, Counts};
@@ -207,9 +207,8 @@ impl Zswap {
         let memory = |name: &str| memory_of(&provider, kept.as_ref(), name);
         let register = kept.as_ref().map(|_| record.register());
         let readers = Arc::new(ReaderEpochs::new(parts.cpus));
-        let pool = PoolOptions { frames: parts.frames, limit_frames: 0 };
-        let objects =
-            Objects::new(&*memory(ZSPAGES), pool, readers.clone(), parts.cpus, parts.cpus);
+        let (frames, cpus) = (parts.frames, parts.cpus);
+        let objects = Objects::new(&*memory(ZSPAGES), frames, readers.clone(), cpus, cpus);
         let entries = Entries::new(&*memory(ENTRIES), parts.entries, parts.cpus);
         // Each has two pages at least, but for moments.
         let packs = SharedObjects::new(&*memory(PACKS), parts.entries as usize / 2 + 2);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use pagealloc::{Frames, Zone, ZoneOptions};
 use testkit::Rng;
 use units::{Cpu, PAGE_SIZE};
-use zsmalloc::{Handle, Pass, Pool, PoolOptions, Room, StoreError};
+use zsmalloc::{Handle, Pass, Pool, Room, StoreError};
 
 pub const CPU: Cpu = Cpu(0);
 
@@ -20,11 +20,10 @@ pub struct Site {
     pub pool: Pool,
 }
 
-pub fn site(max_frames: u32, limit_frames: u64) -> Site {
+pub fn site(max_frames: u32) -> Site {
     let zone = Zone::new(&host::Mmap, ZoneOptions::new(2, max_frames)).unwrap();
     let frames: Arc<dyn Frames> = Arc::new(zone);
-    let options = PoolOptions { frames: frames.clone(), limit_frames };
-    let pool = Pool::new(&host::Mmap, options).unwrap();
+    let pool = Pool::new(&host::Mmap, frames.clone()).unwrap();
     Site { frames, pool }
 }
 
