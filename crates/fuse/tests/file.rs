@@ -8,9 +8,11 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 
 use common::{program, start};
-use testkit::{Need, TempDir};
+use testkit::{Ends, Need, TempDir};
 
 const P: u64 = 4096;
 
@@ -268,4 +270,47 @@ fn a_mount_that_somebody_aborted_is_still_taken_down() {
     drop(file);
     served.ask("unmount").unwrap();
     assert_eq!(fs::read_dir(served.files()).unwrap().count(), 0);
+}
+
+/// As with Ctrl-Z, or a container that is frozen.
+#[test]
+fn a_server_that_stops_and_goes_on_fails_no_request() {
+    if !common::met("a_server_that_stops_and_goes_on_fails_no_request", &[Need::Fuse]) {
+        return;
+    }
+    let mut served = start();
+    let path = served.add("zram0", 16 * P);
+    let pid = i32::try_from(served.pid()).unwrap();
+    let signal = |signal| {
+        // SAFETY: the call takes numbers only.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
+    };
+    let (end, asked) = (AtomicBool::new(false), AtomicU64::new(0));
+    thread::scope(|scope| {
+        let _ends = Ends(&end);
+        let ask = || {
+            while !end.load(Ordering::Relaxed) {
+                assert_eq!(fs::metadata(&path)?.len(), 16 * P);
+                drop(File::open(&path)?);
+                asked.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok::<(), io::Error>(())
+        };
+        let asking = [(); 2].map(|()| scope.spawn(ask));
+        for _ in 0..1000 {
+            let before = asked.load(Ordering::Relaxed);
+            signal(libc::SIGSTOP);
+            served.has_stopped();
+            signal(libc::SIGCONT);
+            // The next stop comes amid a request.
+            while asked.load(Ordering::Relaxed) == before {
+                assert!(asking.iter().all(|it| !it.is_finished()), "a request failed");
+                thread::yield_now();
+            }
+        }
+        end.store(true, Ordering::Relaxed);
+        asking.into_iter().for_each(|it| it.join().unwrap().unwrap());
+    });
+    // No close was lost.
+    common::eventually("all are closed", || served.ask("opens zram0").unwrap() == "0");
 }

@@ -2,7 +2,7 @@
 //! others by the library, which gets them as messages on a pair of sockets.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -225,12 +225,17 @@ impl Library {
     fn ask(&self, header: &mut [u8; ENTRY], data: &mut [u8]) -> io::Result<()> {
         let mut asked = self.asked.lock();
         let (socket, message) = &mut *asked;
-        let unfit = || io::Error::from(io::ErrorKind::InvalidData);
+        let unfit = || io::Error::from(ErrorKind::InvalidData);
         wire::classic(header, data, message).ok_or_else(unfit)?;
         socket.write_all(message)?;
         message.resize(ANSWER + data.len(), 0);
         loop {
-            let length = socket.read(message)?;
+            let length = match socket.read(message) {
+                // The process was stopped or frozen meanwhile: a read with a limit on its time is
+                // not taken up again (signal(7)).
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                length => length?,
+            };
             let (begin, rest) = message[..length].split_at_checked(ANSWER).ok_or_else(unfit)?;
             // The answer to an earlier request, which nobody waited for, is left out.
             if begin[8..] == header[8..ANSWER] {

@@ -181,6 +181,11 @@ impl Served {
     /// Stops all its threads, and comes back when they have stopped: the signal only asks for it.
     pub fn suspend(&self) {
         self.signal("STOP");
+        self.has_stopped();
+    }
+
+    /// Waits until all its threads have stopped.
+    pub fn has_stopped(&self) {
         let pid = self.child.lock().unwrap().id();
         let stopped = || {
             std::fs::read_dir(format!("/proc/{pid}/task")).unwrap().all(|task| {
