@@ -1,9 +1,17 @@
 //! The kernel's permission to hand requests over by io_uring: a parameter of its module `fuse`.
 
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, ErrorKind};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 const PARAMETER: &str = "/sys/module/fuse/parameters/enable_uring";
+
+/// How long other processes may have the lock. Each needs it for some milliseconds; but any user
+/// may take it, and keep it.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The time between two tries.
+const PAUSE: Duration = Duration::from_millis(5);
 
 /// The permission, given as long as this lives. A connection that began in this time keeps it. A
 /// process that is killed in this time, of a few milliseconds, leaves it given: then any server of
@@ -28,7 +36,7 @@ impl Enabled {
             kind => io::Error::new(kind, format!("{PARAMETER}: {error}")),
         };
         let lock = File::open(PARAMETER).map_err(told)?;
-        lock.lock().map_err(told)?;
+        take(&lock).map_err(told)?;
         let was_off = fs::read_to_string(PARAMETER).map_err(told)?.trim() == "N";
         // From here on, a drop restores it.
         let enabled = Enabled { _lock: lock, was_off };
@@ -36,6 +44,21 @@ impl Enabled {
             fs::write(PARAMETER, "Y").map_err(told)?;
         }
         Ok(enabled)
+    }
+}
+
+fn take(lock: &File) -> io::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => sleep(PAUSE),
+            Err(TryLockError::WouldBlock) => {
+                let why = "another process keeps its lock (/proc/locks has its number)";
+                return Err(io::Error::new(ErrorKind::WouldBlock, why));
+            }
+        }
     }
 }
 
