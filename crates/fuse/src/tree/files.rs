@@ -214,10 +214,10 @@ impl Tree {
 }
 
 impl Files {
-    /// Has a thread with privileges carry out `work`, which answers the request.
-    fn hand_over(&self, work: impl FnOnce(&Tree) + Send + 'static) {
+    /// Has a thread with privileges carry out `work`, which answers a request for a node.
+    fn hand_over(&self, number: INodeNo, work: impl FnOnce(&Tree) + Send + 'static) {
         let tree = self.tree.clone();
-        self.privileged.run(move || work(&tree));
+        self.privileged.run(number.0, move || work(&tree));
     }
 }
 
@@ -231,7 +231,7 @@ impl Filesystem for Files {
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let name = name.to_os_string();
-        self.hand_over(move |tree| match tree.child(parent, &name) {
+        self.hand_over(parent, move |tree| match tree.child(parent, &name) {
             Ok((number, node)) => {
                 reply.entry(&KEEP, &tree.attributes(number, &node), Generation(0));
             }
@@ -241,11 +241,11 @@ impl Filesystem for Files {
 
     fn forget(&self, _: &Request, number: INodeNo, lookups: u64) {
         // It may drop the last reference to an object.
-        self.hand_over(move |tree| tree.inodes.forget(number.0, lookups));
+        self.hand_over(number, move |tree| tree.inodes.forget(number.0, lookups));
     }
 
     fn getattr(&self, _: &Request, number: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        self.hand_over(move |tree| match tree.node(number) {
+        self.hand_over(number, move |tree| match tree.node(number) {
             Ok(node) => reply.attr(&KEEP, &tree.attributes(number.0, &node)),
             Err(error) => reply.error(error),
         });
@@ -271,7 +271,7 @@ impl Filesystem for Files {
     ) {
         // A change of size comes from O_TRUNC, which changes nothing here.
         let is_refused = mode.is_some() || uid.is_some() || gid.is_some();
-        self.hand_over(move |tree| match tree.node(number) {
+        self.hand_over(number, move |tree| match tree.node(number) {
             Ok(_) if is_refused => reply.error(Errno::EPERM),
             Ok(node) => reply.attr(&KEEP, &tree.attributes(number.0, &node)),
             Err(error) => reply.error(error),
@@ -279,7 +279,7 @@ impl Filesystem for Files {
     }
 
     fn readlink(&self, _: &Request, number: INodeNo, reply: ReplyData) {
-        self.hand_over(move |tree| match tree.node(number) {
+        self.hand_over(number, move |tree| match tree.node(number) {
             Ok(Node::Link(target)) => reply.data(target.as_bytes()),
             Ok(_) => reply.error(Errno::EINVAL),
             Err(error) => reply.error(error),
@@ -291,7 +291,7 @@ impl Filesystem for Files {
             | FopenFlags::FOPEN_PARALLEL_DIRECT_WRITES
             | FopenFlags::FOPEN_NOFLUSH;
         let user = by.uid();
-        self.hand_over(move |tree| match tree.open_row(user, number, flags) {
+        self.hand_over(number, move |tree| match tree.open_row(user, number, flags) {
             Ok(handle) => reply.opened(FileHandle(handle), how),
             Err(error) => reply.error(error),
         });
@@ -300,7 +300,7 @@ impl Filesystem for Files {
     fn read(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         offset: u64,
         size: u32,
@@ -308,7 +308,7 @@ impl Filesystem for Files {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.hand_over(move |tree| match tree.value(handle, offset, size) {
+        self.hand_over(number, move |tree| match tree.value(handle, offset, size) {
             Ok(value) => reply.data(&value),
             Err(error) => reply.error(error),
         });
@@ -317,7 +317,7 @@ impl Filesystem for Files {
     fn write(
         &self,
         by: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _: u64,
         data: &[u8],
@@ -329,7 +329,7 @@ impl Filesystem for Files {
         // The rest of a longer value is not looked at.
         let data = data[..data.len().min(LENGTH)].to_vec();
         let by = Writer { thread: by.pid(), user: by.uid() };
-        self.hand_over(move |tree| match tree.store(by, handle, &data) {
+        self.hand_over(number, move |tree| match tree.store(by, handle, &data) {
             Ok(taken) => reply.written(taken),
             Err(error) => reply.error(error),
         });
@@ -347,14 +347,14 @@ impl Filesystem for Files {
     fn release(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         _: Option<LockOwner>,
         _: bool,
         reply: ReplyEmpty,
     ) {
-        self.hand_over(move |tree| {
+        self.hand_over(number, move |tree| {
             tree.handles.remove(handle.0);
             reply.ok();
         });
@@ -362,7 +362,7 @@ impl Filesystem for Files {
 
     fn opendir(&self, by: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let user = by.uid();
-        self.hand_over(move |tree| match tree.listing(user, number) {
+        self.hand_over(number, move |tree| match tree.listing(user, number) {
             Ok(handle) => reply.opened(FileHandle(handle), FopenFlags::empty()),
             Err(error) => reply.error(error),
         });
@@ -376,18 +376,18 @@ impl Filesystem for Files {
         offset: u64,
         reply: ReplyDirectory,
     ) {
-        self.hand_over(move |tree| tree.list(number, handle, offset, reply));
+        self.hand_over(number, move |tree| tree.list(number, handle, offset, reply));
     }
 
     fn releasedir(
         &self,
         _: &Request,
-        _: INodeNo,
+        number: INodeNo,
         handle: FileHandle,
         _: OpenFlags,
         reply: ReplyEmpty,
     ) {
-        self.hand_over(move |tree| {
+        self.hand_over(number, move |tree| {
             tree.handles.remove(handle.0);
             reply.ok();
         });
