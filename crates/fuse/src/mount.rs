@@ -25,8 +25,8 @@ use crate::worker::Buffers;
 use crate::{Error, handover, own_files};
 
 /// The requests that a loop device may have under way: it sends all from one CPU, whose queue has
-/// [`OF_MOUNT`](crate::ring::plan::OF_MOUNT) entries for all files, and each takes memory: an entry
-/// that has had data keeps its pages.
+/// [`OF_MOUNT`](crate::ring::plan::OF_MOUNT) entries for all files, and each takes memory while its
+/// thread has requests.
 const LOOP_DEPTH: u32 = 16;
 
 /// How a mount is served.

@@ -33,6 +33,7 @@ use host::{Pages, errno};
 use io_uring::register::Restriction;
 use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
 use rustix::event::PollFlags;
+use units::PAGE_SIZE;
 
 use crate::swapfile::wire::{self, ENTRY};
 
@@ -50,6 +51,8 @@ const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 /// The pause after the kernel had no memory.
 const PAUSE: Duration = Duration::from_millis(1);
+/// A thread that has no request for so long gives the memory of its entries' data back.
+const IDLE: Duration = Duration::from_millis(100);
 /// Bytes from one header to the next, which is behind the list of the entry's two parts. No two
 /// headers share a cache line.
 const APART: usize = ENTRY + size_of::<[host::iovec; 2]>();
@@ -61,6 +64,8 @@ struct Memory {
     headers: usize,
     /// Bytes of the data of one entry.
     largest: usize,
+    /// Does it keep its pages?
+    present: bool,
 }
 
 impl Memory {
@@ -69,7 +74,7 @@ impl Memory {
         let headers = (entries * APART).next_multiple_of(page);
         let bytes = largest.checked_mul(entries).and_then(|bytes| bytes.checked_add(headers));
         let bytes = bytes.filter(|bytes| *bytes > 0).ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(Memory { pages: Pages::new(bytes, present)?, headers, largest })
+        Ok(Memory { pages: Pages::new(bytes, present)?, headers, largest, present })
     }
 }
 
@@ -92,10 +97,18 @@ impl Entry {
         unsafe { self.memory.pages.start().add(usize::from(self.number) * APART) }
     }
 
+    fn data_offset(&self) -> usize {
+        self.memory.headers + usize::from(self.number) * self.memory.largest
+    }
+
     fn data_at(&self) -> NonNull<u8> {
-        let offset = self.memory.headers + usize::from(self.number) * self.memory.largest;
         // SAFETY: as above.
-        unsafe { self.memory.pages.start().add(offset) }
+        unsafe { self.memory.pages.start().add(self.data_offset()) }
+    }
+
+    /// May its data have more than a page of memory, which it need not keep?
+    fn is_grown(&mut self) -> bool {
+        !self.memory.present && wire::entry_data(self.parts().0) > PAGE_SIZE
     }
 
     /// The header and the data.
@@ -168,6 +181,8 @@ pub(crate) struct Ring {
     early: VecDeque<Entry>,
     /// The number of its entries that may still get requests.
     left: usize,
+    /// May entries that the kernel has, have memory for data?
+    is_grown: bool,
     wake: Arc<File>,
     /// The connection, which is the ring's file 0.
     channel: Option<Arc<File>>,
@@ -190,7 +205,7 @@ impl Ring {
             let number = usize::from(entry.number);
             holders[number] = Holder::Here(entry);
         }
-        Ok(Ring { uring, holders, early, left, wake, channel: None })
+        Ok(Ring { uring, holders, early, left, is_grown: false, wake, channel: None })
     }
 
     /// Gives all entries to the kernel, for the connection of `channel`; an error if it refuses
@@ -251,6 +266,8 @@ impl Ring {
     /// Answers the request of `entry`, whose answer is in it. The kernel gets it at the next
     /// [`Ring::wait`].
     pub(crate) fn commit(&mut self, mut entry: Entry) {
+        // It says the length of the data that is read.
+        self.is_grown |= entry.is_grown();
         let request = wire::entry_id(entry.parts().0);
         let command = command(&entry, request);
         let built = opcode::UringCmd80::new(types::Fixed(0), COMMIT_AND_FETCH).cmd(command);
@@ -300,11 +317,30 @@ impl Ring {
     pub(crate) fn wait(&mut self) {
         if self.early.is_empty()
             && let Err(error) = self.submit_and_wait()
-            && error.raw_os_error() != Some(errno::EINTR)
             && self.uring.completion().is_empty()
         {
-            sleep(PAUSE);
+            match error.raw_os_error() {
+                Some(errno::EINTR) => {}
+                Some(errno::ETIME) => self.give_memory_back(),
+                _ => sleep(PAUSE),
+            }
         }
+    }
+
+    /// Gives back the memory for data of the entries that the kernel has. It copies a request into
+    /// an entry, and an answer out of it, only in a call of the thread that gave it the entry
+    /// (`IORING_SETUP_DEFER_TASKRUN`), which is this one: so it has taken all answers when none is
+    /// left to be sent, and no request has come when there is no event.
+    fn give_memory_back(&mut self) {
+        if !self.uring.submission().is_empty() {
+            return;
+        }
+        for holder in &self.holders {
+            if let Holder::Kernel(entry) = holder {
+                entry.memory.pages.release(entry.data_offset(), entry.memory.largest);
+            }
+        }
+        self.is_grown = false;
     }
 
     fn submit_and_wait(&self) -> io::Result<usize> {
@@ -314,8 +350,12 @@ impl Ring {
             true => EnterFlags::NO_IOWAIT,
             false => EnterFlags::empty(),
         };
-        let nothing_else = types::SubmitArgs::new();
-        self.uring.submitter().submit_with_args_and_flags(1, &nothing_else, flags)
+        let idle = types::Timespec::from(IDLE);
+        let limit = match self.is_grown {
+            true => types::SubmitArgs::new().timespec(&idle),
+            false => types::SubmitArgs::new(),
+        };
+        self.uring.submitter().submit_with_args_and_flags(1, &limit, flags)
     }
 
     /// The next event; None if there is no more for now.
@@ -326,11 +366,15 @@ impl Ring {
         loop {
             let completed = self.uring.completion().next()?;
             let event = self.take(completed.user_data());
-            let (result, Some(Event::Request(entry))) = (completed.result(), event) else {
+            let (result, Some(Event::Request(mut entry))) = (completed.result(), event) else {
                 return Some(Event::Wake);
             };
             match result {
-                0 => return Some(Event::Request(entry)),
+                0 => {
+                    // It says the length of the data to write.
+                    self.is_grown |= entry.is_grown();
+                    return Some(Event::Request(entry));
+                }
                 error if is_passing(-error) => {
                     // The ring had no memory for the command, so the kernel's FUSE never saw it.
                     sleep(PAUSE);

@@ -258,6 +258,41 @@ fn large_writes_that_wait_hold_up_no_worker() {
     });
 }
 
+/// Bytes of the server that are in memory.
+fn resident(served: &Served) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/smaps_rollup", served.pid())).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn entries_have_no_memory_when_nobody_asks() {
+    let name = "entries_have_no_memory_when_nobody_asks";
+    if !common::by_ring() || !common::met(name, &[Need::Fuse]) {
+        return;
+    }
+    const READ: u64 = 256 << 10;
+    const READERS: u64 = 40;
+    let mut served = start();
+    let [path] = gated(&mut served, ["zram0"], READ);
+    let file = open(&path);
+    on_one_cpu();
+    file.write_all_at(&[1; READ as usize], 0).unwrap();
+    let before = resident(&served);
+    served.ask("hold zram0 3").unwrap();
+    let read = |_| file.read_exact_at(&mut vec![0; READ as usize], 0).unwrap();
+    thread::scope(|scope| {
+        let _readers = asleep(scope, READERS as usize, &read);
+        served.ask("release zram0").unwrap();
+    });
+    let most = before + READERS * READ / 4;
+    eventually("the memory goes back", || resident(&served) < most);
+    // They get it again.
+    let mut into = vec![0; READ as usize];
+    file.read_exact_at(&mut into, 0).unwrap();
+    assert_eq!(into, [1; READ as usize]);
+}
+
 #[test]
 fn a_long_discard_holds_up_nobody() {
     if !common::met("a_long_discard_holds_up_nobody", &[Need::Fuse]) {

@@ -103,6 +103,12 @@ impl Pages {
     pub fn start(&self) -> NonNull<u8> {
         self.0.base
     }
+
+    /// Gives back the memory of a part that nobody uses, as far as it is whole pages of the system.
+    /// It is zeroed then.
+    pub fn release(&self, offset: usize, bytes: usize) {
+        self.0.release(offset, bytes);
+    }
 }
 
 /// An owned range of addresses; dropping it unmaps the range.

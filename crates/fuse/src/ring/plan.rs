@@ -16,7 +16,8 @@ pub(crate) struct Entries {
 pub(crate) const OF_SWAP: Entries = Entries { all: 64, own: (2, 8), other: 1 };
 /// For many disks. A request that waits keeps its entry, and where none is left the kernel keeps
 /// all later requests of the CPU, whatever they are for: so there are several times those that a
-/// loop device may have under way. An entry takes memory with the first data that it has.
+/// loop device may have under way. An entry takes memory with data, and gives it back when
+/// its thread has had nothing to do for a moment.
 pub(crate) const OF_MOUNT: Entries = Entries { all: 512, own: (32, 64), other: 32 };
 /// The most queues of CPUs without a thread: each takes the memory of its entries.
 const MOST_OTHERS: usize = 32;

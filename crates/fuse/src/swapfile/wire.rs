@@ -158,6 +158,11 @@ pub(crate) fn entry_id(header: &[u8; ENTRY]) -> u64 {
     long(header, ENTRY_ID).unwrap_or(0)
 }
 
+/// The length of the data of an entry: those to write in a request, those read in an answer.
+pub(crate) fn entry_data(header: &[u8; ENTRY]) -> usize {
+    word(header, ENTRY_DATA).unwrap_or(0) as usize
+}
+
 /// Writes the beginning of an answer, and the length of its data, which is elsewhere.
 pub(crate) fn answer_entry(header: &mut [u8; ENTRY], answer: &[u8], data: usize) {
     header[..answer.len()].copy_from_slice(answer);
