@@ -9,7 +9,7 @@ use block::{Abilities, BlockDevice, Context, Geometry, IoError, Operation, Plain
 use control::{ControlError, Errno};
 use machine::{Machine, MachineOptions};
 use units::{Cpu, PAGE_SIZE};
-use zram::{Disk, HostFiles, Select, Writeback};
+use zram::{Budgets, Disk, HostFiles, Select, Writeback};
 
 const CPU: Cpu = Cpu(0);
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -398,6 +398,33 @@ fn a_read_of_the_backing_device_holds_up_no_administrator() {
         });
         assert_eq!(disk.stats().failed_reads + disk.stats().failed_writes, 0, "{way}");
     }
+}
+
+#[test]
+fn who_asks_what_the_tiers_did_waits_for_no_backing_device() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    let disk = machine.add().unwrap();
+    disk.set_track_access(true).unwrap();
+    disk.set_backing("/gated").unwrap();
+    disk.set_budgets(Budgets { written_a_day: 1 << 40, ..Budgets::default() }).unwrap();
+    disk.set_auto(true).unwrap();
+    disk.set_disksize(1 << 20).unwrap();
+    (0..4).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    backing.close();
+    let go = |seconds: std::ops::Range<u32>| {
+        for second in seconds {
+            machine.set_clock(second);
+            disk.move_pages(1_000_000_000, &|| 0).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| go(1..2000));
+        backing.await_somebody();
+        while_it_is_closed(&backing, || assert!(disk.tier_stats().passes > 0));
+    });
+    let (stats, backed) = (disk.tier_stats(), disk.stats().backed_pages);
+    assert_eq!((stats.written_bytes, backed), (4 * PAGE_SIZE as u64, 4));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use units::{Cpu, PAGE_SIZE};
 use crate::counts::{Count, Counts};
 use crate::engine::Engine;
 use crate::resources::Resources;
-use crate::tiering::TierWalk;
+use crate::tiering::{TierStats, TierWalk};
 use when_full::Full;
 
 /// A compressed RAM disk. It has a size and contents from a write to `disksize` until a write to
@@ -53,6 +53,8 @@ pub struct Disk {
     pub(crate) post: Mutex<Hand>,
     /// What moves pages between tiers by itself. Taken after `post`.
     pub(crate) tier_walk: Mutex<Option<TierWalk>>,
+    /// What that did. Held for moments: the walk may wait for the backing device.
+    pub(crate) tier_stats: Mutex<TierStats>,
     /// What a write does at `mem_limit`.
     pub(crate) full: Full,
     /// The device is being restored, which may take long.
@@ -88,6 +90,7 @@ impl Disk {
             counts,
             post: Mutex::new(Hand::default()),
             tier_walk: Mutex::new(None),
+            tier_stats: Mutex::new(TierStats::default()),
             full: Full::new(),
             restoring: AtomicBool::new(false),
             resources,

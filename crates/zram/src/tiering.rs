@@ -82,10 +82,11 @@ impl Disk {
         self.family().settings.lock().budgets
     }
 
-    /// What the tiers did; nothing was done yet if they are off or the device has no size.
+    /// What the tiers did until the last [`Disk::move_pages`] ended; nothing was done yet if they
+    /// are off or the device has no size. It does not wait for one that is under way.
     #[must_use]
     pub fn tier_stats(&self) -> TierStats {
-        self.family().tier_walk.lock().as_ref().map(TierWalk::stats).unwrap_or_default()
+        self.family().tier_stats.lock().clone()
     }
 
     /// Moves pages between tiers, if that is on. `elapsed` are the nanoseconds since the call
@@ -105,6 +106,7 @@ impl Disk {
         }
         if !self.auto() {
             *self.family().tier_walk.lock() = None;
+            *self.family().tier_stats.lock() = TierStats::default();
             return Ok(false);
         }
         let Some(_post) = self.family().post.try_lock() else { return Ok(true) };
@@ -122,6 +124,7 @@ impl Disk {
             self.compact()?;
         }
         tier_walk.spend(spell.spent());
+        *self.family().tier_stats.lock() = tier_walk.stats();
         Ok(waits)
     }
 
