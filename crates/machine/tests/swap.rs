@@ -544,6 +544,27 @@ fn a_page_that_must_stay_makes_room_in_a_cache_that_has_to_shrink() {
     (0..full).for_each(|it| assert!(read(&device, it) == page(it), "page {it}"));
 }
 
+/// A cache whose limit was lowered shrinks with each page that comes, and not on the way of one.
+#[test]
+fn a_lower_limit_holds_no_page_up() {
+    const PAGES: u64 = 1024;
+    for of_memcg in [false, true] {
+        let zswap = cache(1);
+        let below = Arc::new(Plain::new((PAGES + 1) as usize * PAGE_SIZE));
+        let device = on(&zswap, PAGES + 1, Some(below));
+        (0..PAGES).for_each(|number| write(&device, number, &page(number)));
+        match of_memcg {
+            true => zswap.memcg("default").unwrap().set_max(64 << 10),
+            false => zswap.set_max_pool_bytes(64 << 10),
+        }
+        write(&device, PAGES, &page(PAGES));
+        let stats = zswap.stats();
+        assert!((1..=64).contains(&stats.written_back_pages), "{of_memcg}: {stats:?}");
+        assert_eq!(stats.through, 1, "{of_memcg}: {stats:?}");
+        (0..=PAGES).for_each(|it| assert!(read(&device, it) == page(it), "{of_memcg}: page {it}"));
+    }
+}
+
 /// Another area of the cache.
 fn beside(zswap: &Arc<Zswap>, pages: u64, device: Option<Arc<dyn BlockDevice>>) -> SwapDevice {
     let (area, memcg) = (SwapType::new(4).unwrap(), zswap.memcg("default").unwrap());

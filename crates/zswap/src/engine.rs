@@ -346,11 +346,14 @@ impl Zswap {
                 Reject::MemcgLimit => offer.memcg.cloned().or_else(own),
                 _ => None,
             };
-            // Each round takes pages out of the cache, so the loop ends. A pool that must shrink to
-            // the accept threshold gets one round only for a page that has another place.
+            // Each round takes pages out of the cache, so the loop ends. A cache that must shrink,
+            // to the accept threshold or to a lower limit, gets one round only for a page that has
+            // another place.
             let (left, must_stay) = (self.evictors.left(), self.must_stay(offer));
+            let reached_full = self.reached_full.load(Ordering::Relaxed);
+            let must_shrink = reached_full || self.is_far_above_limit(whose.as_ref());
             let mut is_busy = false;
-            if must_stay || !(evicted && self.reached_full.load(Ordering::Relaxed)) {
+            if must_stay || !(evicted && must_shrink) {
                 match self.evict(cpu, whose.as_ref(), BATCH) {
                     Some(done) if done.written > 0 => {
                         (again, evicted) = (true, true);

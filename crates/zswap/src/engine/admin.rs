@@ -3,7 +3,7 @@
 use control::ControlError;
 use sync::EventCount;
 use sync::atomic::Ordering;
-use units::Cpu;
+use units::{Cpu, PAGE_SIZE};
 use zcomp::{CODECS, Chosen};
 
 use super::Zswap;
@@ -82,6 +82,16 @@ impl Zswap {
     pub(crate) fn is_nearly_full(&self) -> bool {
         self.reached_full.load(Ordering::Relaxed)
             || self.pool().frames() + BATCH as u64 >= self.policy.max_frames()
+    }
+
+    /// Whether the pool, or a memcg, is above its limit by more than leaves at a time: the limit
+    /// was lowered.
+    pub(super) fn is_far_above_limit(&self, whose: Option<&Memcg>) -> bool {
+        let above = match whose {
+            Some(memcg) => memcg.bytes().saturating_sub(memcg.max()) / PAGE_SIZE as u64,
+            None => self.pool().frames().saturating_sub(self.policy.max_frames()),
+        };
+        above > BATCH as u64
     }
 
     /// Checks every structure against the others. Call it only while no thread makes another call.
