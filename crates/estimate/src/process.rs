@@ -120,13 +120,13 @@ impl Process {
     pub(crate) fn resident(&self, frames: &mut Frames) -> Result<Resident, Error> {
         let what = || format!("cannot read the memory of process {}, {}", self.pid, self.name);
         let wrong = |error: ProcError| Error::new(what(), io(error));
-        let maps = self.process.maps().map_err(wrong)?;
+        let maps = self.process.smaps().or_else(|_| self.process.maps()).map_err(wrong)?;
         let mut resident = Resident::default();
         if maps.0.is_empty() {
             return Ok(resident);
         }
         let mut pages = self.process.pagemap().map_err(wrong)?;
-        for map in maps.iter().filter(|map| can_be_swapped(map)) {
+        for map in maps.iter().filter(|map| can_be_swapped(map) && has_pages(map)) {
             add(map, &mut pages, frames, &mut resident).map_err(wrong)?;
         }
         // The map can be seen with less than the right to read: what follows would only fail.
@@ -188,6 +188,12 @@ fn add(
         }
     }
     Ok(())
+}
+
+/// Whether a mapping has pages in memory. Programs reserve terabytes of addresses, and to ask for
+/// the state of each page there takes minutes.
+fn has_pages(map: &MemoryMap) -> bool {
+    map.extension.map.get("Rss").is_none_or(|bytes| *bytes > 0)
 }
 
 fn is_shared_memory(path: &MMapPath) -> bool {

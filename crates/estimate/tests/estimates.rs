@@ -3,7 +3,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
 
 use estimate::{Codec, Image, Options, Process, Report, Source, estimate};
 use machine::{Machine, MachineOptions};
@@ -220,16 +222,22 @@ fn holder(mib: usize, fork: bool) -> Holder {
         print(os.getpid(), flush=True)\n\
         sys.stdin.read()\n";
     let how = if fork { "fork" } else { "alone" };
+    running(program, &[&mib.to_string(), how], 1 + usize::from(fork))
+}
+
+/// A program that has said so many lines.
+fn running(program: &str, arguments: &[&str], lines: usize) -> Holder {
     let mut child = Command::new("python3")
-        .args(["-c", program, &mib.to_string(), how])
+        .args(["-c", program])
+        .args(arguments)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let input = child.stdin.take();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    for _ in 0..=usize::from(fork) {
-        lines.next().unwrap().unwrap();
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines();
+    for _ in 0..lines {
+        said.next().unwrap().unwrap();
     }
     Holder { child, input }
 }
@@ -253,6 +261,26 @@ fn a_process_is_read_while_it_runs() {
     for word in ["now", "lz4", "zstd", "idle, warm", "idle, cold", "python3", "</svg>"] {
         assert!(picture.contains(word), "{word} is missing");
     }
+}
+
+/// A program may reserve more addresses than one can look at page by page.
+#[test]
+fn addresses_without_memory_take_no_time() {
+    if !met("addresses_without_memory_take_no_time", &[PYTHON]) {
+        return;
+    }
+    // Without access, and not counted as memory (MAP_NORESERVE).
+    let program = "import mmap, sys\n\
+        how = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x4000\n\
+        held = mmap.mmap(-1, 64 << 40, how, 0)\n\
+        print(flush=True)\n\
+        sys.stdin.read()\n";
+    let holder = running(program, &[], 1);
+    let process = Process::open(holder.child.id() as i32).unwrap();
+    let (done, is_done) = mpsc::channel();
+    thread::spawn(move || done.send(report(&[Source::Process(process)], 1 << 20)));
+    let report = is_done.recv_timeout(Duration::from_secs(60)).expect("it looked at each page");
+    assert!(report.sum.resident_bytes < 1 << 30, "{report:?}");
 }
 
 #[test]
