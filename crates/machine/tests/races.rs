@@ -400,17 +400,25 @@ fn a_read_of_the_backing_device_holds_up_no_administrator() {
     }
 }
 
+/// A disk whose pages move by themselves, to the backing device if it has one.
+fn with_tiers(machine: &Machine, backing: bool) -> Arc<Disk> {
+    let disk = machine.add().unwrap();
+    disk.set_track_access(true).unwrap();
+    if backing {
+        disk.set_backing("/gated").unwrap();
+        disk.set_budgets(Budgets { written_a_day: 1 << 40, ..Budgets::default() }).unwrap();
+    }
+    disk.set_auto(true).unwrap();
+    disk.set_disksize(1 << 20).unwrap();
+    (0..4).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    disk
+}
+
 #[test]
 fn who_asks_what_the_tiers_did_waits_for_no_backing_device() {
     let backing = Gated::new();
     let machine = machine(&backing);
-    let disk = machine.add().unwrap();
-    disk.set_track_access(true).unwrap();
-    disk.set_backing("/gated").unwrap();
-    disk.set_budgets(Budgets { written_a_day: 1 << 40, ..Budgets::default() }).unwrap();
-    disk.set_auto(true).unwrap();
-    disk.set_disksize(1 << 20).unwrap();
-    (0..4).for_each(|index| disk.store_page(CPU, index, &page(index)).unwrap());
+    let disk = with_tiers(&machine, true);
     backing.close();
     let go = |seconds: std::ops::Range<u32>| {
         for second in seconds {
@@ -425,6 +433,33 @@ fn who_asks_what_the_tiers_did_waits_for_no_backing_device() {
     });
     let (stats, backed) = (disk.tier_stats(), disk.stats().backed_pages);
     assert_eq!((stats.written_bytes, backed), (4 * PAGE_SIZE as u64, 4));
+}
+
+/// As the threads of the tiers of a daemon: one is kept by a device, and the next goes on.
+#[test]
+fn while_a_backing_device_hangs_pages_of_other_disks_move() {
+    let backing = Gated::new();
+    let machine = machine(&backing);
+    let (disk, other) = (with_tiers(&machine, true), with_tiers(&machine, false));
+    backing.close();
+    let go = |seconds: std::ops::Range<u32>| {
+        for second in seconds {
+            machine.set_clock(second);
+            machine.move_pages(Duration::from_secs(1)).unwrap();
+        }
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| go(1..2000));
+        backing.await_somebody();
+        while_it_is_closed(&backing, || {
+            let passes = || [&disk, &other].map(|disk| disk.tier_stats().passes);
+            let before = passes();
+            go(2000..2100);
+            let after = passes();
+            assert!(before[0] == after[0] && before[1] < after[1], "{before:?} {after:?}");
+        });
+    });
+    assert_eq!(disk.stats().backed_pages, 4);
 }
 
 #[test]

@@ -40,20 +40,58 @@ fn begin(machine: Machine) -> Arc<Machine> {
         machine.set_clock(host::seconds_since_start());
         machine.frames().maintain(MAINTAINED);
     });
-    let (mut last, mut is_told) = (Instant::now(), false);
-    at_each_tick(&machine, "tiers", "pages will not move by themselves", move |machine| {
-        let elapsed = last.elapsed();
-        last += elapsed;
-        match machine.move_pages(elapsed) {
-            Ok(_) => is_told = false,
-            Err(error) if !is_told => {
+    let turns = Arc::new(Turns::new(Instant::now()));
+    for _ in 0..MOVERS {
+        let turns = turns.clone();
+        at_each_tick(&machine, "tiers", "pages will not move by themselves", move |machine| {
+            let Some((turn, elapsed)) = turns.begin(Instant::now()) else { return };
+            let moved = machine.move_pages(elapsed);
+            let is_news = turns.end(turn, moved.is_err());
+            if let (Err(error), true) = (moved, is_news) {
                 tracing::warn!("pages do not move by themselves: {}", error.message);
-                is_told = true;
             }
-            Err(_) => {}
-        }
-    });
+        });
+    }
     machine
+}
+
+/// The turns of the threads that move pages. One has a turn at a time, and goes through all
+/// devices. If a backing device keeps it too long, another one has the next turn, and leaves that
+/// device out.
+struct Turns(Mutex<Turn>);
+
+/// The last turn.
+struct Turn {
+    number: u64,
+    began: Instant,
+    is_under_way: bool,
+    /// It failed, or one before since the last that did not.
+    has_failed: bool,
+}
+
+impl Turns {
+    fn new(now: Instant) -> Turns {
+        Turns(Mutex::new(Turn { number: 0, began: now, is_under_way: false, has_failed: false }))
+    }
+
+    /// Begins a turn if it is time for one. Returns its number, and the time since the last began.
+    fn begin(&self, now: Instant) -> Option<(u64, Duration)> {
+        let mut turn = self.0.lock();
+        let elapsed = now.duration_since(turn.began);
+        if elapsed < if turn.is_under_way { PATIENCE } else { TICK } {
+            return None;
+        }
+        (turn.number, turn.began, turn.is_under_way) = (turn.number + 1, now, true);
+        Some((turn.number, elapsed))
+    }
+
+    /// Ends a turn. Returns whether it is the first that failed.
+    fn end(&self, number: u64, has_failed: bool) -> bool {
+        let mut turn = self.0.lock();
+        // Another one may have begun meanwhile.
+        turn.is_under_way &= turn.number != number;
+        !std::mem::replace(&mut turn.has_failed, has_failed) && has_failed
+    }
 }
 
 /// Makes something of which a daemon has one, if there is room for the daemon before and after it.
@@ -164,6 +202,11 @@ const TICK: Duration = Duration::from_secs(1);
 /// 2 MiB blocks for which a huge page is requested in each tick: some tens of milliseconds of work.
 const MAINTAINED: u32 = 8;
 
+/// Threads that move pages: so many backing devices but one may keep them.
+const MOVERS: usize = 4;
+/// How long a turn is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// Calls `work` at each tick, on a thread of its own, as long as the machine exists. `without` says
 /// what does not happen without the thread; all else works.
 fn at_each_tick(
@@ -195,4 +238,30 @@ fn at_each_tick(
 #[must_use]
 pub fn zone(machine: &Machine) -> (&'static str, ZoneStats) {
     (Zone::<()>::NAME, machine.frames().stats())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_that_lasts_too_long_is_not_waited_for() {
+        let start = Instant::now();
+        let turns = Turns::new(start);
+        let begin = |seconds| turns.begin(start + Duration::from_secs(seconds));
+        let after = |turn, seconds| Some((turn, Duration::from_secs(seconds)));
+        assert_eq!([begin(0), begin(1), begin(2)], [None, after(1, 1), None]);
+        assert!(!turns.end(1, false));
+        assert_eq!([begin(2), begin(3), begin(11)], [after(2, 1), None, None]);
+        // Its device does not answer.
+        assert_eq!([begin(12), begin(13)], [after(3, 10), None]);
+        assert!(!turns.end(2, false), "it ends while another one is under way");
+        assert_eq!(begin(14), None);
+        assert_eq!(
+            [turns.end(3, true), turns.end(4, true), turns.end(5, false)],
+            [true, false, false]
+        );
+        assert!(turns.end(6, true), "it failed anew");
+        assert_eq!(begin(14), after(4, 2));
+    }
 }
