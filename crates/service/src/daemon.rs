@@ -381,6 +381,7 @@ impl Daemon {
     /// swapped-out pages, also with `force`: they would be lost.
     pub fn stop(&self, force: bool) -> Result<(), ControlError> {
         let stop = || {
+            self.check_served(force)?;
             if !force {
                 self.devices.let_all_clients_go();
                 self.check_unused()?;

@@ -174,6 +174,24 @@ impl Daemon {
         swaps.and(self.devices.serve_on(patience))
     }
 
+    /// Serves on what an upgrade or a restart left and has no next program. What is read back, and
+    /// written at an unmount, would wait for that, and nobody would try it again meanwhile. I/O of
+    /// disks is given up by `force`.
+    pub(super) fn check_served(&self, force: bool) -> Result<(), ControlError> {
+        let served = match force {
+            true => self.swaps.serve_on(Duration::ZERO),
+            false => self.serve_on(Duration::ZERO),
+        };
+        served.map_err(|error| {
+            let message = format!(
+                "an upgrade or a restart was refused because a backing device does not answer, and \
+                 the requests to a block device wait since then: {}",
+                error.message
+            );
+            ControlError::new(error.errno, message)
+        })
+    }
+
     /// Checks that nothing is in use that would end with this program.
     fn check_handed_over(&self) -> Result<(), ControlError> {
         self.swaps.check_handed_over()?;
