@@ -537,3 +537,36 @@ fn a_swapoff_that_is_killed_leaves_the_area_on_and_the_daemon_alive() {
         place.is_clean();
     }
 }
+
+#[test]
+fn a_swapoff_of_another_process_is_waited_for() {
+    let [a, b, c, d] = NEEDS;
+    let name = "a_swapoff_of_another_process_is_waited_for";
+    if !met(name, &[a, b, c, d, Need::MemoryGroup]) {
+        return;
+    }
+    let _alone = crate::swap_selftest::alone();
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "swap on --size 256M --priority 32766");
+    let path = device(&place, "swap0");
+    let mut swapped = Program::several(8, 4096, 8 * MIB);
+    let used = || swaps::find(&path).map_or(0, |active| active.used);
+    wait_until("swapping out", || {
+        swapped.group.relieve();
+        used() > 100 * MIB
+    });
+    swapped.signal(libc::SIGSTOP);
+    swapped.group.lift().unwrap();
+    let before = used();
+    // As systemd does at shutdown.
+    let mut other = program();
+    other.arg("swapoff-helper").arg(&path).stdout(Stdio::null());
+    let mut other = other.spawn().unwrap();
+    wait_until("reading back", || used() < before - before / 20);
+    daemon.does("swap off");
+    assert!(other.wait().unwrap().success());
+    swapped.signal(libc::SIGCONT);
+    assert_eq!(swapped.outcome(), (0, 8));
+    assert!(daemon.ended().success());
+    place.is_clean();
+}

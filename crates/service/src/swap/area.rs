@@ -434,7 +434,8 @@ impl Area {
             if !part.is_active() {
                 return Ok(false);
             }
-            match off::swap_off(&part.path) {
+            let used = || swaps::find(&part.path).map(|active| active.used);
+            match off::swap_off_in_turn(&part.path, used) {
                 Ok(()) => {
                     self.hearing.swapped_off(&part.pages);
                     part.forget(&*device);

@@ -11,6 +11,8 @@ use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use control::Errno;
 use host::{errno, signal};
@@ -27,6 +29,10 @@ const NAME: &str = "rampack-swapoff";
 const FIRST: i32 = 1000;
 /// The output of the helper after success; after a failure it is an error number.
 const DONE: &str = "done";
+/// How long another process that swaps it off may read nothing back, and the time between two
+/// looks.
+const PATIENCE: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// The reason why the kernel still swaps to an area.
 #[derive(Debug)]
@@ -40,6 +46,11 @@ pub enum NotOff {
 }
 
 impl NotOff {
+    /// Does another process swap it off? The kernel says this of an area that it lists.
+    fn is_by_another(&self) -> bool {
+        matches!(self, NotOff::Refused(error) if error.raw_os_error() == Some(errno::EINVAL))
+    }
+
     /// The reason as an error number. A killed helper counts as `ENOMEM`: the kernel kills it when
     /// memory is out.
     #[must_use]
@@ -59,6 +70,9 @@ impl fmt::Display for NotOff {
             NotOff::Refused(error) => match error.raw_os_error() {
                 Some(errno::ENOMEM) => f.write_str("there is not enough memory to read it back"),
                 Some(errno::EINTR) => f.write_str("it was interrupted"),
+                Some(errno::EINVAL) => {
+                    f.write_str("another process swaps it off, and does not get on")
+                }
                 _ => f.write_str(&failed("swapoff failed", error).message),
             },
             NotOff::Killed(signal::SIGKILL) => f.write_str(
@@ -101,6 +115,35 @@ pub fn swap_off(path: &Path) -> Result<(), NotOff> {
         Some(signal) => NotOff::Killed(signal),
         None => NotOff::NoHelper(io::Error::other(format!("it ended with {}", output.status))),
     })
+}
+
+/// As [`swap_off`], for an area that the kernel lists. If another process swaps it off already,
+/// such as systemd at shutdown, waits for that as long as it gets on: `used` are the bytes that are
+/// still there, and none if the kernel does not list the area any more.
+///
+/// # Errors
+/// As [`swap_off`], also if the other process has swapped it off: the kernel does not list it then.
+pub fn swap_off_in_turn(path: &Path, used: impl Fn() -> Option<u64>) -> Result<(), NotOff> {
+    in_turn(|| swap_off(path), used, || thread::sleep(LOOK))
+}
+
+fn in_turn(
+    off: impl Fn() -> Result<(), NotOff>,
+    used: impl Fn() -> Option<u64>,
+    pause: impl Fn(),
+) -> Result<(), NotOff> {
+    let (mut last, mut since) = (used(), Instant::now());
+    loop {
+        let Err(why) = off() else { return Ok(()) };
+        let now = used();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        if !why.is_by_another() || now.is_none() || since.elapsed() > PATIENCE {
+            return Err(why);
+        }
+        pause();
+    }
 }
 
 /// The helper `rampack swapoff-helper PATH`. It prints its result on standard output.
