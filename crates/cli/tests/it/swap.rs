@@ -570,3 +570,28 @@ fn a_swapoff_of_another_process_is_waited_for() {
     assert!(daemon.ended().success());
     place.is_clean();
 }
+
+#[test]
+fn the_memory_of_a_swap_device_goes_with_it_and_if_it_could_not_be_made() {
+    let name = "the_memory_of_a_swap_device_goes_with_it_and_if_it_could_not_be_made";
+    if !met(name, &NEEDS) {
+        return;
+    }
+    let place = Place::new();
+    let daemon = Daemon::start(&place, "serve --num-devices 0");
+    let resident = || -> u64 {
+        let text = daemon.status("VmRSS");
+        text.split_whitespace().find_map(|word| word.parse::<u64>().ok()).unwrap() * 1024
+    };
+    let before = resident();
+    let goes_back = || wait_until("the memory goes back", || resident() < before + 128 * MIB);
+    let said = daemon.ask("swap on --size 4K --headroom 256M");
+    refused(&said, 1, &["40960 bytes at least", "EINVAL"]);
+    goes_back();
+    daemon.does("swap on --size 16M --headroom 256M --priority -1");
+    wait_until("there is memory for pages", || resident() > before + 256 * MIB);
+    daemon.does("swap off");
+    goes_back();
+    daemon.stop();
+    place.is_clean();
+}

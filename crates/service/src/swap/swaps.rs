@@ -29,7 +29,7 @@ use crate::observed::used_areas;
 use crate::plan::KeptArea;
 use crate::protocol::SwapOn;
 use crate::state::swaps::SharedSwap;
-use crate::transport::Front;
+use crate::transport::{Front, SwapTransport};
 
 const PAGE: u64 = PAGE_SIZE as u64;
 
@@ -150,9 +150,7 @@ impl Swaps {
         }
         drop(guard);
         // The memory of the cache is given up; its parameters stay.
-        if self.devices.state().is_some()
-            && let Err(error) = cache::anew(self.devices.machine(), None)
-        {
+        if let Err(error) = cache::anew(self.devices.machine(), None) {
             tracing::warn!("{}", error.message);
         }
         self.devices.save_removal();
@@ -231,19 +229,31 @@ impl Swaps {
                 return Err(ControlError::invalid(message));
             }
         };
+        let is_first = self.protect(headroom, options.oom_after)?;
+        let made = self.make(options, (number, pages, backing, by), is_first);
+        if made.is_err() {
+            // Without a device there is no more memory ready, either.
+            self.end_guard();
+        }
+        made
+    }
+
+    /// Makes a swap device behind the protections.
+    fn make(
+        &self,
+        options: &SwapOn,
+        (number, pages, backing, by): (usize, u64, Option<OpenedBacking>, SwapTransport),
+        is_first: bool,
+    ) -> Result<SwapReport, ControlError> {
         let machine = self.devices.machine();
-        let guard = self.protect(headroom, options.oom_after)?;
-        let shared = match (&guard, &*self.guard.lock()) {
-            (Some(guard), _) | (None, Some(guard)) => guard.shared,
-            (None, None) => SharedSwap::default(),
-        };
+        let shared = self.guard.lock().as_ref().map(|guard| guard.shared).unwrap_or_default();
         let front = match options.front {
             Some(Front::Zswap) if !shared.behind_zswap => Some(in_front::Zswap::keep()?),
             _ => None,
         };
         let behind_zswap = shared.behind_zswap || front.is_some();
         let shared = SharedSwap { behind_zswap, ..shared };
-        let before = cache::set(machine, options, backing.is_some(), guard.is_some())?;
+        let before = cache::set(machine, options, backing.is_some(), is_first)?;
         let (layout, seal) = (options.backing_layout, !options.plain_backing);
         let making = Making { number, pages, backing, layout, seal, by, shared };
         let loops = self.loops.lock().clone();
@@ -258,12 +268,10 @@ impl Swaps {
         })?;
         let area = Arc::new(area);
         self.areas.lock().insert(number, area.clone());
-        let mut own = self.guard.lock();
-        if let Some(guard) = guard.or_else(|| own.take()) {
-            let front = front.or(guard.front);
-            *own = Some(Guard { shared, front, ..guard });
+        if let Some(guard) = &mut *self.guard.lock() {
+            guard.shared = shared;
+            guard.front = front.or(guard.front.take());
         }
-        drop(own);
         tracing::info!("{} is swapped to", name(number));
         Ok(self.report(&area))
     }
@@ -357,14 +365,10 @@ impl Swaps {
         })
     }
 
-    /// Makes the state that the first swap device needs; `None` when it exists.
-    fn protect(
-        &self,
-        headroom: Headroom,
-        oom_after: Option<u32>,
-    ) -> Result<Option<Guard>, ControlError> {
+    /// Makes the state that the first swap device needs; false when it exists.
+    fn protect(&self, headroom: Headroom, oom_after: Option<u32>) -> Result<bool, ControlError> {
         if self.guard.lock().is_some() {
-            return Ok(None);
+            return Ok(false);
         }
         super::end_left();
         // Memory that is mapped after this is locked from the start.
@@ -379,7 +383,9 @@ impl Swaps {
         let helpers = Helpers::start(&zswap, headroom, watcher)?;
         let shared = SharedSwap { headroom: headroom.frames, oom_after, behind_zswap: false };
         let signals = HeldSignals::begin();
-        Ok(Some(Guard { protections, helpers, shared, front: None, _signals: signals }))
+        let guard = Guard { protections, helpers, shared, front: None, _signals: signals };
+        *self.guard.lock() = Some(guard);
+        Ok(true)
     }
 
     /// Swaps a device off and removes it. `wanted` is its name, its block device or a partition of
