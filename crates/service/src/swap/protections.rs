@@ -35,7 +35,7 @@ pub struct Protections {
     score: Option<i32>,
     _in_place: Option<Setting>,
     /// Its programs are in the group, which is removed once nobody is.
-    _awake: Awake,
+    awake: Awake,
     _group: OwnGroup,
 }
 
@@ -92,7 +92,7 @@ impl Protections {
         let kept = Setting::keep(COMPACTED, COMPACTED_NAME, "0");
         let is_kept = kept.as_ref().map(drop).map_err(Clone::clone);
         let group = group::own_group();
-        let (awake, sleepless) = Awake::keep();
+        let awake = Awake::keep();
         let had = vec![
             protection(
                 "memory locked",
@@ -126,11 +126,11 @@ impl Protections {
             ),
             files(),
             group.protection().clone(),
-            sleepless,
+            awake.protection(),
         ];
         let score = scored.ok().and(score);
         let _in_place = kept.ok().flatten();
-        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group, _awake: awake }
+        Protections { had, locked: locked.is_ok(), score, _in_place, _group: group, awake }
     }
 
     /// Notes whether memory is provided ahead of its use.
@@ -152,8 +152,12 @@ impl Protections {
 
     /// The protections that were tried, and whether they are in force.
     #[must_use]
-    pub fn list(&self) -> &[Protection] {
-        &self.had
+    pub fn list(&self) -> Vec<Protection> {
+        let mut had = self.had.clone();
+        // It may have come since.
+        let awake = self.awake.protection();
+        had.iter_mut().filter(|it| it.name == awake.name).for_each(|it| *it = awake.clone());
+        had
     }
 }
 
@@ -162,7 +166,7 @@ impl Protections {
     /// These two alone.
     pub(super) fn of(group: OwnGroup, awake: Awake) -> Protections {
         let (had, locked, score, _in_place) = (Vec::new(), false, None, None);
-        Protections { had, locked, score, _in_place, _awake: awake, _group: group }
+        Protections { had, locked, score, _in_place, awake, _group: group }
     }
 }
 

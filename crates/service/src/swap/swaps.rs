@@ -513,7 +513,7 @@ impl Swaps {
 
     fn report(&self, area: &Area) -> SwapReport {
         let guard = self.guard.lock();
-        let protections = guard.as_ref().map(|guard| guard.protections.list().to_vec());
+        let protections = guard.as_ref().map(|guard| guard.protections.list());
         let mut protections = protections.unwrap_or_default();
         protections.extend(area.lasts(self.devices.state()).map(|lasts| {
             let had = lasts.is_ok();

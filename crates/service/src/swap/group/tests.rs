@@ -3,6 +3,7 @@ use super::super::protections::Protections;
 use super::*;
 
 use std::process::{Child, Command};
+use std::time::Duration;
 
 use testkit::{Need, met};
 
@@ -114,9 +115,14 @@ fn the_inhibitor_of_sleep_leaves_the_group_before_it_is_removed() {
     let (group, pids) = world.group("session-3.scope", 2);
     let own = OwnGroup::take(&world.top, &group, pids[0]);
     let there = world.top.join(OWN);
-    let mut inhibit = Command::new("sh");
-    inhibit.args(["-c", "echo $$ >$0/cgroup.procs; exec cat"]).arg(&there);
-    let protections = Protections::of(own, Awake::by(inhibit));
+    let path = there.clone();
+    let inhibit = move || {
+        let mut inhibit = Command::new("sh");
+        inhibit.args(["-c", "echo $$ >$0/cgroup.procs; exec cat"]).arg(&path);
+        inhibit
+    };
+    let awake = Awake::by(inhibit, Duration::from_secs(60));
+    let protections = Protections::of(own, awake);
     assert_eq!(processes(&there).len(), 2);
     drop(protections);
     assert!(!there.exists());
