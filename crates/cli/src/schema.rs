@@ -86,7 +86,7 @@ const POOL: &[Field] = &[
     ("changed_pages", "integer", "pages among them that were not as they had been written"),
     ("unwritten_pages", "integer", "pages that could not be written to backing devices"),
     ("waiting_pages", "integer", "pages that backing devices are asked for now"),
-    ("silent_seconds", "integer", "for how long no backing device has answered; 0 below ten"),
+    ("silent_seconds", "integer", "for how long a backing device has not answered; 0 below ten"),
 ];
 
 const ZONE: &[Field] = &[

@@ -96,7 +96,7 @@ const POOL: &[Row<PoolReport>] = &[
         Number::gauge(
             "silent",
             "seconds",
-            "time for which no backing device answered although pages wait; 0 below ten",
+            "time for which a backing device did not answer although pages wait; 0 below ten",
         ),
         |pool| Some(pool.silent_seconds),
     ),

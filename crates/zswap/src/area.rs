@@ -53,6 +53,9 @@ pub(crate) struct Area {
     on_device: LazyTable<AtomicU64>,
     /// The bits of pages that were freed, if frees are heard.
     pub(crate) freed: Published<FreedBits>,
+    /// Pages that the device was asked for, and those among them that it has answered for.
+    pub(crate) asked: AtomicU64,
+    pub(crate) answered: AtomicU64,
     given_up: EventCount,
 }
 
@@ -108,6 +111,8 @@ impl Area {
             locks,
             on_device,
             freed: Published::new(readers.clone()),
+            asked: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
             given_up: EventCount::default(),
         })
     }

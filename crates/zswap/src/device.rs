@@ -208,9 +208,9 @@ impl SwapDevice {
         // Until the device has the pages, the cache keeps its copies: a read finds them.
         let write = Operation::Write { offset: first * P, from: from.as_flattened() };
         let pages = from.len() as i64;
-        self.zswap.counts.add(cpu, Count::Asked, pages);
+        self.zswap.count_asked(cpu, area, pages);
         let written = device.submit(cpu, write);
-        self.zswap.counts.add(cpu, Count::Answered, pages);
+        self.zswap.count_answered(cpu, area, pages);
         if let Err(error) = written {
             self.zswap.counts.add(cpu, Count::ThroughFailed, pages);
             // Some of the pages may be there.
@@ -336,9 +336,9 @@ impl SwapDevice {
             Job::new(Operation::Read { offset, into: pages.as_flattened_mut() })
         });
         let pages = u64::from(there.count_ones());
-        self.zswap.counts.add(cpu, Count::Asked, pages as i64);
+        self.zswap.count_asked(cpu, area, pages as i64);
         device.submit_all(cpu, &mut jobs[..count]);
-        self.zswap.counts.add(cpu, Count::Answered, pages as i64);
+        self.zswap.count_answered(cpu, area, pages as i64);
         self.count_failures(cpu, &jobs[..count]);
         jobs[..count].iter().try_for_each(|job| job.result)?;
         self.zswap.counts.add(cpu, Count::ReadBack, pages as i64);

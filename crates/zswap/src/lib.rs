@@ -51,4 +51,4 @@ pub use outcome::{LoadError, Reclaimed, Reject, Work};
 pub use persist::{AreaLeft, Left, Recovered, RecoveredArea, Recovery, SavedSwap};
 pub use policy::Policy;
 pub use record::{LAYOUT, MAX_MEMCGS, OLDEST_LAYOUT};
-pub use stats::{AreaStats, DeviceAnswers, Stats, Traffic};
+pub use stats::{Answers, AreaStats, DeviceAnswers, Stats, Traffic};

@@ -1,11 +1,13 @@
 //! The statistics of an engine.
 
-use units::PAGE_SIZE;
+use sync::atomic::Ordering;
+use units::{Cpu, PAGE_SIZE};
 
-use crate::SwapType;
+use crate::area::Area;
 use crate::counts::Count;
 use crate::engine::Zswap;
 use crate::entry::ENTRY_BYTES;
+use crate::{MAX_TYPES, SwapType};
 
 /// A snapshot of the statistics of an engine. The unit is pages unless a field says bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -127,6 +129,15 @@ pub struct DeviceAnswers {
     pub writes: u64,
 }
 
+/// How the device of an area answers, in pages since the area is on.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Answers {
+    /// Pages that it was asked to read or to write.
+    pub asked: u64,
+    /// Pages among them that were answered, well or not.
+    pub answered: u64,
+}
+
 /// A snapshot of the statistics of an area.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct AreaStats {
@@ -237,6 +248,31 @@ impl Zswap {
             changed: count(Count::ReadBackChanged),
             writes: count(Count::WritebackFailed) + count(Count::ThroughFailed),
         }
+    }
+
+    /// How the device of each area answers, by the number of the area. The call allocates no
+    /// memory, as [`Zswap::traffic`].
+    #[must_use]
+    pub fn answers(&self) -> [Answers; MAX_TYPES] {
+        let reader = self.readers.enter(Cpu(0));
+        core::array::from_fn(|number| {
+            let Some(area) = self.areas[number].get(&reader) else { return Answers::default() };
+            // In this order, as above.
+            let answered = area.answered.load(Ordering::Relaxed);
+            Answers { asked: area.asked.load(Ordering::Relaxed), answered }
+        })
+    }
+
+    /// Counts pages that the device of an area is asked for now.
+    pub(crate) fn count_asked(&self, cpu: Cpu, area: &Area, pages: i64) {
+        self.counts.add(cpu, Count::Asked, pages);
+        area.asked.fetch_add(pages.cast_unsigned(), Ordering::Relaxed);
+    }
+
+    /// Counts that it has answered for them.
+    pub(crate) fn count_answered(&self, cpu: Cpu, area: &Area, pages: i64) {
+        self.counts.add(cpu, Count::Answered, pages);
+        area.answered.fetch_add(pages.cast_unsigned(), Ordering::Relaxed);
     }
 
     /// Statistics of an area; `None` if it is off.

@@ -225,12 +225,12 @@ impl Zswap {
     ) {
         let mut results = [Ok(()); BATCH];
         if let Some(device) = &area.device {
-            self.counts.add(cpu, Count::Asked, set.len() as i64);
+            self.count_asked(cpu, area, set.len() as i64);
             match device.packed() {
                 Some(device) => write_packed(cpu, device, (set, pages), &mut results),
                 None => write_pages(cpu, &**device, (set, pages), &mut results),
             }
-            self.counts.add(cpu, Count::Answered, set.len() as i64);
+            self.count_answered(cpu, area, set.len() as i64);
         }
         for (leaving, result) in pages.iter_mut().zip(results) {
             let Some(leaving) = leaving.take() else { continue };

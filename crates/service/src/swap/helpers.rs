@@ -39,7 +39,7 @@ pub struct Helpers {
 }
 
 impl Helpers {
-    /// How long no backing device has answered although pages wait for one, in seconds; 0 below
+    /// How long a backing device has not answered although pages wait for it, in seconds; 0 below
     /// ten.
     #[must_use]
     pub fn silent_seconds(&self) -> u64 {
@@ -161,7 +161,7 @@ fn watch(
         }
         looked = Instant::now();
         let stuck = watcher.as_mut().and_then(|watcher| watcher.look(zswap));
-        let said = trouble.look(begun.elapsed(), zswap.device_answers());
+        let said = trouble.look(begun.elapsed(), zswap.device_answers(), &zswap.answers());
         for line in stuck.into_iter().chain(said) {
             // The other thread ends after this one.
             let _ = log.send(line);

@@ -177,7 +177,7 @@ pub struct PoolReport {
     /// Pages that backing devices are asked for now and have not answered for.
     #[serde(default)]
     pub waiting_pages: u64,
-    /// How long no backing device has answered although pages wait for one, in seconds; 0 below
+    /// How long a backing device has not answered although pages wait for it, in seconds; 0 below
     /// ten.
     #[serde(default)]
     pub silent_seconds: u64,
