@@ -111,6 +111,29 @@ fn a_backing_store_that_is_in_memory_itself_is_refused() {
     place.is_clean();
 }
 
+/// One that a killed daemon left goes with the next device on it.
+#[test]
+fn a_file_that_was_made_goes_although_its_daemon_was_killed() {
+    let name = "a_file_that_was_made_goes_although_its_daemon_was_killed";
+    let place = Place::new();
+    let path = file_of(&place, "tried", 4096);
+    let tried = rustix::fs::setxattr(&path, "user.tried", b"1", rustix::fs::XattrFlags::empty());
+    let [a, b, c, d, e] = with_a_file();
+    let attributes = Need::other(tried.is_ok(), "attributes of files (user_xattr)");
+    if !met(name, &[a, b, c, d, e, attributes]) {
+        return;
+    }
+    let path = place.path().join("backing");
+    let line = format!("swap on --size 16M --priority -1 --backing {}", path.display());
+    Daemon::start(&place, &line).kill();
+    assert!(path.exists());
+    let daemon = Daemon::start(&place, &line);
+    assert!(daemon.greeting.contains("backing (made for it)"), "{}", daemon.greeting);
+    daemon.stop();
+    assert!(!path.exists());
+    place.is_clean();
+}
+
 /// The time that it takes is nobody else's, and a file that is not needed any more goes at once.
 #[test]
 fn a_file_that_is_being_filled_holds_up_nobody() {

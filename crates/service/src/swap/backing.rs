@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use block::{BlockDevice, ExtentKind, IoError, Operation};
 use control::{ControlError, Errno};
 use host::errno;
+use rustix::fs::{XattrFlags, fgetxattr, fsetxattr};
 use store::{Layout, Spec};
 use units::{PAGE_SIZE, human};
 
@@ -28,6 +29,10 @@ const FILLED_AT_ONCE: u64 = 1 << 20;
 /// How often the progress of that is printed.
 const TELL: Duration = Duration::from_secs(2);
 
+/// The attribute of a file that was made for a swap device: the next device removes one that a
+/// killed daemon left.
+const MADE: &str = "user.rampack.made";
+
 /// An opened file or device. A file that was made for it is removed with it.
 pub struct OpenedBacking {
     path: PathBuf,
@@ -41,6 +46,15 @@ pub struct OpenedBacking {
 struct Created {
     path: PathBuf,
     inode: (u64, u64),
+}
+
+impl Created {
+    /// What is open as `file`, if it was made for a swap device, by whatever daemon.
+    fn before(path: &Path, file: &File) -> Option<Created> {
+        let found = file.metadata().ok().filter(fs::Metadata::is_file)?;
+        fgetxattr(file, MADE, &mut [0_u8; 1]).ok()?;
+        Some(Created { path: path.to_path_buf(), inode: (found.dev(), found.ino()) })
+    }
 }
 
 impl Drop for Created {
@@ -118,6 +132,7 @@ impl OpenedBacking {
         if created.is_none() && !force {
             check_unused(path, &*device)?;
         }
+        let created = created.or_else(|| Created::before(path, &file));
         let backing = OpenedBacking { path: path.to_path_buf(), created, file, device };
         backing.fill_holes(is_over)?;
         backing.mark()?;
@@ -300,6 +315,8 @@ fn create(path: &Path, size: Option<u64>) -> Result<Option<Created>, ControlErro
     let file: File = file.map_err(|e| failed(what(), &e))?;
     let found = file.metadata().map_err(|e| failed(what(), &e))?;
     let created = Created { path: path.to_path_buf(), inode: (found.dev(), found.ino()) };
+    // Where the file system has no attributes, only this daemon removes it.
+    let _ = fsetxattr(&file, MADE, b"1", XattrFlags::empty());
     file.set_len(size).map_err(|e| failed(what(), &e))?;
     Ok(Some(created))
 }
