@@ -28,6 +28,14 @@ pub(crate) fn fill() {
 }
 
 fn populate() -> io::Result<()> {
+    let (start, bytes) = own()?;
+    // SAFETY: populating changes no contents, and the range is this thread's stack.
+    let result = unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The stack of this thread, and its bytes.
+pub(crate) fn own() -> io::Result<(*mut libc::c_void, usize)> {
     let (mut start, mut bytes) = (ptr::null_mut(), 0);
     // SAFETY: an all-zero value is replaced before it is used.
     let mut attributes: libc::pthread_attr_t = unsafe { mem::zeroed() };
@@ -41,7 +49,5 @@ fn populate() -> io::Result<()> {
         libc::pthread_attr_getstack(&attributes, &mut start, &mut bytes);
         libc::pthread_attr_destroy(&mut attributes);
     }
-    // SAFETY: populating changes no contents, and the range is this thread's stack.
-    let result = unsafe { libc::madvise(start, bytes, libc::MADV_POPULATE_WRITE) };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    Ok((start, bytes))
 }

@@ -359,6 +359,17 @@ fn a_thread_takes_one_task_after_another() {
     assert!(waiters.close(None));
 }
 
+/// Where a process locks its memory, all of a stack is there from the start.
+#[test]
+fn threads_for_tasks_have_small_stacks() {
+    let waiters = Waiters::new("waiter", 1);
+    let (done, result) = channel();
+    let task = move || done.send(crate::stack::own().unwrap().1).unwrap();
+    assert!(waiters.take(Box::new(task)).is_ok());
+    let bytes = result.recv().unwrap();
+    assert!((256 << 10..1 << 20).contains(&bytes), "{bytes} bytes");
+}
+
 #[test]
 fn locked_memory_goes_back_all_the_same() {
     let region = Mmap.reserve(2 * MIB).unwrap();

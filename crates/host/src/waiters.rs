@@ -11,6 +11,9 @@ use crate::line::Line;
 /// How long a thread without a task stays.
 const IDLE: Duration = Duration::from_secs(10);
 
+/// Bytes of the stack of a thread: all of it is memory where the process locks its memory.
+const STACK: usize = 512 << 10;
+
 /// A task for a waiter.
 pub type Task = Box<dyn FnOnce() + Send>;
 
@@ -88,7 +91,7 @@ impl Waiters {
     /// happens without the lock: other tasks find their threads meanwhile.
     fn start(&self) -> Result<(), Task> {
         let (shared, own) = (&self.shared, self.shared.clone());
-        let thread = thread::Builder::new().name(shared.name.into());
+        let thread = thread::Builder::new().name(shared.name.into()).stack_size(STACK);
         if thread.spawn(move || own.work()).is_ok() {
             return Ok(());
         }

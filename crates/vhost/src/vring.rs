@@ -13,6 +13,9 @@ use crate::queue::Queue;
 use crate::request::Served;
 use crate::ring::{MOST, Parts, Ring, Signal, signal};
 
+/// Bytes of the stack of a ring's thread: all of it is memory where the process locks its memory.
+const STACK: usize = 512 << 10;
+
 /// A ring.
 #[derive(Default)]
 pub(crate) struct Vring {
@@ -91,7 +94,7 @@ impl Vring {
         let queue = Queue::new(ring, ends, common.served.clone(), common.waiters.clone())?;
         let queue = Arc::new(queue);
         let serving = queue.clone();
-        let thread = thread::Builder::new().name(format!("vhost-{number}"));
+        let thread = thread::Builder::new().name(format!("vhost-{number}")).stack_size(STACK);
         let thread = thread.spawn(move || serving.serve())?;
         self.running = Some((queue, thread));
         Ok(())
