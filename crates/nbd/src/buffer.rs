@@ -15,8 +15,10 @@ use crate::stream::Stream;
 pub(crate) const FIRST: usize = 256 << 10;
 /// An output may have this many bytes without a share: a batch of replies and one more reply.
 const FREE: usize = 2 * FIRST;
-/// A buffer grows by multiples of this.
+/// A buffer grows by multiples of this, and a shorter one by those of [`LITTLE`]: many replies may
+/// wait for their client.
 const STEP: usize = 64 << 10;
+const LITTLE: usize = 512;
 /// Room for the headers of a reply.
 const HEADERS: usize = 64;
 /// A grown buffer shrinks after more than this many batches that did not need its size.
@@ -24,7 +26,7 @@ const PATIENCE: u32 = 64;
 
 /// Grows `bytes` to `length` bytes or a little more; an error when there is no memory.
 fn grow(bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
-    let length = length.next_multiple_of(STEP);
+    let length = length.next_multiple_of(if length < STEP { LITTLE } else { STEP });
     if bytes.len() < length {
         let more = length - bytes.len();
         bytes.try_reserve_exact(more).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -268,5 +270,19 @@ impl io::Write for Output {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_that_wait_take_no_more_memory_than_they_need() {
+        for (bytes, most) in [(16, 512), (4096 + 28, 5 << 10), (300 << 10, 320 << 10)] {
+            let mut output = Output::small();
+            output.put(&vec![7; bytes]).unwrap();
+            assert!(output.bytes.capacity() <= most, "{} bytes", output.bytes.capacity());
+        }
     }
 }
