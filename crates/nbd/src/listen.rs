@@ -33,7 +33,7 @@ pub struct Listener {
     /// Who may connect besides this process's user and root; None for a socket of TCP or of a
     /// service manager.
     allowed: Option<Vec<u32>>,
-    _file: Option<SocketFile>,
+    file: Option<SocketFile>,
 }
 
 /// Why a server cannot listen at a socket. The text names the path or address.
@@ -131,7 +131,7 @@ impl Listener {
         }
         let mode = if allowed.is_empty() { 0o600 } else { 0o666 };
         fs::set_permissions(path, Permissions::from_mode(mode)).map_err(failed)?;
-        Ok(Listener { fd, tcp: false, allowed: Some(allowed.to_vec()), _file: Some(file) })
+        Ok(Listener { fd, tcp: false, allowed: Some(allowed.to_vec()), file: Some(file) })
     }
 
     /// Goes on listening at the unix socket `path` of a process that died: `fd` is the socket,
@@ -160,14 +160,14 @@ impl Listener {
     /// [`ListenError::Address`].
     pub fn tcp(address: SocketAddr) -> Result<Listener, ListenError> {
         let socket = TcpListener::bind(address).map_err(|e| ListenError::Address(address, e))?;
-        Ok(Listener { fd: socket.into(), tcp: true, allowed: None, _file: None })
+        Ok(Listener { fd: socket.into(), tcp: true, allowed: None, file: None })
     }
 
     /// Takes a socket that already listens, as socket activation passes it.
     #[must_use]
     pub fn listening(fd: OwnedFd) -> Listener {
         let domain = socket_domain(&fd).unwrap_or(AddressFamily::UNIX);
-        Listener { fd, tcp: domain != AddressFamily::UNIX, allowed: None, _file: None }
+        Listener { fd, tcp: domain != AddressFamily::UNIX, allowed: None, file: None }
     }
 
     /// The address of a TCP socket; if port 0 was asked for, with the port that the system chose.
@@ -175,6 +175,13 @@ impl Listener {
     pub fn tcp_address(&self) -> Option<SocketAddr> {
         let socket = self.tcp.then(|| self.fd.try_clone().ok())??;
         TcpListener::from(socket).local_addr().ok()
+    }
+
+    /// Closes it, and leaves the file of a unix socket.
+    pub(crate) fn leave(mut self) {
+        if let Some(file) = &mut self.file {
+            file.identity = None;
+        }
     }
 
     /// Takes one client, or the reason why it may not connect.
@@ -275,7 +282,8 @@ fn remove_stale(path: &Path) -> Result<(), ListenError> {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
-    identity: (u64, u64),
+    /// None if it is to stay.
+    identity: Option<(u64, u64)>,
 }
 
 fn identity(path: &Path) -> io::Result<(u64, u64)> {
@@ -284,14 +292,14 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 
 impl SocketFile {
     fn new(path: &Path) -> io::Result<SocketFile> {
-        Ok(SocketFile { path: std::path::absolute(path)?, identity: identity(path)? })
+        Ok(SocketFile { path: std::path::absolute(path)?, identity: Some(identity(path)?) })
     }
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
         // If our socket was removed, the path may now be another server's.
-        if identity(&self.path).is_ok_and(|now| now == self.identity) {
+        if self.identity.is_some() && identity(&self.path).ok() == self.identity {
             // An error is ignored here; the next server removes the file.
             let _ = fs::remove_file(&self.path);
         }

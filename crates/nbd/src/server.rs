@@ -285,6 +285,16 @@ impl Server {
     /// receive its replies within [`Options::grace`] is cut off. False if a device has not carried
     /// out its requests after twice that time: their threads then keep the device.
     pub fn join(&self) -> bool {
+        self.end(drop)
+    }
+
+    /// As [`Server::join`], and leaves the files of its unix sockets: somebody has copies of the
+    /// sockets and goes on listening there ([`Listener::unix_kept`]).
+    pub fn leave(&self) -> bool {
+        self.end(Listener::leave)
+    }
+
+    fn end(&self, close: impl Fn(Listener)) -> bool {
         let shared = &*self.shared;
         let mut live = shared.live();
         while !shared.stop.given() {
@@ -293,8 +303,8 @@ impl Server {
         let acceptors = std::mem::take(&mut live.acceptors);
         drop(live);
         for thread in acceptors {
-            // This closes the listener. The panic hook has reported a panic of the thread.
-            drop(thread.join());
+            // The panic hook has reported a panic of the thread.
+            let _ = thread.join().map(&close);
         }
         let grace = shared.options.grace;
         if self.wait_for(shared.live(), grace, |_| true) > 0 {

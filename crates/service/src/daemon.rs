@@ -573,8 +573,12 @@ fn json(value: &impl serde::Serialize) -> Result<Value, ControlError> {
 
 /// Stops an NBD server. A device that hangs does not keep it; false if there is one.
 pub fn end_nbd(server: &Server) -> bool {
+    end_nbd_by(server, Server::join)
+}
+
+fn end_nbd_by(server: &Server, end: fn(&Server) -> bool) -> bool {
     server.shutdown();
-    let done = server.join();
+    let done = end(server);
     if !done {
         tracing::error!("NBD requests are left undone: their device does not answer");
     }

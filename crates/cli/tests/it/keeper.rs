@@ -2,14 +2,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use testkit::{Need, Rng, asked};
+use testkit::{Ends, Need, Rng, asked};
 
 use crate::common::{NbdClient, PATIENCE, Place, Said, program, rampack, wait_until};
 
@@ -184,6 +186,21 @@ impl Keeper {
         let said = self.ask(line);
         assert_eq!(said.code, 0, "{line}: {}\n{}", said.err, self.said());
         said.out
+    }
+
+    /// Clients connect meanwhile all the time, and are not refused.
+    pub fn is_there_while(socket: &Path, work: impl FnOnce()) {
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    UnixStream::connect(socket).expect("clients wait for the next one");
+                    thread::sleep(Duration::from_millis(1));
+                }
+            });
+            let _ends = Ends(&over);
+            work();
+        });
     }
 
     /// The block device of a device.

@@ -28,6 +28,21 @@ fn goes_on(keeper: Keeper) {
     keeper.stop();
 }
 
+#[test]
+fn clients_of_nbd_wait_for_the_next_daemon() {
+    let place = Place::new();
+    let mut keeper = kept(&place);
+    Keeper::is_there_while(&place.root().join("nbd.sock"), || {
+        for _ in 0..3 {
+            keeper.kill(libc::SIGUSR1);
+            keeper.wait();
+            keeper.serves("zram0");
+        }
+    });
+    goes_on(keeper);
+    place.is_clean();
+}
+
 /// A command that goes on until its client ends.
 struct Stuck(Child);
 

@@ -144,6 +144,25 @@ fn a_daemon_is_upgraded_under_load() {
 }
 
 #[test]
+fn clients_wait_in_the_socket_for_the_next_program() {
+    let service = Service::start("serve --transport nbd --size 4M");
+    let path = service.place.path().join("other");
+    let layouts = service.does("layouts");
+    Keeper::is_there_while(&service.socket(), || {
+        for _ in 0..5 {
+            service.does("upgrade");
+            assert_eq!(service.client().read(4096, 4096), [0; 4096]);
+        }
+        // Nor are they when the daemon goes on in the end.
+        script(&path, &format!("echo '{}'; chmod 644 $0", layouts.trim().replace("true", "false")));
+        let said = service.ask(&format!("upgrade --to {}", path.display()));
+        refused(&said, 1, &["cannot execute", "EACCES"]);
+        assert_eq!(service.client().read(4096, 4096), [0; 4096]);
+    });
+    service.stop();
+}
+
+#[test]
 fn without_a_path_the_program_is_the_one_that_was_installed_since() {
     let place = Place::new();
     let installed = place.path().join("rampack");

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use control::{ControlError, Errno};
 use host::errno;
-use nbd::Activated;
+use nbd::{Activated, Server};
 use rustix::process::umask;
 
-use super::{Daemon, end_nbd};
+use super::{Daemon, end_nbd_by};
 use crate::devices::StandStill;
 use crate::failure::failed;
 use crate::layouts::UPGRADED;
@@ -118,7 +118,8 @@ impl Daemon {
             Err(error) => return failed("cannot hand over what is kept", &error),
         };
         let server = self.nbd.lock().take();
-        let is_done = server.as_ref().is_none_or(|server| end_nbd(server));
+        // Clients wait in the queue of its socket, which is kept, for who serves next.
+        let is_done = server.as_ref().is_none_or(|server| end_nbd_by(server, Server::leave));
         let result = match self.devices.end_vhost() && is_done {
             false => {
                 let message = "requests of clients are not answered in time: the device does not \
