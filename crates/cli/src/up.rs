@@ -242,16 +242,19 @@ fn stdio(options: &Serve) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Serves NBD on handed-over sockets, without a root directory.
+/// Serves NBD on handed-over sockets, without a root directory. Where all of them are connections,
+/// nobody else can come: it ends with them.
 fn sockets_only(options: &Serve, activated: Vec<Activated>) -> Result<(), ControlError> {
     let events = listen()?;
     let machine = private_machine(options, options.num_devices)?;
     let server = daemon::nbd_server(machine, &options.frontends.nbd.options())?;
+    let listens = activated.iter().any(|it| matches!(it, Activated::Listener(_)));
     daemon::serve_activated(&server, activated)?;
     // There is no control socket to ask for an answer.
     let _watchdog = Watchdog::start(|| true).map_err(|e| failed("cannot start a thread", &e))?;
     notify::ready();
-    while events.wait(Duration::from_secs(3600)).is_none() {}
+    let look = Duration::from_secs(if listens { 3600 } else { 1 });
+    while events.wait(look).is_none() && (listens || server.connections() > 0) {}
     notify::stopping();
     daemon::end_nbd(&server);
     Ok(())

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use testkit::{Need, met};
 
-use crate::common::{Daemon, NbdClient, Place, program, rampack, refused, wait_until};
+use crate::common::{Daemon, NbdClient, PATIENCE, Place, program, rampack, refused, wait_until};
 
 pub const NBDINFO: Need = Need::program("nbdinfo", "libnbd-bin");
 const NBDCOPY: Need = Need::program("nbdcopy", "libnbd-bin");
@@ -46,6 +46,23 @@ fn one_connection_on_standard_input_and_output() {
         .stdout(Stdio::from(OwnedFd::from(copy)))
         .spawn()
         .unwrap();
+    drop(ours);
+    wait_until("the end with the connection", || child.try_wait().unwrap().is_some());
+    assert!(child.wait().unwrap().success());
+}
+
+/// As systemd starts a program for each client (`Accept=yes`, systemd.socket(5)).
+#[test]
+fn a_client_that_was_handed_over_takes_the_daemon_with_it() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let script = "exec 3<&0 </dev/null; LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" serve --size 4M";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).arg(program().get_program()).env_remove("RAMPACK_ROOT");
+    let mut child = command.stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
+    ours.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut greeting = [0; 18];
+    (&ours).read_exact(&mut greeting).unwrap();
+    assert_eq!(&greeting[..8], b"NBDMAGIC");
     drop(ours);
     wait_until("the end with the connection", || child.try_wait().unwrap().is_some());
     assert!(child.wait().unwrap().success());
