@@ -287,6 +287,8 @@ impl Devices {
         force: bool,
     ) -> Result<(), Refusal> {
         disk.refuse_if_cloned()?;
+        // One that is cut off may connect again at once.
+        let _closed = force.then(|| self.admission.close_one(disk.id()));
         self.refuse_clients(disk, force)?;
         self.refuse_processed(disk, force)?;
         let before = self.detach(lifecycle, disk.id(), force)?;
@@ -334,6 +336,8 @@ impl Devices {
         }
         drop(user);
         disk.refuse_if_cloned()?;
+        // One that is cut off may connect again at once.
+        let _closed = force.then(|| self.admission.close_one(disk.id()));
         self.refuse_clients(disk, force)?;
         self.refuse_processed(disk, force)?;
         let before = self.detach(lifecycle, disk.id(), force)?;

@@ -12,33 +12,44 @@ use crate::engine::Machine;
 use crate::latency::Timed;
 use crate::state::State;
 
-/// Whether new clients get devices. While all devices are taken away they do not: who looked for
+/// Whether new clients get devices. While devices are taken away they do not: who looked for
 /// clients has seen all of them.
 pub struct Admission {
-    /// This many keep it closed.
-    closed: Mutex<usize>,
+    /// What is taken away: a device, by its number, or all of them. It may be there several times.
+    closed: Mutex<Vec<Option<u32>>>,
 }
 
-/// No client gets a device until this is dropped.
-pub struct Closed<'a>(&'a Admission);
+/// No client gets a device, or that one device, until this is dropped.
+pub struct Closed<'a>(&'a Admission, Option<u32>);
 
 impl Admission {
     /// Clients get devices.
     #[must_use]
     pub fn open() -> Admission {
-        Admission { closed: Mutex::new(0) }
+        Admission { closed: Mutex::new(Vec::new()) }
     }
 
     /// Refuses new clients. Those that have a device keep it, and can be seen.
     pub fn close(&self) -> Closed<'_> {
-        *self.closed.lock() += 1;
-        Closed(self)
+        self.close_to(None)
+    }
+
+    /// As [`Admission::close`], for the device of this number alone.
+    pub fn close_one(&self, disk: u32) -> Closed<'_> {
+        self.close_to(Some(disk))
+    }
+
+    fn close_to(&self, what: Option<u32>) -> Closed<'_> {
+        self.closed.lock().push(what);
+        Closed(self, what)
     }
 }
 
 impl Drop for Closed<'_> {
     fn drop(&mut self) {
-        *self.0.closed.lock() -= 1;
+        let mut closed = self.0.closed.lock();
+        let at = closed.iter().position(|it| *it == self.1);
+        at.map(|at| closed.swap_remove(at));
     }
 }
 
@@ -70,8 +81,8 @@ impl DiskExports {
     /// Makes a client a user of `disk`.
     fn admit(&self, disk: &Arc<Disk>) -> Result<Opener, OpenError> {
         let closed = self.admission.closed.lock();
-        if *closed > 0 {
-            let message = format!("{} is just being taken away with all devices", disk.name());
+        if closed.iter().any(|it| it.is_none_or(|id| id == disk.id())) {
+            let message = format!("{} is just being taken away", disk.name());
             return Err(OpenError::Refused(message));
         }
         Ok(disk.open())

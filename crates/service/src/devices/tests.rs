@@ -233,6 +233,44 @@ fn a_client_that_has_just_gone_is_no_user() {
 }
 
 #[test]
+fn clients_that_connect_again_at_once_keep_no_device_from_force() {
+    let devices = devices();
+    let server = Server::new(Arc::new(devices.exports(false)), nbd::Options::default()).unwrap();
+    let server = Arc::new(server);
+    devices.serve_nbd(Vec::new(), Some(server.clone()));
+    let over = std::sync::atomic::AtomicBool::new(false);
+    let mut refused = Vec::new();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let (mut ours, theirs) = UnixStream::pair().unwrap();
+                    server.spawn(nbd::Stream::from(theirs)).unwrap();
+                    let export_name = b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x05zram0";
+                    let _ = ours.write_all(export_name);
+                    // Until it is cut off, or refused.
+                    let _ = ours.read_to_end(&mut Vec::new());
+                }
+            });
+        }
+        let _ends = testkit::Ends(&over);
+        for _ in 0..200 {
+            devices.add(&sized("64K")).unwrap();
+            refused.extend(devices.reset("zram0", "1", true).err());
+            refused.extend(devices.remove("zram0", true).err());
+            let end = Instant::now() + Duration::from_secs(60);
+            while !names(&devices).is_empty() && devices.remove("zram0", true).is_err() {
+                assert!(Instant::now() < end, "it is always refused");
+            }
+        }
+    });
+    let count = refused.len();
+    assert!(refused.is_empty(), "{count} times, first: {}", refused[0]);
+    server.shutdown();
+    assert!(server.join());
+}
+
+#[test]
 fn nothing_comes_after_the_stop() {
     let devices = devices();
     devices.add(&sized("1M")).unwrap();
