@@ -148,7 +148,7 @@ impl Daemon {
     fn open(
         &mut self,
         (by, spared): (&Plan, Spared<'_>),
-        left: (Option<takeover::Left>, Option<Taken>),
+        left: (Option<takeover::Left>, &mut Option<Taken>),
         transport: Transport,
         events: Sender<Event>,
     ) -> Result<(), ControlError> {
@@ -184,7 +184,8 @@ impl Daemon {
                 Err(error) => return Err(ublk_error(&error)),
             }
         }
-        if let Some(swap) = swap {
+        // Until here a start that fails leaves them to the next process.
+        if let Some(swap) = swap.take() {
             self.notes.extend(self.swaps.adopt(swap));
             if self.machine.disks().is_empty() {
                 followed = swap::cache::follow(&self.machine, &by.changes);

@@ -21,6 +21,7 @@ mod in_use;
 mod keep;
 mod keep_backing;
 mod keep_refused;
+mod keep_slow;
 mod keep_swap;
 mod keep_up;
 mod keep_users;

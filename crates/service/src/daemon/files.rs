@@ -16,6 +16,7 @@ use crate::state::{Connection, State};
 use crate::swap::served::say_lack;
 use crate::takeover::{self, Left};
 use crate::transport::Transport;
+use crate::unfinished;
 
 /// Opens the FUSE frontend, with the mount `left` by the daemon before if there is one. Adds to
 /// `notes` what the user should know.
@@ -56,7 +57,7 @@ pub(super) fn open(
     };
     let Some(mount) = mount else { return Ok(None) };
     let mut loops = has_loops(notes).then(|| Arc::new(Loops::here()));
-    if let Some(state) = state {
+    let mut keep = |state: &State| -> Result<(), ControlError> {
         if !is_taken {
             notes.extend(takeover::keep_mount(state, &mount)?);
         }
@@ -65,6 +66,14 @@ pub(super) fn open(
             loops = Some(Arc::new(helpers));
             notes.extend(note);
         }
+        Ok(())
+    };
+    if let Err(error) = state.map_or(Ok(()), &mut keep) {
+        if is_taken {
+            // Its drop would take it away from its users.
+            unfinished::leave(mount);
+        }
+        return Err(error);
     }
     Ok(Some(Files { mount, loops, made: claim.made().clone() }))
 }

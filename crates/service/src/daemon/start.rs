@@ -165,7 +165,7 @@ fn begin(
         claim,
     });
     daemon.swaps.leave(refused);
-    daemon.open((&by, spared), (left, parts.taken.take()), transport, events)
+    daemon.open((&by, spared), (left, &mut parts.taken), transport, events)
 }
 
 /// Is it the cache of the swap devices that is refused, before anything of it is served, while
