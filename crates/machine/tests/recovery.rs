@@ -267,6 +267,39 @@ fn a_damaged_codec_costs_its_pages_and_one_in_use_refuses_the_disk() {
     assert_eq!(text, said);
 }
 
+/// The device keeps its codecs itself only when it has a size.
+#[test]
+fn codecs_come_back_of_a_disk_that_has_no_size_yet() {
+    let (memory, machine) = machine();
+    let disk = machine.add().unwrap();
+    for (name, value) in [
+        ("comp_algorithm", "zstd"),
+        ("algorithm_params", "priority=0 level=3"),
+        ("recomp_algorithm", "algo=deflate priority=2"),
+        // It is refused with the size, and not before.
+        ("algorithm_params", "priority=2 level=99 deflate.winbits=-12"),
+        ("algorithm_params", "priority=3 level=7"),
+    ] {
+        set(&disk, name, value);
+    }
+    let (memory, disks) = dies(&memory, machine);
+    let (machine, _) = try_recover(&memory, &disks).unwrap();
+    let disk = machine.disk(0).unwrap();
+    assert!(show(&disk, "comp_algorithm").contains("[zstd]"));
+    assert!(show(&disk, "recomp_algorithm").starts_with("#2: "));
+    assert!(show(&disk, "recomp_algorithm").contains("[deflate]"));
+    assert_eq!(machine.saved(), disks);
+    assert!(zram::attributes(disk.clone()).store("disksize", "1M").is_err());
+    set(&disk, "algorithm_params", "priority=2 level=9");
+    set(&disk, "disksize", "1M");
+    let saved = machine.saved();
+    assert!(saved[0].settings.iter().all(|(name, _)| !name.starts_with("codec")), "{saved:?}");
+    drop(disk);
+    let (memory, disks) = dies(&memory, machine);
+    let (machine, _) = try_recover(&memory, &disks).unwrap();
+    assert!(show(&machine.disk(0).unwrap(), "comp_algorithm").contains("[zstd]"));
+}
+
 #[test]
 fn settings_and_ages_come_back() {
     let (memory, machine) = machine();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{ControlError, Errno, Object};
+use control::{ControlError, Errno};
 use host::Role;
 use machine::{DiskOutcome, HostSystem, MachineOptions, Progress};
 use pagealloc::{Zone, ZoneStats};
@@ -161,9 +161,9 @@ pub fn check(disks: &[SavedDisk]) -> Result<(), ControlError> {
     let files = Arc::new(HostSystem);
     let machine = Machine::new(Arc::new(host::Mmap), options(files))?;
     for saved in disks {
-        let settings = zram::attributes(machine.add()?);
+        let disk = machine.add()?;
         for (name, value) in saved.settings.iter().filter(|(name, _)| name != backings::OF_DISK) {
-            settings.store(name, value).map_err(|error| {
+            zram::restore_setting(&disk, name, value).map_err(|error| {
                 let message = format!("{name} of zram{}: {}", saved.id, error.message);
                 ControlError::new(error.errno, message)
             })?;

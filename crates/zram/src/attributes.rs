@@ -18,7 +18,7 @@ use alloc::sync::Arc;
 use control::{Attribute, Bound};
 
 pub use paths::with_absolute_paths;
-pub use saved::saved_settings;
+pub use saved::{restore_setting, saved_settings};
 
 use crate::Disk;
 

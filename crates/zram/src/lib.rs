@@ -33,7 +33,8 @@ pub mod slots;
 pub mod snapshot;
 mod tiering;
 
-pub use attributes::{ATTRIBUTES, attributes, saved_settings, with_absolute_paths};
+pub use attributes::{ATTRIBUTES, attributes, with_absolute_paths};
+pub use attributes::{restore_setting, saved_settings};
 pub use cloning::Cloned;
 pub use disk::WhenFull;
 pub use disk::Which;

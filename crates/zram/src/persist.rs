@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 use alloc::{boxed::Box, format, string::String, sync::Arc};
 use core::ops::Range;
 
-use control::{ControlError, Errno, Object as _};
+use control::{ControlError, Errno};
 use objects::{Findings, Persist, Survey, all_there};
 use pagealloc::FrameSet;
 use pagelog::{NotLeft, StoredAt};
@@ -40,7 +40,7 @@ use units::{Cpu, PAGE_SIZE};
 use zcomp::PRIORITIES;
 use zsmalloc::Census;
 
-use crate::attributes::{attributes, saved_settings};
+use crate::attributes::{restore_setting, saved_settings};
 use crate::cloning::Cloned;
 use crate::counts::{Count, Counts};
 use crate::disk::{Disk, Place, Settings};
@@ -216,10 +216,9 @@ impl Recovered {
 
 /// Stores settings in a new device.
 fn set(disk: &Arc<Disk>, settings: &[(String, String)]) -> Result<(), ControlError> {
-    let rows = attributes(disk.clone());
     let (last, first) = settings.iter().partition::<Vec<_>, _>(|it| it.0 == BACKING);
     for (name, value) in first.into_iter().chain(last) {
-        let stored = match rows.store(name, value) {
+        let stored = match restore_setting(disk, name, value) {
             Err(error) if name == BACKING => disk.set_absent_backing(value, &error.message),
             stored => stored,
         };

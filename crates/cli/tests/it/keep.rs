@@ -14,7 +14,7 @@ use std::time::Duration;
 use testkit::Rng;
 
 use crate::common::{NbdClient, Place, noise, program, rampack, refused, wait_until};
-use crate::keeper::{daemon_of, kill};
+use crate::keeper::{Keeper, daemon_of, kill};
 
 /// Ends the keeper and its daemon with the test.
 pub struct Kept(pub Child);
@@ -202,5 +202,23 @@ fn all_devices_are_there_after_a_death_during_the_first_start() {
     refused(&asked(&format!("get {last} disksize")), 1, &[&last]);
     wait_until("the daemon stops", || asked("stop").code == 0);
     assert_eq!(keeper.0.wait().unwrap().into_raw(), 0);
+    place.is_clean();
+}
+
+#[test]
+fn a_disk_without_a_size_keeps_its_codecs() {
+    let place = Place::new();
+    let mut keeper = Keeper::start(&place, "serve --transport nbd --size 4M");
+    keeper.does("add --algorithm zstd --level 3");
+    keeper.does("set zram1 recomp_algorithm=algo=deflate");
+    for _ in 0..2 {
+        keeper.kill(libc::SIGKILL);
+        keeper.wait();
+    }
+    assert!(keeper.does("get zram1 comp_algorithm").contains("[zstd]"));
+    assert!(keeper.does("get zram1 recomp_algorithm").contains("[deflate]"));
+    keeper.does("set zram1 disksize=1M");
+    assert!(keeper.does("get zram1 comp_algorithm").contains("[zstd]"));
+    keeper.stop();
     place.is_clean();
 }

@@ -92,8 +92,9 @@ pub fn read(from: &Path) -> (Vec<KeptRegion>, Saved) {
                 clone_of: clone_of.parse().ok(),
                 settings: Vec::new(),
             }),
-            ["setting", name, value] => {
-                disks.last_mut().unwrap().settings.push((name.into(), value.into()));
+            ["setting", name, ..] => {
+                let value = words[2..].join(" ");
+                disks.last_mut().unwrap().settings.push((name.into(), value));
             }
             ["below", path] => *below = Some(path.into()),
             ["swap"] => *swap = Some(SavedSwap::default()),

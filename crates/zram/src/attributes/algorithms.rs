@@ -84,7 +84,11 @@ fn again_priority(value: &str) -> Result<u8, ControlError> {
 }
 
 /// A codec and its parameters, as `algo=NAME priority=N level=N dict=PATH deflate.winbits=N`.
-fn parameters(disk: &Disk, what: &str, text: &str) -> Result<(Which, Params), ControlError> {
+pub(super) fn parameters(
+    disk: &Disk,
+    what: &str,
+    text: &str,
+) -> Result<(Which, Params), ControlError> {
     const ALLOWED: &str =
         "algo=NAME, priority=0 to 3, level=NUMBER, dict=PATH, deflate.winbits=NUMBER";
     let (mut which, mut params) = (Which::default(), Params::default());
