@@ -143,6 +143,23 @@ fn a_load_goes_by_a_disk_that_could_not_be_taken_over() {
 }
 
 #[test]
+fn what_is_to_be_saved_and_could_not_be_taken_over_refuses_a_stop() {
+    let place = Place::new();
+    let saved = place.path().join("saved");
+    let line = format!("up --transport nbd --size 4M --snapshot {}", saved.display());
+    let mut keeper = Keeper::start(&place, &line);
+    damage(&mut keeper, "zram0");
+    let words = ["zram0 cannot be saved to ", "it could not be taken over", "with --force it is"];
+    refused(&keeper.ask("stop"), 1, &words);
+    assert!(first(&keeper)["refused"].is_string(), "it is there");
+    keeper.does("stop --force");
+    keeper.says("zram0 is not saved to ");
+    assert_eq!(keeper.ended(), 0);
+    assert!(!saved.exists());
+    place.is_clean();
+}
+
+#[test]
 fn disks_are_served_while_the_swap_cache_cannot_be_taken_over() {
     let name = "disks_are_served_while_the_swap_cache_cannot_be_taken_over";
     if !met(name, &crate::keep_swap::needs()) {

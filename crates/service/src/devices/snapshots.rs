@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
+use machine::RefusedDisk;
 use units::{human, parse_size};
 use zram::{Disk, Restored, Restoring, Snapshot};
 
@@ -255,13 +256,28 @@ impl Devices {
         !self.to_save().is_empty()
     }
 
+    /// Those that are to be saved and could not be taken over: their names and files, and why.
+    fn refused_to_save(&self) -> Vec<(String, PathBuf, ControlError)> {
+        let saved_at = self.saved_at.lock().clone();
+        let refused = self.machine.refused().into_iter().filter(|it| it.saved.bytes != 0);
+        let with_file = |RefusedDisk { saved, why }| {
+            let path = saved_at.get(&saved.id)?.clone();
+            let message = format!("it could not be taken over: {}", why.message);
+            Some((format!("zram{}", saved.id), path, ControlError::new(why.errno, message)))
+        };
+        refused.filter_map(with_file).collect()
+    }
+
     /// Checks that the devices can be saved, as far as can be told before they are.
     ///
     /// # Errors
     /// That of the first that cannot be.
     pub fn check_savable(&self) -> Result<(), ControlError> {
+        if let Some((name, path, why)) = self.refused_to_save().first() {
+            return Err(not_saved(name, path, why));
+        }
         let check = |(disk, path): &(Arc<Disk>, PathBuf)| {
-            check_writable(path).map_err(|error| not_saved(disk, path, &error))
+            check_writable(path).map_err(|error| not_saved(&disk.name(), path, &error))
         };
         self.to_save().iter().try_for_each(check)
     }
@@ -274,7 +290,7 @@ impl Devices {
     pub(super) fn save_unused(&self) -> Result<(), ControlError> {
         for (disk, path) in self.to_save() {
             self.refuse_clients(&disk, false)?;
-            self.save_disk(&disk, &path).map_err(|error| not_saved(&disk, &path, &error))?;
+            self.save_disk(&disk, &path).map_err(|error| not_saved(&disk.name(), &path, &error))?;
         }
         Ok(())
     }
@@ -306,11 +322,14 @@ impl Devices {
     /// Saves what is left of the devices that are to be saved, which nobody uses any more. The user
     /// is told of those that cannot be: what was saved of them before stays.
     pub fn save_by_force(&self) {
-        for (disk, path) in self.to_save() {
-            if let Err(error) = self.save_disk(&disk, &path) {
-                let (name, path, why) = (disk.name(), path.display(), sentence(&error));
-                say(&format!("rampack: {name} is not saved to {path}: {why}\n"));
-            }
+        let not_saved = |(disk, path): (Arc<Disk>, PathBuf)| {
+            let error = self.save_disk(&disk, &path).err()?;
+            Some((disk.name(), path, error))
+        };
+        let all = self.to_save().into_iter().filter_map(not_saved);
+        for (name, path, error) in all.chain(self.refused_to_save()) {
+            let (path, why) = (path.display(), sentence(&error));
+            say(&format!("rampack: {name} is not saved to {path}: {why}\n"));
         }
         self.saved_at.lock().clear();
     }
@@ -335,10 +354,9 @@ fn is_same(one: &Path, other: &Path) -> bool {
     one == other || real(one).is_some_and(|it| Some(it) == real(other))
 }
 
-fn not_saved(disk: &Disk, path: &Path, error: &ControlError) -> ControlError {
+fn not_saved(name: &str, path: &Path, error: &ControlError) -> ControlError {
     let message = format!(
-        "{} cannot be saved to {}: {}; it goes on; with --force it is given up",
-        disk.name(),
+        "{name} cannot be saved to {}: {}; it goes on; with --force it is given up",
         path.display(),
         error.message
     );
