@@ -19,8 +19,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use control::{ControlError, Errno};
-use host::{KeptRegion, Memfds, page_bytes};
-use kept::{Contents, Device, Mount, Region, Store, Table};
+use host::{Memfds, page_bytes};
+use kept::{Contents, Device, Store, Table};
 use machine::Machine;
 use sync::Mutex;
 use ublk::Id;
@@ -37,6 +37,7 @@ pub mod file_system;
 mod handed_over;
 mod kept_before;
 pub mod swaps;
+mod writing;
 use backings::Backings;
 pub use connections::Connection;
 use connections::{CONNECTIONS, path_of_socket};
@@ -508,77 +509,6 @@ impl State {
         if let Err(error) = end() {
             tracing::warn!("the next daemon may find devices of this one: {error}");
         }
-    }
-
-    /// The devices are asked for here, so that of two callers the later one has the later ones.
-    fn write(
-        &self,
-        devices: impl FnOnce() -> Vec<Device>,
-    ) -> Result<(), Box<dyn std::error::Error>> {
-        let mut written = self.written.lock();
-        let devices = devices();
-        if !self.has_manager() {
-            // The devices end with this process, as any without a service manager, and clients
-            // need not wait.
-            written.devices = generations(&devices);
-            return Ok(());
-        }
-        let now = self.memory.regions();
-        // The service manager does not say that it has no room. What is given up takes room until
-        // the table is written.
-        let is_gone = |name: &&String| now.iter().all(|region| region.name != **name);
-        let regions = now.len() + written.regions.keys().filter(is_gone).count();
-        let others: usize = written.others.values().map(|other| other.fds.len()).sum();
-        let below = backings::paths(&devices);
-        let (count, most) = (regions + others + self.backings.count(&below) + 1, self.most);
-        if !devices.is_empty() && count > most {
-            let text = format!(
-                "{count} descriptors have to be kept, and the service manager keeps {most} \
-                 (FileDescriptorStoreMax=)"
-            );
-            return Err(text.into());
-        }
-        let (mut regions, mut by_name) = (Vec::new(), BTreeMap::new());
-        let was_kept = written.is_kept;
-        let mut are_new = !was_kept;
-        for KeptRegion { name, file, bytes } in now {
-            let descriptor = format!("{PREFIX}{name}");
-            let is_kept = written.regions.get(&name).is_some_and(|it| Arc::ptr_eq(it, &file));
-            if !is_kept {
-                // An earlier one of the name, or one of a save that failed, is not taken for it.
-                self.store.forget(&descriptor)?;
-                self.store.keep(&descriptor, file.as_fd())?;
-                are_new = true;
-            }
-            by_name.insert(name.clone(), file);
-            regions.push(Region { name, descriptor, bytes });
-        }
-        let Written { table, others, files, asked, .. } = &mut *written;
-        if !was_kept {
-            for (name, other) in others.iter_mut().filter(|(_, other)| !other.is_kept) {
-                other.fds.iter().try_for_each(|fd| self.store.keep(name, fd.as_fd()))?;
-                other.is_kept = true;
-            }
-            self.store.keep(TABLE, table.as_fd())?;
-        }
-        let keep = |name: &str, file: &File| self.store.keep(name, file.as_fd());
-        if self.backings.keep(&below, keep)? || are_new {
-            self.store.settle(PATIENCE)?;
-        }
-        let of_swap = self.swaps.lock().0.keys().map(|number| swaps::mount(*number)).collect();
-        let mut mounts: Vec<Mount> = [vec![connections::mount(files)], of_swap].concat();
-        mounts.retain(|mount| others.contains_key(&mount.descriptor));
-        mounts.extend(self.backings.mount(&below));
-        let generations = generations(&devices);
-        let asked = if devices.is_empty() { Asked::new() } else { asked.clone() };
-        table.write(&Contents { regions, devices, mounts, asked })?;
-        (written.is_kept, written.devices) = (true, generations);
-        let gone = written.regions.keys().filter(|name| !by_name.contains_key(*name));
-        let gone = gone.map(|name| format!("{PREFIX}{name}"));
-        let gone: Vec<String> = gone.chain(self.backings.give_up(&below)).collect();
-        written.regions = by_name;
-        gone.iter().try_for_each(|name| self.store.forget(name))?;
-        Ok(())
     }
 }
 

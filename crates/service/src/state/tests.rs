@@ -138,6 +138,37 @@ fn what_is_given_up_takes_room_until_the_table_is_written() {
     replace(9).unwrap();
 }
 
+/// What a save that failed has given to the service manager is in no table.
+#[test]
+fn a_save_that_fails_leaves_nothing_with_the_service_manager() {
+    let (place, ends) = (TempDir::new(), AtomicBool::new(false));
+    let path = place.join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let manager = Manager { socket, room: usize::MAX, kept: Mutex::new(Vec::new()) };
+    thread::scope(|scope| {
+        scope.spawn(|| manager.run(&ends));
+        let _ends = Ends(&ends);
+        let state = state(&path, 99);
+        let kept = || {
+            state.settle().unwrap();
+            manager.kept.lock().clone()
+        };
+        let asked = |text: &str| state.set_asked([("a".into(), text.into())].into());
+        for has_table in [false, true] {
+            let before = kept();
+            let refused = regions(&state.memory, 1);
+            // There is no room for it in the table.
+            asked(&"x".repeat(1 << 20));
+            state.write(|| disk(1, "/a")).unwrap_err();
+            assert_eq!(kept(), before, "{has_table}");
+            drop(refused);
+            asked("x");
+            state.write(|| disk(1, "/a")).unwrap();
+            assert_eq!(kept(), [TABLE], "{has_table}");
+        }
+    });
+}
+
 /// A device whose backing device was not there left what opens it to a later daemon.
 #[test]
 fn a_swap_device_that_is_given_up_leaves_no_region() {
