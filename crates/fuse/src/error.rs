@@ -4,6 +4,8 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use host::errno;
+
 use crate::User;
 
 /// Why a mount or a loop device could not be made or removed.
@@ -54,6 +56,14 @@ impl Error {
     pub(crate) fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
         let doing = doing.into();
         move |source| Error::System { doing, source }
+    }
+
+    /// Did the system lack something that it may have later, such as memory or a descriptor?
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        const LACKS: [i32; 4] = [errno::ENOMEM, errno::EAGAIN, errno::EMFILE, errno::ENFILE];
+        let Error::System { source, .. } = self else { return false };
+        source.raw_os_error().is_some_and(|number| LACKS.contains(&number))
     }
 
     pub(crate) fn mount_point(path: &Path, why: impl Into<String>) -> Error {

@@ -226,7 +226,9 @@ impl Mount {
     ///
     /// # Errors
     /// [`Error::System`] if it is not mounted any more. If the kernel cannot ask again, which
-    /// [`Mount::channel`] tells before, all requests fail and it is unmounted.
+    /// [`Mount::channel`] tells before, all requests fail and it is unmounted. It stays where the
+    /// error [is passing](Error::is_passing): its users wait for the next process, but for what
+    /// threads that could be started answer until this one ends.
     pub fn take_over(
         at: &Path,
         channel: OwnedFd,
@@ -249,6 +251,7 @@ impl Mount {
             Ok(threads) => {
                 mount.serving = Some(Serving { threads, rings: None, session: None });
             }
+            Err(error) if error.is_passing() => return Err(error),
             Err(error) => {
                 let _ = mount.place.take_down(true, || None, || {});
                 return Err(error);

@@ -183,6 +183,16 @@ fn no_user_of_a_disk_sees_that_its_server_was_killed() {
     survive(name, "mount-kept", 30, true).unwrap();
 }
 
+#[test]
+fn users_of_a_disk_wait_when_its_next_server_has_no_descriptor_left() {
+    let name = "users_of_a_disk_wait_when_its_next_server_has_no_descriptor_left";
+    if !testkit::met(name, &[Need::Root, Need::Fuse, has_resend()]) {
+        return;
+    }
+    survive(name, "mount-starved", 2, false).unwrap();
+    survive(name, "starved", 2, false).unwrap();
+}
+
 /// Makes a directory with files of random contents and sizes.
 fn make_tree(at: &Path, rng: &mut Rng) {
     for directory in 0..8 {

@@ -38,7 +38,6 @@ use machine::RefusedDisk;
 use nbd::Listener;
 
 use crate::engine::Machine;
-use crate::failure::frontend_error;
 use crate::latency::Timed;
 use crate::loops::{HelpersEnd, Loops};
 use crate::root::Root;
@@ -64,11 +63,12 @@ pub fn options(lasts: bool) -> Options {
     }
 }
 
-/// Serves the mount of the daemon before. On an error all its requests fail, and it is gone.
+/// Serves the mount of the daemon before. It stays after an error that is passing; after another
+/// one all its requests fail, and it is gone.
 ///
 /// # Errors
 /// Those of [`Mount::take_over`].
-pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, ControlError> {
+pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, fuse::Error> {
     let (channel, numbers) = left;
     // An older program kept none.
     let next = numbers.iter().find(|(name, _)| name == NEXT).map_or(0, |(_, next)| *next);
@@ -85,7 +85,7 @@ pub fn mount(left: Left, root: &Root, machine: &Machine) -> Result<Mount, Contro
         Some(KeptFile { name, number, device })
     };
     let files = (numbers.into_iter().filter_map(file).collect(), next);
-    Mount::take_over(&root.files(), channel, files, options(true)).map_err(|e| frontend_error(&e))
+    Mount::take_over(&root.files(), channel, files, options(true))
 }
 
 /// Lets `mount` outlive the daemon. Returns what the user should know.

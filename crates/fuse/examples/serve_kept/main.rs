@@ -8,13 +8,13 @@
 //!
 //! Kinds: `kept`; `slow` (each operation takes a millisecond); `private` (a fault: the contents end
 //! with the process); `half` (slow, and a fault: only the first descriptor is kept; without
-//! `mount-`).
+//! `mount-`); `starved` (the second process has one descriptor left when it takes the file over).
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::fs::OpenOptions;
-use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::parent_id;
 use std::path::Path;
 use std::sync::Arc;
@@ -26,6 +26,7 @@ use fuse::{KeptFile, Mount, Options, SwapFile, SwapFileOptions};
 use host::Memfds;
 use kept::{Contents, Device, Region, Store, Table};
 use pagealloc::MemoryProvider;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 mod disk;
 
@@ -215,5 +216,19 @@ fn next(
     }
     let disk = disk(&memory, bytes, kind)?;
     let number = device.settings.get("number");
+    if kind.ends_with("starved") {
+        starve(&at.with_extension("starved"))?;
+    }
     Served::take_over(at, take(&mut fds, CHANNEL), disk, threads, number)
+}
+
+/// Leaves this process one descriptor, unless the file `once` is there.
+fn starve(once: &Path) -> io::Result<()> {
+    if once.exists() {
+        return Ok(());
+    }
+    fs::write(once, "")?;
+    let next = File::open("/dev/null")?.as_raw_fd() as u64;
+    let limit = Rlimit { current: Some(next + 1), ..getrlimit(Resource::Nofile) };
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }

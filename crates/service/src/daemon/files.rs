@@ -31,10 +31,12 @@ pub(super) fn open(
     let mut taken = None;
     match left.map(|left| takeover::mount(left, claim.root(), machine)) {
         Some(Ok(mount)) => taken = Some(mount),
+        // Its users wait for the next process, which tries again.
+        Some(Err(error)) if error.is_passing() => return Err(frontend_error(&error)),
         Some(Err(error)) => {
             notes.push(format!(
                 "the users of block devices and files of the daemon before get errors: {}",
-                error.message
+                frontend_error(&error).message
             ));
             if let Some(state) = state {
                 state.give_up(Connection::Files);
