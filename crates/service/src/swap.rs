@@ -17,6 +17,7 @@ pub mod group;
 pub mod header;
 pub mod helpers;
 pub mod in_front;
+pub mod left;
 pub mod leftovers;
 pub mod off;
 pub mod parts;

@@ -102,7 +102,7 @@ pub(crate) fn table(swaps: &[SwapReport], pool: Option<&PoolReport>, exact: bool
             size(log.copied, exact)
         );
     }
-    for swap in swaps {
+    for swap in swaps.iter().filter(|swap| !swap.serving.by.is_empty()) {
         let ServingReport { by, threads, minor_faults, major_faults } = &swap.serving;
         let _ = writeln!(
             text,

@@ -18,6 +18,7 @@ use zswap::Headroom;
 use super::backing::OpenedBacking;
 use super::cache::Cache;
 use super::frees::Hearing;
+use super::left::Pages;
 use super::recovery::TakenArea;
 use super::report::{LogReport, SwapReport};
 use super::served::{Served, Serving};
@@ -69,7 +70,7 @@ pub enum Adopted {
     /// The kernel did not swap to it.
     Gone,
     /// It is not served, and all that is left of it stays: the kernel swaps to it.
-    Left,
+    Left(Pages),
 }
 
 /// The options for making a swap device.
@@ -296,10 +297,11 @@ impl Area {
             Ok((devices.place()?, there))
         };
         let ((made, root), there) = match found() {
-            Ok(found) if !taken.stays => found,
+            Ok(found) if taken.stays.is_none() => found,
             found => {
+                let pages = taken.stays.unwrap_or(Pages::Served);
                 unfinished::leave(taken);
-                return found.map(|_| Adopted::Left);
+                return found.map(|_| Adopted::Left(pages));
             }
         };
         let TakenArea {

@@ -25,6 +25,7 @@ use super::backing::OpenedBacking;
 use super::cache::Cache;
 use super::frees::Hearing;
 use super::helpers::Helpers;
+use super::left::Pages;
 use super::report::Protection;
 use super::served::Serving;
 use super::stuck::Watcher;
@@ -53,7 +54,7 @@ pub struct TakenArea {
     pub(super) serving: Option<Serving>,
     pub(super) hearing: Hearing,
     /// It cannot be served, and the kernel swaps to it: all that is left of it must stay.
-    pub(super) stays: bool,
+    pub(super) stays: Option<Pages>,
     pub(super) cache: Cache,
     pub(super) log: Option<Arc<LogDevice>>,
     pub(super) backing: Option<OpenedBacking>,
@@ -64,7 +65,7 @@ impl Taken {
     /// `/dev/ublkbN`. A device that cannot be served for now stays as well.
     #[must_use]
     pub fn devices(&self) -> (Vec<usize>, Vec<u32>) {
-        let there = || self.areas.iter().filter(|it| it.serving.is_some() || it.stays);
+        let there = || self.areas.iter().filter(|it| it.serving.is_some() || it.stays.is_some());
         let files = there().filter(|it| it.saved.ublk.is_none()).map(|it| it.saved.number);
         let ublks = there().filter_map(|it| Some(it.saved.ublk?.number));
         (files.collect(), ublks.collect())
@@ -123,21 +124,21 @@ pub fn take_over(
             let device = device_of(cache, &saved);
             kill_point("unserved");
             let kept = KeptArea { number, ublk: saved.ublk.map(|id| id.number) };
-            let mut stays = stay.contains(&number);
+            let mut stays = stay.contains(&number).then_some(Pages::Gone);
             let serving = match stays {
-                true => None,
-                false => {
+                Some(_) => None,
+                None => {
                     Serving::take_over(&at, device, saved.ublk, channels).unwrap_or_else(|error| {
                         told.push(format!("{} is not served: {}", name(number), error.message));
-                        stays = true;
+                        stays = Some(Pages::Awaited);
                         None
                     })
                 }
             };
             // What the kernel swaps to is not gone, whatever it seems.
-            if serving.is_none() && !stays && used_areas(&[kept], root).contains(&number) {
+            if serving.is_none() && stays.is_none() && used_areas(&[kept], root).contains(&number) {
                 told.push(format!("{} is not served, and the kernel swaps to it", name(number)));
-                stays = true;
+                stays = Some(Pages::Gone);
             }
             kill_point("served");
             if let Some((cache, backing)) = taking.next.take() {

@@ -17,6 +17,7 @@ use super::backing::{self, OpenedBacking};
 use super::cache;
 use super::helpers::Helpers;
 use super::in_front;
+use super::left::{self, LeftArea, LeftAreas, Pages};
 use super::protections::{self, Protections};
 use super::recovery::Taken;
 use super::report::{PoolReport, Protection, SwapReport};
@@ -25,7 +26,6 @@ use super::stuck::{self, Watcher};
 use super::{MOST, header, kill_point, name, served};
 use crate::devices::Devices;
 use crate::loops::Loops;
-use crate::observed::used_areas;
 use crate::plan::KeptArea;
 use crate::protocol::SwapOn;
 use crate::state::swaps::SharedSwap;
@@ -62,9 +62,8 @@ pub struct Swaps {
     /// No device may come any more.
     is_ending: AtomicBool,
     areas: Mutex<BTreeMap<usize, Arc<Area>>>,
-    /// The devices of the daemon before that this daemon cannot take down. What is swapped out to
-    /// them is kept until the kernel does not swap to them any more.
-    left: Mutex<Vec<KeptArea>>,
+    /// The devices of the daemon before that this daemon cannot take down.
+    left: LeftAreas,
     guard: Mutex<Option<Guard>>,
 }
 
@@ -74,7 +73,7 @@ impl Swaps {
     pub fn new(devices: Arc<Devices>) -> Swaps {
         let (areas, guard) = (Mutex::new(BTreeMap::new()), Mutex::new(None));
         let loops = Mutex::new(Arc::new(Loops::here()));
-        let left = Mutex::new(Vec::new());
+        let left = LeftAreas::new();
         let (coming, turn, is_ending) = (Mutex::new(()), Mutex::new(()), AtomicBool::new(false));
         Swaps { devices, loops, coming, turn, is_ending, areas, left, guard }
     }
@@ -115,7 +114,7 @@ impl Swaps {
                     self.areas.lock().insert(number, Arc::new(*area));
                 }
                 Ok(Adopted::Gone) => tracing::info!("{} was not in use and is gone", name(number)),
-                Ok(Adopted::Left) => self.left.lock().push(kept),
+                Ok(Adopted::Left(pages)) => self.left.add([(kept, pages)]),
                 Err(error) => {
                     // Its threads serve it on.
                     notes.push(format!(
@@ -123,7 +122,7 @@ impl Swaps {
                         name(number),
                         error.message
                     ));
-                    self.left.lock().push(kept);
+                    self.left.add([(kept, Pages::Served)]);
                 }
             }
         }
@@ -135,7 +134,7 @@ impl Swaps {
 
     /// Leaves these devices of the daemon before, whose cache this program cannot take over.
     pub fn leave(&self, areas: Vec<KeptArea>) {
-        *self.left.lock() = areas;
+        self.left.add(areas.into_iter().map(|area| (area, Pages::Awaited)));
     }
 
     /// Ends what exists as long as there is a swap device, if there is none.
@@ -401,7 +400,10 @@ impl Swaps {
         let is_it = |area: &&Arc<Area>| {
             name(area.number()) == last || swaps::is_part(area.path(), Path::new(wanted))
         };
-        let area = areas.iter().find(is_it).cloned().ok_or_else(|| none(wanted, &areas))?;
+        let area = areas.iter().find(is_it).cloned().ok_or_else(|| {
+            let left = self.left().into_iter().find(|(area, _)| name(area.number) == last);
+            left.map_or_else(|| none(wanted, &areas), |left| left::refusal(&left))
+        })?;
         drop(areas);
         self.off_it(area)
     }
@@ -447,14 +449,7 @@ impl Swaps {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
         let mut faults: Vec<ControlError> =
             areas.into_iter().filter_map(|area| self.off_it(area).err()).collect();
-        faults.extend(self.left().into_iter().map(|number| {
-            let message = format!(
-                "the kernel swaps to {}, which this daemon could not take over and cannot take \
-                 down; swap it off first, by its path in /proc/swaps",
-                name(number)
-            );
-            ControlError::new(Errno::EBUSY, message)
-        }));
+        faults.extend(self.left().iter().map(left::refusal));
         let Some(first) = faults.first() else { return Ok(()) };
         let messages: Vec<&str> = faults.iter().map(|error| &*error.message).collect();
         Err(ControlError::new(first.errno, messages.join("; ")))
@@ -479,20 +474,15 @@ impl Swaps {
         self.numbers().is_empty()
     }
 
-    /// The numbers of the devices that the daemon cannot take down and the kernel swaps to.
-    fn left(&self) -> Vec<usize> {
-        let mut left = self.left.lock();
-        if !left.is_empty() {
-            let used = used_areas(&left, self.devices.root());
-            left.retain(|area| used.contains(&area.number));
-        }
-        left.iter().map(|area| area.number).collect()
+    /// The devices that the daemon cannot take down and the kernel swaps to.
+    fn left(&self) -> Vec<LeftArea> {
+        self.left.used(self.devices.root())
     }
 
     /// The numbers of all swap devices, those included that the daemon cannot take down.
     #[must_use]
     pub fn numbers(&self) -> Vec<usize> {
-        let mut numbers = self.left();
+        let mut numbers: Vec<usize> = self.left().iter().map(|(area, _)| area.number).collect();
         numbers.extend(self.areas.lock().keys());
         numbers
     }
@@ -504,11 +494,13 @@ impl Swaps {
         areas.values().map(|area| (name(area.number()), area.path().to_path_buf())).collect()
     }
 
-    /// The reports of all swap devices.
+    /// The reports of all swap devices, those included that the daemon cannot take down.
     #[must_use]
     pub fn reports(&self) -> Vec<SwapReport> {
         let areas: Vec<Arc<Area>> = self.areas.lock().values().cloned().collect();
-        areas.iter().map(|area| self.report(area)).collect()
+        let left = self.left();
+        let left = left.iter().map(|left| left::report(left, self.devices.root()));
+        areas.iter().map(|area| self.report(area)).chain(left).collect()
     }
 
     fn report(&self, area: &Area) -> SwapReport {

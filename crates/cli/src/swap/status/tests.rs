@@ -78,6 +78,26 @@ NOTE: a filter stands in front
 }
 
 #[test]
+fn a_device_that_could_not_be_taken_over_is_there_with_what_to_do() {
+    let left = SwapReport {
+        name: "swap0".into(),
+        block_device: "/dev/ublkb0".into(),
+        bytes: 64 << 20,
+        active: true,
+        used: 8 << 20,
+        priority: Some(100),
+        notes: vec!["let a program that can take it over start".into()],
+        ..SwapReport::default()
+    };
+    let expected = "\
+NAME  SIZE USED CACHED ON-DISK PRIO DEVICE      BACKING STATE
+swap0  64M   8M     0B      0B  100 /dev/ublkb0 none    on
+NOTE: let a program that can take it over start
+";
+    assert_eq!(table(&[left], None, false), expected);
+}
+
+#[test]
 fn exact_numbers_are_bytes() {
     let text = table(&[swap()], None, true);
     assert!(text.contains(" 67108864 8388608 6291456 2097152 "), "{text}");
