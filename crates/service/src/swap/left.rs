@@ -26,24 +26,24 @@ pub enum Pages {
 }
 
 /// A device, and its pages.
-pub type LeftArea = (KeptArea, Pages);
+pub(super) type LeftArea = (KeptArea, Pages);
 
 /// The devices.
-pub struct LeftAreas(Mutex<Vec<LeftArea>>);
+pub(super) struct LeftAreas(Mutex<Vec<LeftArea>>);
 
 impl LeftAreas {
     /// None yet.
-    pub fn new() -> LeftAreas {
+    pub(super) fn new() -> LeftAreas {
         LeftAreas(Mutex::new(Vec::new()))
     }
 
     /// Adds some.
-    pub fn add(&self, areas: impl IntoIterator<Item = LeftArea>) {
+    pub(super) fn add(&self, areas: impl IntoIterator<Item = LeftArea>) {
         self.0.lock().extend(areas);
     }
 
     /// Those that the kernel swaps to.
-    pub fn used(&self, root: &Root) -> Vec<LeftArea> {
+    pub(super) fn used(&self, root: &Root) -> Vec<LeftArea> {
         let mut left = self.0.lock();
         if !left.is_empty() {
             let areas: Vec<KeptArea> = left.iter().map(|(area, _)| area.clone()).collect();
@@ -55,7 +55,7 @@ impl LeftAreas {
 }
 
 /// Why such a device is not taken down, and what to do.
-pub fn refusal((area, pages): &LeftArea) -> ControlError {
+pub(super) fn refusal((area, pages): &LeftArea) -> ControlError {
     let how = match pages {
         Pages::Served => "swap it off by its path in /proc/swaps",
         Pages::Awaited => {
@@ -71,7 +71,7 @@ pub fn refusal((area, pages): &LeftArea) -> ControlError {
 }
 
 /// The report of such a device.
-pub fn report(left: &LeftArea, root: &Root) -> SwapReport {
+pub(super) fn report(left: &LeftArea, root: &Root) -> SwapReport {
     let (area, _) = left;
     let name = name(area.number);
     let device = match area.ublk {
