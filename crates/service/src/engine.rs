@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use control::{ControlError, Errno};
+use control::{Bound, ControlError, Errno, Object};
 use host::Role;
 use machine::{DiskOutcome, HostSystem, MachineOptions, Progress};
 use pagealloc::{Zone, ZoneStats};
 use sync::Mutex;
 use units::human;
 use zram::{HostFiles, Recovered, SavedDisk};
+use zswap::PARAMETERS;
 
 use crate::failure::with_limits;
 use crate::latency;
@@ -172,6 +173,22 @@ pub fn check(disks: &[SavedDisk]) -> Result<(), ControlError> {
     Ok(())
 }
 
+/// Checks that this program takes the settings of a swap cache that another one left.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_swap(settings: &[(String, String)]) -> Result<(), ControlError> {
+    let machine = Machine::new(Arc::new(host::Mmap), options(Arc::new(HostSystem)))?;
+    let rows = Bound::new(machine.swap_to_look_at()?, PARAMETERS);
+    for (name, value) in settings {
+        rows.store(name, value).map_err(|error| {
+            let message = format!("{name} of the swap cache: {}", error.message);
+            ControlError::new(error.errno, message)
+        })?;
+    }
+    Ok(())
+}
+
 /// Tells how far a long recovery is, each second.
 fn progress(tells: bool) -> impl Fn(Progress) + Sync {
     let last = Mutex::new(Instant::now());
@@ -263,5 +280,18 @@ mod tests {
         );
         assert!(turns.end(6, true), "it failed anew");
         assert_eq!(begin(14), after(4, 2));
+    }
+
+    #[test]
+    fn the_settings_of_a_swap_cache_are_taken_or_named() {
+        let machine = new().unwrap();
+        machine.swap().unwrap().set_auto(true).unwrap();
+        let mut settings = machine.saved_swap().unwrap().settings;
+        assert!(settings.iter().any(|(name, value)| name == "auto" && value == "Y"));
+        check_swap(&settings).unwrap();
+        settings.push(("of_a_later_program".into(), "1".into()));
+        let error = check_swap(&settings).unwrap_err();
+        assert_eq!(error.errno, Errno::ENOENT);
+        assert!(error.message.starts_with("of_a_later_program of the swap cache: "), "{error}");
     }
 }

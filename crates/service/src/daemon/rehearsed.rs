@@ -7,6 +7,7 @@ use store::key_of;
 use super::start::planned;
 use super::{DaemonOptions, tls};
 use crate::failure::failed;
+use crate::state::swaps::LeftSwap;
 use crate::{engine, swap};
 
 /// Checks that [`super::Daemon::start`] with these options could take over what this process was
@@ -28,7 +29,10 @@ pub fn rehearse(options: &DaemonOptions) -> Result<(), ControlError> {
     engine::check(state.left())?;
     let left =
         state.take_swap().map_err(|error| failed("cannot take over swap devices", &error))?;
-    let areas = left.map(|left| left.areas).unwrap_or_default();
+    let LeftSwap { areas, cache, .. } = left.unwrap_or_default();
+    if !areas.is_empty() {
+        engine::check_swap(&cache.settings)?;
+    }
     let regions = state.memory().regions();
     for (area, backing) in areas.iter().filter_map(|area| Some((area, area.backing.as_ref()?))) {
         let (name, path) = (swap::name(area.number), backing.path.display());
