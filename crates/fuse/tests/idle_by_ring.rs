@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::start;
 use testkit::Need;
@@ -57,8 +57,10 @@ fn threads_without_requests_wait_for_no_io() {
         host::pin_to_cpu(cpu).unwrap();
         assert_eq!(fs::read(Path::new(&path)).unwrap().len(), 1 << 20);
     }
-    let before = group.stalled();
+    let (before, begun) = (group.stalled(), Instant::now());
     thread::sleep(Duration::from_millis(200));
-    assert_eq!(group.stalled() - before, 0, "microseconds");
+    let stalled = Duration::from_micros(group.stalled() - before);
+    // Nearly all of the time with the fault; its own pages may have to be read.
+    assert!(stalled < begun.elapsed() / 2, "{stalled:?}");
     drop(served);
 }
