@@ -173,7 +173,7 @@ impl Devices {
 
     /// The block device that the driver keeps for device `id` from a daemon before, and that nobody
     /// serves.
-    fn left(&self, id: u32) -> Option<(Id, PathBuf)> {
+    pub(super) fn left(&self, id: u32) -> Option<(Id, PathBuf)> {
         let is_served = self.way(id).and_then(Way::driver).is_some();
         let left = self.state.as_ref().filter(|_| !is_served)?.ublk(id)?;
         Some((left, PathBuf::from(format!("/dev/ublkb{}", left.number))))

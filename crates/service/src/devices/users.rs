@@ -151,7 +151,9 @@ impl Devices {
         self.lifecycle.lock().check()?;
         let disks = self.machine.disks();
         disks.iter().try_for_each(|disk| refuse_snapshot(disk))?;
-        let is_by_driver = |disk: &&Arc<Disk>| self.ublk(disk.id()).is_some();
+        // Also one that could not be taken over: its users wait for the next program.
+        let is_by_driver =
+            |disk: &&Arc<Disk>| self.ublk(disk.id()).is_some() || self.left(disk.id()).is_some();
         let others = disks.iter().filter(|disk| !is_by_driver(disk));
         refuse(others.filter_map(|disk| self.busy(disk.id())).collect()).map_err(|error| {
             let message =
