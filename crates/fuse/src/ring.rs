@@ -288,6 +288,8 @@ impl Ring {
         let holder = &mut self.holders[usize::from(entry.number)];
         let is_new = matches!(mem::replace(holder, Holder::Server), Holder::Elsewhere);
         self.left += usize::from(is_new);
+        // Its request may have had data of which the answer says nothing.
+        self.is_grown |= !entry.memory.present;
         is_new
     }
 

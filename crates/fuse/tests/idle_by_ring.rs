@@ -44,11 +44,16 @@ fn threads_without_requests_wait_for_no_io() {
     let mut numbers = release.split(['.', '-']).map_while(|it| it.parse::<u32>().ok());
     let version = (numbers.next().unwrap(), numbers.next().unwrap());
     let newer = Need::Other { what: "Linux 6.15", is_there: version >= (6, 15) };
-    if !common::met("threads_without_requests_wait_for_no_io", &[Need::Fuse, newer]) {
+    let group = Group::make();
+    let what = "a control group of version 2 with io.pressure";
+    let told = Need::Other { what, is_there: group.is_some() };
+    if !common::met(
+        "threads_without_requests_wait_for_no_io",
+        &[Need::Fuse, Need::UnifiedGroup, newer, told],
+    ) {
         return;
     }
-    // Not every system has it.
-    let Some(group) = Group::make() else { return };
+    let Some(group) = group else { return };
     let mut served = start();
     fs::write(group.0.join("cgroup.procs"), served.pid().to_string()).unwrap();
     let path = served.add("zram0", 1 << 20);

@@ -453,13 +453,16 @@ fn while_a_backing_device_hangs_pages_of_other_disks_move() {
         backing.await_somebody();
         while_it_is_closed(&backing, || {
             let passes = || [&disk, &other].map(|disk| disk.tier_stats().passes);
-            let before = passes();
-            go(2000..2100);
-            let after = passes();
-            assert!(before[0] == after[0] && before[1] < after[1], "{before:?} {after:?}");
+            for is_on in [true, false] {
+                disk.set_auto(is_on).unwrap();
+                let before = passes();
+                go(if is_on { 2000..2100 } else { 2100..2200 });
+                let after = passes();
+                assert!(before[0] == after[0] && before[1] < after[1], "{before:?} {after:?}");
+            }
         });
     });
-    assert_eq!(disk.stats().backed_pages, 4);
+    assert!(disk.stats().backed_pages > 0);
 }
 
 #[test]

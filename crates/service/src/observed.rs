@@ -4,7 +4,7 @@
 //! Nothing here opens a device or a file of a mount, which may wait for the daemon that is dead.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use control::ControlError;
 use fuse::find_by_backing;
@@ -32,18 +32,12 @@ pub fn observe(kept: &Kept, root: &Root) -> Result<Observed, ControlError> {
     let mounts = mounts().map_err(|error| failed(MOUNTS, &error))?;
     let swaps = swaps::read().map_err(|error| failed("cannot read /proc/swaps", &error))?;
     let seen = Seen { mounts, swaps };
-    // The kernel has paths without links. Below the root are the mounts, which are not looked into.
-    let at = root.path().canonicalize().unwrap_or_else(|_| root.path().to_owned());
-    let below = |path: PathBuf| match path.strip_prefix(root.path()) {
-        Ok(rest) => at.join(rest),
-        Err(_) => path,
-    };
-    let files = below(root.files());
+    let (files, swap_files) = (root.real(root.files()), root.real(root.swap()));
     let disk = |(id, ublk): (u32, Option<u32>)| match ublk {
         Some(number) => seen.uses(&format!("ublkb{number}")),
         None => seen.uses_file(&files.join(format!("zram{id}"))),
     };
-    let area_file = |number: usize| below(root.swap()).join(swap::name(number));
+    let area_file = |number: usize| swap_files.join(swap::name(number));
     let is_there = |(number, ublk): (usize, Option<u32>)| match ublk {
         Some(ublk) => Path::new(&format!("/sys/block/ublkb{ublk}")).exists(),
         None => seen.is_mounted(&area_file(number)),

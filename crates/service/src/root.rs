@@ -127,6 +127,14 @@ impl Root {
         self.path.join(fuse::leftovers::SWAP)
     }
 
+    /// `path`, as the kernel has it: without links in the way to the root. Below that are the
+    /// mounts, which are not looked into.
+    #[must_use]
+    pub fn real(&self, path: PathBuf) -> PathBuf {
+        let at = self.path.canonicalize().unwrap_or_else(|_| self.path.clone());
+        path.strip_prefix(&self.path).map(|rest| at.join(rest)).unwrap_or(path)
+    }
+
     /// The mount point of the control tree.
     #[must_use]
     pub fn tree(&self) -> PathBuf {

@@ -105,8 +105,11 @@ impl Disk {
             return Ok(false);
         }
         if !self.auto() {
-            *self.family().tier_walk.lock() = None;
-            *self.family().tier_stats.lock() = TierStats::default();
+            // One that is under way may wait for the backing device: a later call does it.
+            if let Some(mut walk) = self.family().tier_walk.try_lock() {
+                *walk = None;
+                *self.family().tier_stats.lock() = TierStats::default();
+            }
             return Ok(false);
         }
         let Some(_post) = self.family().post.try_lock() else { return Ok(true) };

@@ -140,7 +140,8 @@ pub fn options<T: FromArgMatches>(
             of_key(key.as_deref().map_or(&**name, |it| it.split('=').next().unwrap_or_default()))
         });
         // What is missing is what was left out.
-        let is_told = error.kind() == ErrorKind::MissingRequiredArgument
+        let is_told = faults.len() > before
+            && error.kind() == ErrorKind::MissingRequiredArgument
             && missing.iter().all(|it| section.entries.iter().any(|entry| entry.key == *it));
         match at.or_else(lacking) {
             Some(index) => {

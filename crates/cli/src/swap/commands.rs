@@ -134,10 +134,13 @@ fn welcome(report: &SwapReport, pool: &PoolReport, program: &str) -> String {
 /// As [`Swaps::off`].
 pub fn off(root: &Root, options: &SwapOff) -> Result<(), ControlError> {
     let daemon: DaemonReport = call(root, &Request::Status(Status {}))?;
+    // One that could not be taken over is not meant where there is another one.
+    let served = || daemon.swaps.iter().filter(|swap| !swap.serving.by.is_empty());
     let name = match (&options.name, &daemon.swaps[..]) {
         _ if options.all => None,
         (Some(name), _) => Some(name.clone()),
         (None, [only]) => Some(only.name.clone()),
+        (None, _) if served().count() == 1 => served().next().map(|swap| swap.name.clone()),
         (None, []) => {
             let message = "there is no swap device";
             return Err(ControlError::new(Errno::ENODEV, message));

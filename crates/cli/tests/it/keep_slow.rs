@@ -14,7 +14,7 @@ use crate::keep_users::NEEDS;
 use crate::keeper::{Keeper, daemon_of, has_resend, kill};
 
 /// Longer than a daemon waits for its keeper.
-const PATIENCE: Duration = Duration::from_secs(8);
+const PATIENCE: Duration = Duration::from_secs(20);
 /// A daemon may have taken over before the keeper stops.
 const TRIES: usize = 8;
 

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
+use std::io::Read;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
@@ -460,7 +461,13 @@ fn nothing_changes_while_a_daemon_is_handed_over() {
         let mut command = Command::new("timeout");
         command.arg("120").arg(program().get_program()).arg("--root").arg(service.place.root());
         let upgrade = scope.spawn(move || said(&command.arg("upgrade").output().unwrap()));
-        wait_until("it is handed over", || !NbdClient::is_served(&service.socket(), "zram0"));
+        // Who connects meanwhile waits for the next program.
+        let is_greeted = || {
+            let mut client = UnixStream::connect(service.socket()).unwrap();
+            client.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            client.read(&mut [0]).is_ok()
+        };
+        wait_until("it is handed over", || !is_greeted());
         let said = service.ask("clone zram0");
         let upgraded = upgrade.join().unwrap();
         assert_eq!(upgraded.code, 0, "{}", upgraded.err);

@@ -193,9 +193,7 @@ impl Served {
                 stat.is_ok_and(|stat| stat.rsplit(')').next().unwrap().starts_with(" T"))
             })
         };
-        while !stopped() {
-            std::thread::yield_now();
-        }
+        eventually("all its threads have stopped", stopped);
     }
 
     /// Ends it as the system would when memory is short.

@@ -106,11 +106,11 @@ impl Devices {
             let path = (!value.is_empty()).then(|| machine::path_of(value));
             Some((self.disk(name).ok()?.id(), path))
         });
-        let mut refused = self.save_to(to.collect());
+        let refused = self.save_to(to.collect());
         for (option, value, name) in all {
             let set = self.disk(&name).and_then(|disk| match of_device(option).1 {
                 "disksize" => self.resize(&disk, value),
-                SNAPSHOT => refused.remove(&disk.id()).map_or(Ok(()), Err),
+                SNAPSHOT => refused.get(&disk.id()).cloned().map_or(Ok(()), Err),
                 own => self.set_on(&disk, own, value),
             });
             followed.note((option, value), &name, &set);

@@ -138,8 +138,8 @@ impl Devices {
     }
 
     /// Has devices, by their numbers, saved to other files at the end than they were made with, or
-    /// to none. They may exchange files. Any other file that is there stays: nobody restores it,
-    /// and the end would replace it.
+    /// to none. They may exchange paths. A file that is there stays: nobody restores it, and the
+    /// end would replace it.
     ///
     /// # Errors
     /// `EEXIST`, and those of [`Devices::check_saved_to`], by the numbers of the devices, which are
@@ -157,7 +157,7 @@ impl Devices {
             }
             let fault = |(id, path): (&u32, &Option<PathBuf>)| {
                 let path = path.as_deref()?;
-                let checked = check_replaced(path, &now);
+                let checked = check_replaced(path, now.get(id));
                 let checked = checked.and_then(|()| self.check_saved_to(*id, path, &then));
                 checked.err().map(|error| (*id, error))
             };
@@ -335,9 +335,9 @@ impl Devices {
     }
 }
 
-/// Refuses a file that is there, unless a device is `saved` to it now.
-fn check_replaced(path: &Path, saved: &BTreeMap<u32, PathBuf>) -> Result<(), ControlError> {
-    if !path.is_file() || saved.values().any(|it| is_same(it, path)) {
+/// Refuses a file that is there, unless it is that of the device, which is saved to `own` now.
+fn check_replaced(path: &Path, own: Option<&PathBuf>) -> Result<(), ControlError> {
+    if !path.is_file() || own.is_some_and(|own| is_same(own, path)) {
         return Ok(());
     }
     let message = format!(

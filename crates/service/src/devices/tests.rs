@@ -121,14 +121,18 @@ fn devices_exchange_the_files_that_they_are_saved_to() {
     // Two never share a file.
     assert_eq!(set(one, one), ["zram0/snapshot"]);
     assert!(are_at(other, one));
-    // What was saved there before is not that of either.
+    // What was saved before is only that of its own device.
     let old = machine::text_of(&dir.join("old"));
     for file in [one, other, &old] {
         std::fs::write(machine::path_of(file), "saved before").unwrap();
     }
     assert_eq!(set(one, &old), ["zram0/snapshot", "zram1/snapshot"]);
+    assert_eq!(set(one, other), ["zram0/snapshot", "zram1/snapshot"]);
+    assert_eq!(set(other, one), [""; 0]);
     assert!(are_at(other, one));
-    assert_eq!(set(one, other), [""; 0]);
+    for file in [one, other] {
+        std::fs::remove_file(machine::path_of(file)).unwrap();
+    }
     assert_eq!(set("", other), [""; 0]);
     assert_eq!(*devices.saved_at.lock(), [(1, machine::path_of(other))].into());
 }

@@ -299,9 +299,12 @@ impl Area {
         let ((made, root), there) = match found() {
             Ok(found) if taken.stays.is_none() => found,
             found => {
-                let pages = taken.stays.unwrap_or(Pages::Served);
+                let stays = taken.stays;
                 unfinished::leave(taken);
-                return found.map(|_| Adopted::Left(pages));
+                return match stays {
+                    Some(pages) => Ok(Adopted::Left(pages)),
+                    None => found.map(|_| Adopted::Left(Pages::Served)),
+                };
             }
         };
         let TakenArea {

@@ -216,7 +216,7 @@ mod tests {
         fs::write(dir.join("logind"), "").unwrap();
         let end = std::time::Instant::now() + Duration::from_secs(60);
         while !awake.protection().had && std::time::Instant::now() < end {
-            thread::yield_now();
+            thread::sleep(Duration::from_millis(1));
         }
         assert!(awake.protection().had, "{:?}", awake.protection());
         let at = fs::read_to_string(dir.join("at")).unwrap();

@@ -77,7 +77,7 @@ pub(super) fn report(left: &LeftArea, root: &Root) -> SwapReport {
     let device = match area.ublk {
         Some(number) => Some(format!("ublkb{number}")),
         None => {
-            let loops = find_by_backing(&root.swap().join(&name));
+            let loops = find_by_backing(&root.real(root.swap()).join(&name));
             loops.first().map(|number| format!("loop{number}"))
         }
     };
